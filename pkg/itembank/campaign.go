@@ -1,0 +1,200 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Defaults and limits of a campaign's settings.
+const (
+	// DefaultShards spreads a bank over 16 partitions. One DynamoDB partition
+	// takes 1,000 write units a second, which is about 500 claims; more shards
+	// take more claims at once and cost more reads to prove that a bank is empty.
+	DefaultShards = 16
+	MaxShards     = 256
+
+	// DefaultPageSize is the number of items read at a time. 20 to 60 are near
+	// the best for small banks; 100 saves a few percent on very large ones.
+	DefaultPageSize = 30
+	MaxPageSize     = 1000
+)
+
+// DefaultCampaignCache is how long a Bank trusts its copy of a campaign's
+// rules; that long after a change the old rules may still be answered by.
+const DefaultCampaignCache = 5 * time.Second
+
+// Mode says what decides whether a campaign is open.
+type Mode string
+
+// The modes.
+const (
+	ByTimes      Mode = "by-times" // OpensAt and ClosesAt decide
+	OpenByHand   Mode = "open"     // open whatever the times say
+	ClosedByHand Mode = "closed"   // closed whatever the times say
+)
+
+// State is what a campaign is at a moment.
+type State string
+
+// The states.
+const (
+	Scheduled State = "scheduled"
+	Open      State = "open"
+	Closed    State = "closed"
+	SoldOut   State = "sold_out" // open, and the bank is proven empty
+)
+
+// Campaign is a named bank with its rules. Scope, Shards and Generation are
+// fixed when it is created: another scope would make every claimant new.
+type Campaign struct {
+	Name       string
+	Mode       Mode
+	OpensAt    time.Time // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt   time.Time // zero: never
+	Scope      string    // the name space in which a claimant holds one claim
+	Shards     int       // parts of the bank
+	PageSize   int       // items read at a time
+	Generation int       // which bank is handed out, from 1
+	CreatedAt  time.Time
+}
+
+// StateAt returns Scheduled, Open or Closed. Hands overrule times.
+func (c Campaign) StateAt(now time.Time) State {
+	switch {
+	case c.Mode == OpenByHand:
+		return Open
+	case c.Mode == ClosedByHand:
+		return Closed
+	case !c.OpensAt.IsZero() && now.Before(c.OpensAt):
+		return Scheduled
+	case !c.ClosesAt.IsZero() && !now.Before(c.ClosesAt):
+		return Closed
+	}
+	return Open
+}
+
+// Settings are what the caller chooses of a new campaign. Zero values are the
+// defaults: open at once and for ever, a scope of its own, 16 shards, pages of 30.
+type Settings struct {
+	OpensAt, ClosesAt time.Time
+	Scope             string
+	Shards            int
+	PageSize          int
+}
+
+// CreateCampaign makes a campaign. Repeating it with the same settings is safe
+// and answers created = false; with other settings it is an *InvalidError, and
+// the campaign stays as it was.
+func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c Campaign, created bool, err error) {
+	c, err = newCampaign(name, s, b.now())
+	if err != nil {
+		return c, false, err
+	}
+	existing, err := b.store.CreateCampaign(ctx, c)
+	if err != nil || existing == nil {
+		return c, err == nil, err
+	}
+	if !existing.sameSettings(c) {
+		return *existing, false, &InvalidError{"campaign", fmt.Sprintf("%q exists with other settings; choose another name", name)}
+	}
+	return *existing, false, nil
+}
+
+func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
+	c := Campaign{
+		Name: name, Mode: ByTimes, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
+		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, Generation: 1, CreatedAt: now,
+	}
+	if c.Scope == "" {
+		c.Scope = name
+	}
+	if c.Shards == 0 {
+		c.Shards = DefaultShards
+	}
+	if c.PageSize == 0 {
+		c.PageSize = DefaultPageSize
+	}
+	return c, c.validate()
+}
+
+func (c Campaign) validate() error {
+	if err := ValidateName("campaign", c.Name); err != nil {
+		return err
+	}
+	if err := ValidateName("scope", c.Scope); err != nil {
+		return err
+	}
+	switch {
+	case c.Shards < 1 || c.Shards > MaxShards:
+		return &InvalidError{"shards", fmt.Sprintf("must be 1 to %d, is %d", MaxShards, c.Shards)}
+	case c.PageSize < 1 || c.PageSize > MaxPageSize:
+		return &InvalidError{"page-size", fmt.Sprintf("must be 1 to %d, is %d", MaxPageSize, c.PageSize)}
+	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
+		return &InvalidError{"closes", "must be later than opens"}
+	}
+	return nil
+}
+
+// sameSettings compares what the creator chose, not what time and hands made of it.
+func (c Campaign) sameSettings(o Campaign) bool {
+	return c.Scope == o.Scope && c.Shards == o.Shards && c.PageSize == o.PageSize &&
+		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
+}
+
+// OpenCampaign opens a campaign whatever its times say; CloseCampaign closes
+// it. Both are safe to repeat and are obeyed everywhere once the copies of the
+// rules are too old (DefaultCampaignCache). An unknown name is ErrNoCampaign.
+func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
+	return b.setMode(ctx, name, OpenByHand)
+}
+
+// CloseCampaign: see OpenCampaign. Claims stay with their holders.
+func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
+	return b.setMode(ctx, name, ClosedByHand)
+}
+
+func (b *Bank) setMode(ctx context.Context, name string, m Mode) error {
+	if err := ValidateName("campaign", name); err != nil {
+		return err
+	}
+	found, err := b.store.SetMode(ctx, name, m)
+	if err != nil {
+		return err
+	}
+	b.rules.forget(name)
+	if !found {
+		return ErrNoCampaign
+	}
+	return nil
+}
+
+// Campaigns lists all campaigns by name.
+func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) { return b.store.Campaigns(ctx) }
+
+// Campaign reads one campaign from the store, not from the Bank's copy.
+func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
+	if err := ValidateName("campaign", name); err != nil {
+		return Campaign{}, err
+	}
+	return b.readCampaign(ctx, name)
+}
+
+// Counts says where the items of a campaign are.
+type Counts struct {
+	Loaded  int64 `json:"loaded"`  // items ever loaded
+	Free    int64 `json:"free"`    // in the bank
+	Claimed int64 `json:"claimed"` // held by somebody
+	Ended   int64 `json:"ended"`   // neither, for good
+}
+
+// Counts counts a campaign's rows. It reads all of them, one part after the
+// other: on a campaign at rest loaded = free + claimed + ended, on a live one
+// the numbers belong to slightly different moments.
+func (b *Bank) Counts(ctx context.Context, name string) (Counts, error) {
+	c, err := b.Campaign(ctx, name)
+	if err != nil {
+		return Counts{}, err
+	}
+	return b.store.Counts(ctx, c)
+}

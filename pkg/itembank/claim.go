@@ -1,0 +1,196 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Bounds of one Claim. Past them it gives up with ErrTryAgain, having changed
+// nothing, so that a caller's time is not spent on a store that cannot follow.
+const (
+	maxWaits     = 8  // waits for a busy row or a throttled table
+	maxLostRaces = 64 // candidates that others took first
+	firstWait    = 10 * time.Millisecond
+	longestWait  = 400 * time.Millisecond
+)
+
+// Grant is the answer to a claimant: the claim, and whether it was there before.
+type Grant struct {
+	Claim    Claim
+	Replayed bool
+}
+
+// Claim gives the claimant an item of the campaign: the same one on every call,
+// also after the bank is empty or the campaign closed. It is safe to repeat after
+// any error.
+//
+// Errors: *InvalidError; ErrNoCampaign, ErrNotOpen, ErrClosed, ErrSoldOut and
+// *ClaimedElsewhereError, all of the family ErrRefused and none given to a
+// claimant who holds an item of the campaign; ErrTryAgain.
+func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return Grant{}, err
+	}
+	c, err := b.campaignRules(ctx, campaign)
+	if err != nil {
+		return Grant{}, err
+	}
+	id, err := b.newClaimID()
+	if err != nil {
+		return Grant{}, err
+	}
+	r := &request{bank: b, shelf: b.shelf(campaign), campaign: c, claim: Claim{
+		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
+	}}
+	return r.run(ctx)
+}
+
+// HeldClaim returns the claim that the claimant holds in the campaign. Errors:
+// *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
+func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return Claim{}, err
+	}
+	c, err := b.campaignRules(ctx, campaign)
+	if err != nil {
+		return Claim{}, err
+	}
+	held, err := b.store.HeldClaim(ctx, c.Scope, claimant)
+	if err != nil {
+		return Claim{}, err
+	}
+	if held == nil || held.Campaign != campaign {
+		return Claim{}, ErrNoClaim
+	}
+	return *held, nil
+}
+
+func validateRequest(campaign, claimant string) error {
+	if err := ValidateName("campaign", campaign); err != nil {
+		return err
+	}
+	return ValidateClaimant(claimant)
+}
+
+// request is one Claim on its way.
+type request struct {
+	bank     *Bank
+	shelf    *shelf
+	campaign Campaign
+	claim    Claim // what will be put; its id is the same on every attempt
+	waits    int
+}
+
+// run tries candidates until there is an answer.
+func (r *request) run(ctx context.Context) (Grant, error) {
+	for range maxLostRaces {
+		if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
+			return r.heldOr(ctx, refusal(state))
+		}
+		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign)
+		if err != nil {
+			return Grant{}, err
+		}
+		if !found {
+			over := fresh.Generation != r.campaign.Generation || fresh.StateAt(r.bank.clock.Now()) != Open
+			if r.campaign = fresh; over {
+				continue
+			}
+			return r.heldOr(ctx, ErrSoldOut)
+		}
+		grant, done, err := r.try(ctx, pick)
+		if done || err != nil {
+			return grant, err
+		}
+	}
+	return Grant{}, fmt.Errorf("%w: lost %d races for an item", ErrTryAgain, maxLostRaces)
+}
+
+// try asks for one candidate until it is the claimant's, somebody else's, or
+// not needed. done = false: somebody else's.
+func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bool, err error) {
+	r.claim.Item, r.claim.ItemHash, r.claim.EndsAt = pick.item.Value, pick.item.Hash, time.Time{}
+	for {
+		found, err := r.bank.store.Take(ctx, pick.item, r.claim)
+		if err != nil {
+			return Grant{}, false, err
+		}
+		if found.Taken() {
+			return Grant{Claim: r.claim}, true, nil
+		}
+		grant, done, err = r.weigh(ctx, found)
+		switch {
+		case found.ItemGone:
+			r.shelf.lost(pick)
+			return grant, done, err
+		case done || err != nil:
+			r.shelf.putBack(pick)
+			return grant, done, err
+		}
+	}
+}
+
+// weigh reads the evidence of a Take that changed nothing, in the order that
+// keeps the guarantees: a claim that exists is the answer, whatever happened to
+// the item; after a conflict nothing is known of the row that had it; only then
+// is a missing item just that.
+func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done bool, err error) {
+	held := found.Held
+	if held == nil && found.ClaimBusy {
+		if held, err = r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant); err != nil {
+			return Grant{}, false, err
+		}
+	}
+	if held != nil {
+		grant, err = r.answer(*held)
+		return grant, true, err
+	}
+	if found.ClaimBusy || found.ItemBusy || found.Throttled {
+		return Grant{}, false, r.wait(ctx, found)
+	}
+	return Grant{}, false, nil
+}
+
+// heldOr answers with the claim that the claimant holds, else with the refusal.
+// The claim is read last: the item that emptied the bank may be the claimant's own.
+func (r *request) heldOr(ctx context.Context, refusal error) (Grant, error) {
+	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+	if err != nil {
+		return Grant{}, err
+	}
+	if held == nil {
+		return Grant{}, refusal
+	}
+	return r.answer(*held)
+}
+
+// answer makes the answer of a claim that was found. One with this request's
+// own id was made by an earlier attempt of it, whose reply was lost.
+func (r *request) answer(held Claim) (Grant, error) {
+	if held.Campaign != r.claim.Campaign {
+		return Grant{}, &ClaimedElsewhereError{held.Campaign}
+	}
+	return Grant{Claim: held, Replayed: held.ID != r.claim.ID}, nil
+}
+
+// wait backs off with full jitter, a bounded number of times in a request.
+func (r *request) wait(ctx context.Context, found Evidence) error {
+	if r.waits == maxWaits {
+		return fmt.Errorf("%w: after %d waits the store was still busy (claim %t, item %t, throttled %t)",
+			ErrTryAgain, maxWaits, found.ClaimBusy, found.ItemBusy, found.Throttled)
+	}
+	d, err := r.bank.jitter(min(firstWait<<r.waits, longestWait))
+	if err != nil {
+		return err
+	}
+	r.waits++
+	return r.bank.clock.Sleep(ctx, d)
+}
+
+func refusal(s State) error {
+	if s == Scheduled {
+		return ErrNotOpen
+	}
+	return ErrClosed
+}

@@ -1,0 +1,348 @@
+package itembank
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"iter"
+)
+
+// maxStalls bounds how often in a row a chunk of a load may make no progress
+// against a busy store before the load gives up; it resumes when run again.
+const maxStalls = 12
+
+// Line is one item of a Source, with the number it has there, for messages.
+type Line struct {
+	Number int64
+	Item   string
+}
+
+// Source yields the lines of a load in order. It is read twice, once to check
+// and once to write, and must be the same both times. An error ends it.
+type Source func() iter.Seq2[Line, error]
+
+// Items is a Source of items at hand.
+func Items(items ...string) Source {
+	return func() iter.Seq2[Line, error] {
+		return func(yield func(Line, error) bool) {
+			for i, item := range items {
+				if !yield(Line{int64(i) + 1, item}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LineError says which line of a load's input is invalid.
+type LineError struct {
+	Line int64
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Load is the row that keeps a load's progress.
+type Load struct {
+	Campaign   string
+	Digest     string // of the items in order
+	Number     int    // 1 for the first load of these items, then 2 ...
+	Generation int
+	Finished   bool
+	Tally      Tally
+}
+
+// ID names the load in its item rows. The ids of one digest order by number.
+func (l Load) ID() string { return fmt.Sprintf("%s#%06d", l.Digest, l.Number) }
+
+// Tally counts what became of the first Rows items of a load. A row is added if
+// this load put it, known if another load did, repeated if this load put it
+// from an earlier row. Rows = Added + Known + Repeated.
+type Tally struct {
+	Rows     int64 `json:"rows"`
+	Added    int64 `json:"added"`
+	Known    int64 `json:"known"`
+	Repeated int64 `json:"repeated"`
+}
+
+// LoadReport is the result of a load.
+type LoadReport struct {
+	LoadID string `json:"load_id"`
+	Tally
+	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
+}
+
+// LoadProgress is told after every chunk of at most MaxAddItems rows.
+type LoadProgress func(done, total int64)
+
+// Load adds the items of the source to the campaign's bank, each once: an item
+// that the campaign knows in any state is not added again. First the whole
+// source is checked; if a line is invalid nothing is changed. A load that was cut is
+// resumed when the same items are loaded again, and its tally is exact whatever
+// happened; after a finished load the same items are all known. Several
+// processes may load the same or overlapping items at once.
+//
+// Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
+// ErrTryAgain, after which the same load resumes; the family ErrDifference. The
+// report says how far the load came also when there is an error.
+func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress LoadProgress) (LoadReport, error) {
+	c, err := b.Campaign(ctx, campaign)
+	if err != nil {
+		return LoadReport{}, err
+	}
+	digest, total, err := inspect(ctx, source)
+	if err != nil {
+		return LoadReport{}, err
+	}
+	l, err := b.findLoad(ctx, c, digest)
+	if err != nil {
+		return LoadReport{}, err
+	}
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	w := &loading{bank: b, shards: c.Shards, load: l}
+	w.progress = func() { progress(w.load.Tally.Rows, total) }
+	err = w.run(ctx, source)
+	report := LoadReport{LoadID: l.ID(), Tally: w.load.Tally, Resumed: l.Tally.Rows}
+	if err != nil {
+		return report, err
+	}
+	return report, b.checkGeneration(ctx, l)
+}
+
+// checkGeneration reads the campaign after the load: its items went to the
+// generation that the load began with.
+func (b *Bank) checkGeneration(ctx context.Context, l Load) error {
+	after, err := b.readCampaign(ctx, l.Campaign)
+	if err != nil {
+		return err
+	}
+	if after.Generation != l.Generation {
+		return fmt.Errorf("%w: from %d to %d", ErrOvertaken, l.Generation, after.Generation)
+	}
+	return nil
+}
+
+// inspect reads the source once: every line must be a valid item, and there
+// must be one. It returns the digest that names the load, and the number of rows.
+func inspect(ctx context.Context, source Source) (digest string, rows int64, err error) {
+	sum := newDigest()
+	for line, err := range source() {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return "", 0, err
+		}
+		if err := ValidateItem(line.Item); err != nil {
+			return "", 0, &LineError{line.Number, err}
+		}
+		sum.add(line.Item)
+		rows++
+	}
+	if rows == 0 {
+		return "", 0, &InvalidError{"input", "holds no items"}
+	}
+	return sum.String(), rows, nil
+}
+
+// findLoad resumes the unfinished load of this digest, or starts the next one.
+func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (Load, error) {
+	for {
+		latest, err := b.store.LatestLoad(ctx, c.Name, digest)
+		if err != nil {
+			return Load{}, err
+		}
+		next := Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.Generation}
+		if latest != nil {
+			if !latest.Finished {
+				return *latest, nil
+			}
+			next.Number = latest.Number + 1
+		}
+		started, err := b.store.StartLoad(ctx, next)
+		if err != nil {
+			return Load{}, err
+		}
+		if started {
+			return next, nil
+		}
+		// Another process started it: it is its load and ours.
+	}
+}
+
+// loading is a load on its way.
+type loading struct {
+	bank     *Bank
+	shards   int
+	load     Load
+	chunk    []Addition
+	progress func()
+}
+
+// run adds the rows after those that are done, and finishes the load.
+func (w *loading) run(ctx context.Context, source Source) error {
+	sum := newDigest()
+	var row int64
+	done := w.load.Tally.Rows
+	for line, err := range source() {
+		if err != nil {
+			return err
+		}
+		sum.add(line.Item)
+		if row++; row <= done {
+			continue
+		}
+		if ValidateItem(line.Item) != nil {
+			return ErrInputChanged // it was valid on the first reading
+		}
+		if w.add(line.Item, row); len(w.chunk) < MaxAddItems {
+			continue
+		}
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	if sum.String() != w.load.Digest {
+		return ErrInputChanged
+	}
+	w.load.Finished = true
+	return w.bank.store.AdvanceLoad(ctx, w.load)
+}
+
+func (w *loading) add(item string, row int64) {
+	h := HashItem(item)
+	shard := Shard{w.load.Campaign, w.load.Generation, h.ShardOf(w.shards)}
+	w.chunk = append(w.chunk, Addition{FreeItem{Shard: shard, Hash: h, Value: item}, w.load.ID(), row})
+}
+
+// flush adds the chunk, then counts it: rows and counts are one write, after
+// the rows, so that a cut load counts its last chunk again from what it finds.
+func (w *loading) flush(ctx context.Context) error {
+	if len(w.chunk) == 0 {
+		return nil
+	}
+	firsts := fold(w.chunk)
+	answers, err := w.bank.settle(ctx, firsts)
+	if err != nil {
+		return err
+	}
+	holders := make(map[Hash]ItemRow, len(firsts))
+	for i, a := range firsts {
+		switch answers[i].Outcome {
+		case Stray:
+			return fmt.Errorf("item %d of the input: %w", a.Row, ErrStrayItem)
+		case AddedNow:
+			holders[a.Item.Hash] = ItemRow{LoadID: a.LoadID, Row: a.Row}
+		default:
+			holders[a.Item.Hash] = answers[i].Existing
+		}
+	}
+	for _, a := range w.chunk {
+		w.load.Tally.count(a, holders[a.Item.Hash])
+	}
+	w.chunk = w.chunk[:0]
+	if err := w.bank.store.AdvanceLoad(ctx, w.load); err != nil {
+		return err
+	}
+	w.progress()
+	return nil
+}
+
+// count adds one row, by the item row that its item has now. The row itself is
+// the owner: found again after a lost reply it is still added.
+func (t *Tally) count(a Addition, holder ItemRow) {
+	t.Rows++
+	switch {
+	case holder.LoadID != a.LoadID:
+		t.Known++
+	case holder.Row != a.Row:
+		t.Repeated++
+	default:
+		t.Added++
+	}
+}
+
+// fold returns the chunk's rows with the first row of each item only: a
+// transaction cannot name an item twice.
+func fold(chunk []Addition) []Addition {
+	seen := make(map[Hash]bool, len(chunk))
+	firsts := make([]Addition, 0, len(chunk))
+	for _, a := range chunk {
+		if !seen[a.Item.Hash] {
+			seen[a.Item.Hash] = true
+			firsts = append(firsts, a)
+		}
+	}
+	return firsts
+}
+
+// settle sends additions until each has an answer. What a transaction refused
+// is answered by that; the rest was only in its company and is sent again.
+func (b *Bank) settle(ctx context.Context, additions []Addition) ([]Added, error) {
+	answers := make([]Added, len(additions))
+	open := make([]int, len(additions))
+	for i := range open {
+		open[i] = i
+	}
+	for stalls := 0; len(open) > 0; {
+		batch := make([]Addition, len(open))
+		for i, j := range open {
+			batch[i] = additions[j]
+		}
+		added, err := b.store.AddItems(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		var unsettled []int
+		for i, j := range open {
+			if answers[j] = added[i]; added[i].Outcome == Unsettled {
+				unsettled = append(unsettled, j)
+			}
+		}
+		if len(unsettled) < len(open) {
+			stalls = 0
+		} else if err := b.stall(ctx, stalls); err != nil {
+			return nil, err
+		} else {
+			stalls++
+		}
+		open = unsettled
+	}
+	return answers, nil
+}
+
+// stall waits before rows are sent again that met another transaction.
+func (b *Bank) stall(ctx context.Context, stalls int) error {
+	if stalls == maxStalls {
+		return fmt.Errorf("%w: rows met other transactions %d times in a row", ErrTryAgain, maxStalls)
+	}
+	d, err := b.jitter(min(firstWait<<stalls, longestWait))
+	if err != nil {
+		return err
+	}
+	return b.clock.Sleep(ctx, d)
+}
+
+// digest is the first 128 bits of the SHA-256 over items in order, each after
+// its length.
+type digest struct{ hash.Hash }
+
+func newDigest() digest { return digest{sha256.New()} }
+
+func (d digest) add(item string) {
+	var size [4]byte
+	binary.BigEndian.PutUint32(size[:], uint32(len(item))) //nolint:gosec // an item has at most MaxItem bytes
+	_, _ = d.Write(size[:])                                // a hash never fails
+	_, _ = d.Write([]byte(item))
+}
+
+func (d digest) String() string { return hex.EncodeToString(d.Sum(nil)[:HashSize]) }

@@ -1,0 +1,58 @@
+package itembank
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// newClaimID returns a random UUID (version 4).
+func (b *Bank) newClaimID() (string, error) {
+	id, err := uuid.NewRandomFromReader(b.random)
+	if err != nil {
+		return "", fmt.Errorf("random source: %w", err)
+	}
+	return id.String(), nil
+}
+
+// randomHash returns a random place in a shard.
+func (b *Bank) randomHash() (h Hash, err error) { return h, b.fill(h[:]) }
+
+// shuffle brings items into a random order.
+func (b *Bank) shuffle(items []FreeItem) error {
+	r, err := b.generator()
+	if err != nil {
+		return err
+	}
+	r.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	return nil
+}
+
+// generator returns a generator of its own for one use, so that it needs no lock.
+func (b *Bank) generator() (*rand.Rand, error) {
+	var seed [32]byte
+	if err := b.fill(seed[:]); err != nil {
+		return nil, err
+	}
+	return rand.New(rand.NewChaCha8(seed)), nil
+}
+
+// jitter returns a random duration up to limit.
+func (b *Bank) jitter(limit time.Duration) (time.Duration, error) {
+	var raw [8]byte
+	if err := b.fill(raw[:]); err != nil {
+		return 0, err
+	}
+	return time.Duration(binary.BigEndian.Uint64(raw[:]) % uint64(limit)), nil //nolint:gosec // the remainder is below limit, a positive Duration
+}
+
+func (b *Bank) fill(p []byte) error {
+	if _, err := io.ReadFull(b.random, p); err != nil {
+		return fmt.Errorf("random source: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package itembank
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// ruleCache keeps copies of campaigns. Only campaigns that exist are kept, so
+// made-up names cost a read each and no memory.
+type ruleCache struct {
+	life   time.Duration
+	mu     sync.Mutex
+	copies map[string]ruleCopy
+}
+
+type ruleCopy struct {
+	campaign Campaign
+	readAt   time.Time // when the read began
+}
+
+func (r *ruleCache) get(name string, now time.Time) (Campaign, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.copies[name]
+	return c.campaign, ok && now.Sub(c.readAt) < r.life
+}
+
+func (r *ruleCache) put(c Campaign, readAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.copies[c.Name]; ok && old.readAt.After(readAt) {
+		return // a slow read must not replace what a later one saw
+	}
+	r.copies[c.Name] = ruleCopy{c, readAt}
+}
+
+func (r *ruleCache) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.copies, name)
+}
+
+// campaignRules returns a campaign by the Bank's copy, if that is young enough.
+func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error) {
+	if c, ok := b.rules.get(name, b.clock.Now()); ok {
+		return c, nil
+	}
+	return b.readCampaign(ctx, name)
+}
+
+// readCampaign reads a campaign consistently and keeps the copy.
+func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) {
+	begun := b.clock.Now()
+	c, err := b.store.Campaign(ctx, name)
+	switch {
+	case err != nil:
+		return Campaign{}, err
+	case c == nil:
+		b.rules.forget(name)
+		return Campaign{}, ErrNoCampaign
+	}
+	b.rules.put(*c, begun)
+	return *c, nil
+}
