@@ -105,7 +105,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, shards: c.Shards, load: l}
+	w := &loading{bank: b, shards: c.Shards, load: l, total: total}
 	w.progress = func() { progress(w.load.Tally.Rows, total) }
 	err = w.run(ctx, source)
 	report := LoadReport{LoadID: l.ID(), Tally: w.load.Tally, Resumed: l.Tally.Rows}
@@ -181,6 +181,7 @@ type loading struct {
 	bank     *Bank
 	shards   int
 	load     Load
+	total    int64 // rows of the source on its first reading
 	chunk    []Addition
 	progress func()
 }
@@ -198,8 +199,8 @@ func (w *loading) run(ctx context.Context, source Source) error {
 		if row++; row <= done {
 			continue
 		}
-		if ValidateItem(line.Item) != nil {
-			return ErrInputChanged // it was valid on the first reading
+		if row > w.total || ValidateItem(line.Item) != nil {
+			return ErrInputChanged // neither was so on the first reading
 		}
 		if w.add(line.Item, row); len(w.chunk) < MaxAddItems {
 			continue

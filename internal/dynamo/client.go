@@ -1,0 +1,53 @@
+// Package dynamo is what the DynamoDB engines share: the client with its
+// time-outs, and the one reading of its errors.
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// Time-outs of one request. Three attempts of them stay well below the 30 s
+// that an API Gateway HTTP API waits for its integration.
+const (
+	connectTimeout = 1 * time.Second
+	attemptTimeout = 3 * time.Second
+	maxAttempts    = 3
+	maxBackoff     = 500 * time.Millisecond
+)
+
+// NewClient makes a DynamoDB client from the SDK's own settings: region,
+// credentials, profile, and AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL for
+// another endpoint than AWS's. Make one per process.
+func NewClient(ctx context.Context) (*dynamodb.Client, error) {
+	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithHTTPClient(awshttp.NewBuildableClient().
+			WithTimeout(attemptTimeout).
+			WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })),
+		config.WithRetryer(func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) {
+				o.MaxAttempts = maxAttempts
+				o.MaxBackoff = maxBackoff
+			})
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("AWS settings: %w", err)
+	}
+	if cfg.Region == "" {
+		return nil, errors.New("AWS settings: no region; set AWS_REGION or a profile that has one")
+	}
+	return dynamodb.NewFromConfig(cfg), nil
+}
+
+// Local reports whether the client talks to an endpoint of its own, such as a
+// local engine, and not to an AWS account.
+func Local(client *dynamodb.Client) bool { return client.Options().BaseEndpoint != nil }

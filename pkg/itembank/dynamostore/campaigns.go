@@ -1,0 +1,127 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// CreateCampaign puts the campaign's row and its name in the list, in one transaction.
+func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itembank.Campaign, error) {
+	const doing = "create campaign"
+	listed := types.TransactWriteItem{Put: &types.Put{
+		TableName: aws.String(s.bankTable), Item: encode(key{campaignsKey, c.Name}),
+	}}
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{put(s.bankTable, newCampaignRow(c), ifAbsent), listed},
+	})
+	reasons, cancelled := dynamo.Cancellations(err, 2)
+	switch {
+	case !cancelled:
+		return nil, failed(doing, err)
+	case reasons[0].Reason != dynamo.ConditionFailed:
+		return nil, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
+	}
+	var row campaignRow
+	if err := decode(reasons[0].Item, &row); err != nil {
+		return nil, err
+	}
+	return row.campaign(), nil
+}
+
+// Campaign reads a campaign consistently.
+func (s *Store) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
+	var row campaignRow
+	found, err := s.get(ctx, "read campaign", s.bankTable, campaignKey(name), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.campaign(), nil
+}
+
+// Campaigns reads the list of names, then each campaign.
+func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
+	var campaigns []itembank.Campaign
+	err := s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
+		for _, attributes := range page.Items {
+			var listed key
+			if err := decode(attributes, &listed); err != nil {
+				return err
+			}
+			c, err := s.Campaign(ctx, listed.SK)
+			if err != nil {
+				return err
+			}
+			if c != nil {
+				campaigns = append(campaigns, *c)
+			}
+		}
+		return nil
+	})
+	return campaigns, err
+}
+
+// SetMode writes the campaign's state attribute.
+func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (bool, error) {
+	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: aws.String(s.bankTable), Key: encode(campaignKey(name)),
+		UpdateExpression:          aws.String("SET #state = :mode"),
+		ConditionExpression:       aws.String(ifPresent),
+		ExpressionAttributeNames:  map[string]string{"#state": "state"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m))},
+	})
+	if _, absent := dynamo.ConditionFailure(err); absent {
+		return false, nil
+	}
+	return err == nil, failed("set campaign mode", err)
+}
+
+// countReaders bounds the partitions that Counts reads at once.
+const countReaders = 8
+
+// Counts counts item rows, bank rows of all generations, and the scope's
+// claims that name the campaign.
+func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (itembank.Counts, error) {
+	var loaded, ended, free, claimed tally
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(countReaders)
+	count := func(q *dynamodb.QueryInput, matched, scanned *tally) {
+		q.Select = types.SelectCount
+		g.Go(func() error {
+			return s.query(ctx, "count rows", q, func(page *dynamodb.QueryOutput) error {
+				matched.add(page.Count)
+				scanned.add(page.ScannedCount)
+				return nil
+			})
+		})
+	}
+	var ignored tally
+	for shard := range rowShards {
+		items := s.partition(s.bankTable, itemPartition(c.Name, shard))
+		items.FilterExpression = aws.String("attribute_exists(#state)")
+		items.ExpressionAttributeNames = map[string]string{"#state": "state"}
+		count(items, &ended, &loaded)
+
+		claims := s.partition(s.dedupeTable, claimPartition(c.Scope, shard))
+		claims.FilterExpression = aws.String("campaign = :campaign")
+		claims.ExpressionAttributeValues[":campaign"] = text(c.Name)
+		count(claims, &claimed, &ignored)
+	}
+	for generation := 1; generation <= c.Generation; generation++ {
+		for shard := range c.Shards {
+			bank := bankPartition(itembank.Shard{Campaign: c.Name, Generation: generation, Number: shard})
+			count(s.partition(s.bankTable, bank), &free, &ignored)
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return itembank.Counts{}, err
+	}
+	return itembank.Counts{Loaded: loaded.Load(), Free: free.Load(), Claimed: claimed.Load(), Ended: ended.Load()}, nil
+}

@@ -1,0 +1,102 @@
+package dynamostore
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// FreeItems reads part of a bank partition. A condition on the sort key is the
+// documented way to begin at a place where no row need be.
+func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+	q := s.partition(s.bankTable, bankPartition(shard))
+	restrict(q, r)
+	q.Limit = aws.Int32(int32(limit)) //nolint:gosec // at most itembank.MaxPageSize
+	out, err := s.client.Query(ctx, q)
+	if err != nil {
+		return itembank.FreePage{}, failed("read bank", err)
+	}
+	page := itembank.FreePage{More: out.LastEvaluatedKey != nil}
+	for _, attributes := range out.Items {
+		var row bankRow
+		if err := decode(attributes, &row); err != nil {
+			return itembank.FreePage{}, err
+		}
+		item, err := row.freeItem(shard)
+		if err != nil {
+			return itembank.FreePage{}, err
+		}
+		page.Items = append(page.Items, item)
+	}
+	return page, nil
+}
+
+// restrict adds a range of hashes to a query.
+func restrict(q *dynamodb.QueryInput, r itembank.Range) {
+	condition := *q.KeyConditionExpression
+	if r.After != nil {
+		q.ExpressionAttributeValues[":after"] = text(r.After.String())
+	}
+	if r.Through != nil {
+		q.ExpressionAttributeValues[":through"] = text(r.Through.String())
+	}
+	switch {
+	case r.After != nil && r.Through != nil:
+		// BETWEEN includes both ends; a text one character longer is above the first.
+		q.ExpressionAttributeValues[":after"] = text(r.After.String() + "0")
+		condition += " AND sk BETWEEN :after AND :through"
+	case r.After != nil:
+		condition += " AND sk > :after"
+	case r.Through != nil:
+		condition += " AND sk <= :through"
+	}
+	q.KeyConditionExpression = aws.String(condition)
+}
+
+// Take is the transaction that a claim is: {delete the bank row IF it exists,
+// put the claim IF absent}. The SDK's own token makes its resends of this one
+// call safe; nothing else rests on it.
+func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank.Claim) (itembank.Evidence, error) {
+	const bank, claimed = 0, 1 // positions of the actions and of their reasons
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+		bank: {Delete: &types.Delete{
+			TableName: aws.String(s.bankTable), Key: encode(bankKey(item)), ConditionExpression: aws.String(ifPresent),
+		}},
+		claimed: put(s.dedupeTable, newClaimRow(claim), ifAbsent),
+	}})
+	reasons, cancelled := dynamo.Cancellations(err, 2)
+	if !cancelled {
+		return itembank.Evidence{}, failed("claim", err)
+	}
+	found := itembank.Evidence{
+		ItemGone:  reasons[bank].Reason == dynamo.ConditionFailed,
+		ItemBusy:  reasons[bank].Reason == dynamo.Conflict,
+		ClaimBusy: reasons[claimed].Reason == dynamo.Conflict,
+		Throttled: reasons[bank].Reason == dynamo.Throttled || reasons[claimed].Reason == dynamo.Throttled,
+	}
+	if reasons[claimed].Reason == dynamo.ConditionFailed {
+		var row claimRow
+		if err := decode(reasons[claimed].Item, &row); err != nil {
+			return itembank.Evidence{}, err
+		}
+		if found.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
+			return itembank.Evidence{}, err
+		}
+	}
+	return found, nil
+}
+
+// HeldClaim reads a claim consistently.
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+	var row claimRow
+	found, err := s.get(ctx, "read claim", s.dedupeTable, claimKey(scope, claimant), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.claim(scope, claimant)
+}

@@ -1,0 +1,106 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// LatestLoad reads the last of the loads whose ids begin with the digest.
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
+	q := s.partition(s.bankTable, loadPartition(campaign))
+	q.KeyConditionExpression = aws.String("pk = :pk AND begins_with(sk, :digest)")
+	q.ExpressionAttributeValues[":digest"] = text(digest + "#")
+	q.ScanIndexForward = aws.Bool(false)
+	q.Limit = aws.Int32(1)
+	out, err := s.client.Query(ctx, q)
+	if err != nil || len(out.Items) == 0 {
+		return nil, failed("find load", err)
+	}
+	var row loadRow
+	if err := decode(out.Items[0], &row); err != nil {
+		return nil, err
+	}
+	return row.load(campaign), nil
+}
+
+// StartLoad puts the load's row IF absent.
+func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.bankTable), Item: encode(newLoadRow(l)), ConditionExpression: aws.String(ifAbsent),
+	})
+	if _, there := dynamo.ConditionFailure(err); there {
+		return false, nil
+	}
+	return err == nil, failed("start load", err)
+}
+
+// AdvanceLoad replaces the load's row IF the one there is behind.
+func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+	const doing = "write load progress"
+	behind := "rows_done < :rows"
+	if l.Finished {
+		behind = "rows_done <= :rows"
+	}
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.bankTable), Item: encode(newLoadRow(l)), ConditionExpression: aws.String(behind),
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":rows": number(l.Tally.Rows)},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	old, ahead := dynamo.ConditionFailure(err)
+	switch {
+	case !ahead:
+		return failed(doing, err)
+	case old == nil:
+		return fmt.Errorf("dynamodb: %s: %w: load %s was never started", doing, itembank.ErrDifference, l.ID())
+	}
+	return nil
+}
+
+// AddItems is one transaction of {put item row IF absent, put bank row IF
+// absent} per item. When it is cancelled, the items whose conditions failed have
+// their answers and the others are unsettled.
+func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+	actions := make([]types.TransactWriteItem, 0, 2*len(additions))
+	for _, a := range additions {
+		actions = append(actions,
+			put(s.bankTable, newItemRow(a), ifAbsent),
+			put(s.bankTable, newBankRow(a.Item), ifAbsent))
+	}
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+	reasons, cancelled := dynamo.Cancellations(err, len(actions))
+	if err != nil && !cancelled {
+		return nil, failed("add items", err)
+	}
+	added := make([]itembank.Added, len(additions))
+	for i := range additions {
+		if !cancelled {
+			added[i].Outcome = itembank.AddedNow
+			continue
+		}
+		if added[i], err = whyNotAdded(reasons[2*i], reasons[2*i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// whyNotAdded reads the reasons of an item's two puts. The item row comes
+// first: a loaded item is usually in the bank as well.
+func whyNotAdded(item, bank dynamo.Cancellation) (itembank.Added, error) {
+	switch {
+	case item.Reason == dynamo.ConditionFailed:
+		var row itemRow
+		err := decode(item.Item, &row)
+		return itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: row.itemRow()}, err
+	case item.Reason == dynamo.NoReason && bank.Reason == dynamo.ConditionFailed:
+		return itembank.Added{Outcome: itembank.Stray}, nil
+	}
+	return itembank.Added{Outcome: itembank.Unsettled}, nil
+}

@@ -1,0 +1,52 @@
+package dynamostore
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// get reads one row consistently.
+func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (found bool, err error) {
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: aws.String(table), Key: encode(k), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return false, failed(doing, err)
+	}
+	if out.Item == nil {
+		return false, nil
+	}
+	return true, decode(out.Item, row)
+}
+
+// partition is the consistent query of all rows of one partition key.
+func (s *Store) partition(table, pk string) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
+		TableName: aws.String(table), ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String("pk = :pk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": text(pk)},
+	}
+}
+
+// query reads all pages of a query, each at most 1 MB.
+func (s *Store) query(ctx context.Context, doing string, q *dynamodb.QueryInput, each func(*dynamodb.QueryOutput) error) error {
+	for {
+		page, err := s.client.Query(ctx, q)
+		if err != nil {
+			return failed(doing, err)
+		}
+		if err := each(page); err != nil || page.LastEvaluatedKey == nil {
+			return err
+		}
+		q.ExclusiveStartKey = page.LastEvaluatedKey
+	}
+}
+
+// tally is a counter that several partitions add to.
+type tally struct{ atomic.Int64 }
+
+func (t *tally) add(n int32) { t.Add(int64(n)) }

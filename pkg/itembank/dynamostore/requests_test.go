@@ -1,0 +1,145 @@
+package dynamostore_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+// wire counts what really goes to the engine: requests by operation, with the
+// write units they cost by the documented rule. The local engines' own figures
+// cannot be used: DynamoDB Local counts transactions at four times.
+type wire struct {
+	mu       sync.Mutex
+	requests []string
+	units    int
+}
+
+func (w *wire) Do(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	w.mu.Lock()
+	w.requests = append(w.requests, operation)
+	w.units += writeUnits(operation, body)
+	w.mu.Unlock()
+	return http.DefaultClient.Do(r)
+}
+
+// since returns what was counted since the last call.
+func (w *wire) since() (requests []string, units int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	requests, units = w.requests, w.units
+	w.requests, w.units = nil, 0
+	return requests, units
+}
+
+// writeUnits: one unit a started KB and write, twice that in a transaction.
+// A delete is taken as one unit's worth; bank rows are below 1 KB.
+func writeUnits(operation string, body []byte) int {
+	type action struct{ Item map[string]map[string]string }
+	var request struct {
+		Item          map[string]map[string]string
+		TransactItems []map[string]action
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		panic(err)
+	}
+	switch operation {
+	case "PutItem":
+		return kilobytes(request.Item)
+	case "UpdateItem", "DeleteItem":
+		return 1
+	case "TransactWriteItems":
+		units := 0
+		for _, item := range request.TransactItems {
+			for _, a := range item {
+				units += 2 * kilobytes(a.Item)
+			}
+		}
+		return units
+	}
+	return 0
+}
+
+func kilobytes(item map[string]map[string]string) int {
+	size := 0
+	for name, value := range item {
+		for _, v := range value {
+			size += len(name) + len(v) // a number is shorter stored than written
+		}
+	}
+	return max(1, (size+1023)/1024)
+}
+
+// TestRequestsPerClaim pins what a claim costs, request by request.
+func TestRequestsPerClaim(t *testing.T) {
+	for name, endpoint := range map[string]func(testing.TB) string{
+		"dynoxide": enginetest.Dynoxide, "DynamoDBLocal": enginetest.DynamoDBLocal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := endpoint(t)
+			engine(t, url) // makes the tables
+			counted := &wire{}
+			testRequests(t, itembank.New(dynamostore.New(newClient(url, counted), bankTable, dedupeTable)), counted)
+		})
+	}
+}
+
+func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
+	ctx, name := t.Context(), "requests-"+strings.ToLower(strings.ReplaceAll(t.Name()[len("TestRequestsPerClaim/"):], "/", "-"))
+	_, _, err := bank.CreateCampaign(ctx, name, itembank.Settings{Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bank.Load(ctx, name, itembank.Items("code-1", "code-2", "code-3"), nil); err != nil {
+		t.Fatal(err)
+	}
+	claim := func(claimant string, want error) {
+		t.Helper()
+		if _, err := bank.Claim(ctx, name, claimant); !errors.Is(err, want) {
+			t.Fatalf("claim for %s: want %v, got %v", claimant, want, err)
+		}
+	}
+	expect := func(what string, units int, requests ...string) {
+		t.Helper()
+		got, gotUnits := counted.since()
+		if !slices.Equal(got, requests) || gotUnits != units {
+			t.Errorf("%s: want %v and %d write units, got %v and %d", what, requests, units, got, gotUnits)
+		}
+	}
+	claim("warm-up", nil)
+	counted.since()
+	claim("ann", nil)
+	expect("a new claim on a warm page", 4, "TransactWriteItems")
+	claim("ann", nil)
+	expect("a repeat, which is a cancelled transaction", 4, "TransactWriteItems")
+	claim("bob", nil)
+	counted.since()
+	claim("cid", itembank.ErrSoldOut)
+	expect("the first sold out", 0, "Query", "Query", "GetItem", "GetItem")
+	claim("dan", itembank.ErrSoldOut)
+	expect("sold out while that is remembered", 0, "GetItem")
+	if err := bank.CloseCampaign(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	claim("eve", itembank.ErrClosed)
+	counted.since()
+	claim("eve", itembank.ErrClosed)
+	expect("closed", 0, "GetItem")
+}

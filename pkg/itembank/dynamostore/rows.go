@@ -1,0 +1,228 @@
+package dynamostore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// rowShards spreads the item rows of a campaign, and the claims of a scope,
+// over partitions. It is a constant: campaigns that share a scope must find
+// each other's claims, and an item row must be found in every generation.
+const rowShards = 64
+
+// metaKey is the sort key of a campaign's row; campaignsKey the partition that
+// lists the names of all campaigns.
+const (
+	metaKey      = "meta"
+	campaignsKey = "campaigns"
+)
+
+// claimSlot counts a claimant's claims in a scope: one, until campaigns allow several.
+const claimSlot = 1
+
+type key struct {
+	PK string `dynamodbav:"pk"`
+	SK string `dynamodbav:"sk"`
+}
+
+func campaignKey(name string) key { return key{"campaign#" + name, metaKey} }
+
+func bankPartition(s itembank.Shard) string {
+	return fmt.Sprintf("bank#%s#%d#%02d", s.Campaign, s.Generation, s.Number)
+}
+
+func itemPartition(campaign string, shard int) string {
+	return fmt.Sprintf("item#%s#%02d", campaign, shard)
+}
+
+func itemKey(campaign string, h itembank.Hash) key {
+	return key{itemPartition(campaign, h.ShardOf(rowShards)), h.String()}
+}
+
+func claimPartition(scope string, shard int) string {
+	return fmt.Sprintf("claim#%s#%02d", scope, shard)
+}
+
+func claimKey(scope, claimant string) key {
+	shard := itembank.HashItem(claimant).ShardOf(rowShards)
+	return key{claimPartition(scope, shard), fmt.Sprintf("%d#%s", claimSlot, claimant)}
+}
+
+func loadPartition(campaign string) string { return "load#" + campaign }
+
+// Times are numbers of milliseconds since 1970; absent is the zero time.
+
+type campaignRow struct {
+	key
+	Name       string `dynamodbav:"name"`
+	State      string `dynamodbav:"state"` // itembank.Mode
+	OpensAt    int64  `dynamodbav:"opens_at,omitempty"`
+	ClosesAt   int64  `dynamodbav:"closes_at,omitempty"`
+	Scope      string `dynamodbav:"scope"`
+	Shards     int    `dynamodbav:"shards"`
+	PageSize   int    `dynamodbav:"page_size"`
+	Generation int    `dynamodbav:"generation"`
+	CreatedAt  int64  `dynamodbav:"created_at"`
+}
+
+type bankRow struct {
+	key
+	Item   string `dynamodbav:"item"`
+	EndsAt int64  `dynamodbav:"ends_at,omitempty"`
+}
+
+type itemRow struct {
+	key
+	LoadID     string `dynamodbav:"load_id"`
+	Row        int64  `dynamodbav:"row"`
+	Generation int    `dynamodbav:"generation"`
+	EndsAt     int64  `dynamodbav:"ends_at,omitempty"`
+	State      string `dynamodbav:"state,omitempty"`
+}
+
+type claimRow struct {
+	key
+	ID        string `dynamodbav:"claim_id"`
+	Campaign  string `dynamodbav:"campaign"`
+	Item      string `dynamodbav:"item"`
+	ItemHash  string `dynamodbav:"item_hash"`
+	ClaimedAt int64  `dynamodbav:"claimed_at"`
+	EndsAt    int64  `dynamodbav:"ends_at,omitempty"`
+}
+
+type loadRow struct {
+	key
+	Digest     string `dynamodbav:"digest"`
+	Number     int    `dynamodbav:"number"`
+	Generation int    `dynamodbav:"generation"`
+	Finished   bool   `dynamodbav:"finished"`
+	Rows       int64  `dynamodbav:"rows_done"`
+	Added      int64  `dynamodbav:"added"`
+	Known      int64  `dynamodbav:"known"`
+	Repeated   int64  `dynamodbav:"repeated"`
+}
+
+func newCampaignRow(c itembank.Campaign) campaignRow {
+	return campaignRow{
+		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
+		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards,
+		PageSize: c.PageSize, Generation: c.Generation, CreatedAt: millis(c.CreatedAt),
+	}
+}
+
+func (r campaignRow) campaign() *itembank.Campaign {
+	return &itembank.Campaign{
+		Name: r.Name, Mode: itembank.Mode(r.State),
+		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
+		PageSize: r.PageSize, Generation: r.Generation, CreatedAt: fromMillis(r.CreatedAt),
+	}
+}
+
+func bankKey(i itembank.FreeItem) key { return key{bankPartition(i.Shard), i.Hash.String()} }
+
+func newBankRow(i itembank.FreeItem) bankRow {
+	return bankRow{bankKey(i), i.Value, millis(i.EndsAt)}
+}
+
+func (r bankRow) freeItem(s itembank.Shard) (itembank.FreeItem, error) {
+	h, err := itembank.ParseHash(r.SK)
+	if err != nil {
+		return itembank.FreeItem{}, fmt.Errorf("row %s: %w", r.PK, err)
+	}
+	return itembank.FreeItem{Shard: s, Hash: h, Value: r.Item, EndsAt: fromMillis(r.EndsAt)}, nil
+}
+
+func newItemRow(a itembank.Addition) itemRow {
+	return itemRow{
+		key: itemKey(a.Item.Shard.Campaign, a.Item.Hash), LoadID: a.LoadID, Row: a.Row,
+		Generation: a.Item.Shard.Generation, EndsAt: millis(a.Item.EndsAt),
+	}
+}
+
+func (r itemRow) itemRow() itembank.ItemRow {
+	return itembank.ItemRow{
+		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: r.State,
+	}
+}
+
+func newClaimRow(c itembank.Claim) claimRow {
+	return claimRow{
+		key: claimKey(c.Scope, c.Claimant), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
+		ItemHash: c.ItemHash.String(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
+	}
+}
+
+func (r claimRow) claim(scope, claimant string) (*itembank.Claim, error) {
+	h, err := itembank.ParseHash(r.ItemHash)
+	if err != nil {
+		return nil, fmt.Errorf("row %s: %w", r.PK, err)
+	}
+	return &itembank.Claim{
+		ID: r.ID, Campaign: r.Campaign, Scope: scope, Claimant: claimant, Item: r.Item, ItemHash: h,
+		ClaimedAt: fromMillis(r.ClaimedAt), EndsAt: fromMillis(r.EndsAt),
+	}, nil
+}
+
+func newLoadRow(l itembank.Load) loadRow {
+	return loadRow{
+		key: key{loadPartition(l.Campaign), l.ID()}, Digest: l.Digest, Number: l.Number, Generation: l.Generation,
+		Finished: l.Finished, Rows: l.Tally.Rows, Added: l.Tally.Added, Known: l.Tally.Known, Repeated: l.Tally.Repeated,
+	}
+}
+
+func (r loadRow) load(campaign string) *itembank.Load {
+	return &itembank.Load{
+		Campaign: campaign, Digest: r.Digest, Number: r.Number, Generation: r.Generation, Finished: r.Finished,
+		Tally: itembank.Tally{Rows: r.Rows, Added: r.Added, Known: r.Known, Repeated: r.Repeated},
+	}
+}
+
+// encode turns a row or key into attributes. The rows are fixed structs of
+// strings, numbers and booleans, which always encode.
+func encode(row any) map[string]types.AttributeValue {
+	attributes, err := attributevalue.MarshalMap(row)
+	if err != nil {
+		panic(fmt.Sprintf("dynamostore: row %T does not encode: %v", row, err))
+	}
+	return attributes
+}
+
+func decode(attributes map[string]types.AttributeValue, row any) error {
+	if err := attributevalue.UnmarshalMap(attributes, row); err != nil {
+		return fmt.Errorf("dynamodb: row does not read as %T: %w", row, err)
+	}
+	return nil
+}
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
+}
+
+func put(table string, row any, condition string) types.TransactWriteItem {
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: aws.String(table), Item: encode(row), ConditionExpression: aws.String(condition),
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}}
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

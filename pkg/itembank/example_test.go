@@ -1,0 +1,54 @@
+package itembank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+)
+
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "itembank")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	store, err := sqlitestore.Create(ctx, filepath.Join(dir, "codes.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+
+	bank := itembank.New(store)
+	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := bank.Load(ctx, "spring", itembank.Items("SAVE-10"), nil); err != nil {
+		log.Fatal(err)
+	}
+
+	first, err := bank.Claim(ctx, "spring", "ann")
+	if err != nil {
+		log.Fatal(err)
+	}
+	again, err := bank.Claim(ctx, "spring", "ann") // a retry, a reload, another day
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = bank.Claim(ctx, "spring", "bob")
+
+	fmt.Println("ann has", first.Claim.Item, "- replayed:", first.Replayed)
+	fmt.Println("ann has", again.Claim.Item, "- replayed:", again.Replayed)
+	fmt.Println("bob:", err, "- refused:", errors.Is(err, itembank.ErrRefused))
+	// Output:
+	// ann has SAVE-10 - replayed: false
+	// ann has SAVE-10 - replayed: true
+	// bob: sold out - refused: true
+}

@@ -1,0 +1,481 @@
+package itembanktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// claimCases pin what a Bank promises a claimant, over the engine.
+var claimCases = []testCase{
+	{"claims/one-each", oneEach},
+	{"claims/more-claimants-than-items", moreClaimantsThanItems},
+	{"claims/last-item-claimed-twice-at-once", lastItemTwice},
+	{"claims/same-item-after-the-bank-is-empty", sameItemWhenEmpty},
+	{"claims/same-item-after-close", sameItemWhenClosed},
+	{"claims/sold-out-ends-with-a-load", soldOutEnds},
+	{"claims/sold-out-memory-counts-from-the-read", soldOutMemoryFromRead},
+	{"claims/claim-is-read-after-the-bank", claimReadAfterBank},
+	{"claims/campaign-is-read-after-the-bank", campaignReadAfterBank},
+	{"claims/closing-is-seen-when-empty", closingSeenWhenEmpty},
+	{"claims/stale-page", stalePage},
+	{"claims/repeat-with-gone-candidate", repeatWithGoneCandidate},
+	{"claims/store-calls", storeCalls},
+	{"claims/nothing-written-when-refused", nothingWritten},
+	{"claims/claimed-elsewhere", claimedElsewhere},
+	{"claims/open-and-close", openAndClose},
+	{"claims/invalid-input", invalidClaims},
+	{"claims/lost-reply", lostReply},
+	{"claims/busy-store", busyStore},
+	{"claims/states", states},
+}
+
+// oneEach is the product in one case: 20 customers ask 5 times each, at once.
+func oneEach(f *fixture) {
+	f.stocked(100, itembank.Settings{})
+	banks := []*itembank.Bank{f.bank(), f.bank(), f.bank(), f.bank()}
+	claimants := codes("customer", 20)
+	items := f.oneEach(f.storm(banks, claimants, 5))
+	if len(items) != 20 {
+		f.Errorf("want 20 claimants with an item, got %d", len(items))
+	}
+	f.wantCounts(itembank.Counts{Loaded: 100, Free: 80, Claimed: 20})
+	for claimant, item := range items {
+		if grant := f.claim(f.bank(), claimant); grant.Claim.Item != item || !grant.Replayed {
+			f.Errorf("claimant %s: want item %s again, got %+v", claimant, item, grant)
+		}
+	}
+	f.wantCounts(itembank.Counts{Loaded: 100, Free: 80, Claimed: 20})
+}
+
+func moreClaimantsThanItems(f *fixture) {
+	n := 15 * scale
+	f.stocked(n, itembank.Settings{Shards: 4, PageSize: 5})
+	banks := []*itembank.Bank{f.bank(), f.bank(), f.bank()}
+	items := f.oneEach(f.storm(banks, codes("customer", n+10), 1))
+	if len(items) != n {
+		f.Errorf("want %d claimants with an item, got %d", n, len(items))
+	}
+	f.wantCounts(itembank.Counts{Loaded: int64(n), Claimed: int64(n)})
+}
+
+// lastItemTwice: one of a claimant's requests takes the last item, and none of
+// the others may hear "sold out".
+func lastItemTwice(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 2})
+	answers := f.storm([]*itembank.Bank{f.bank(), f.bank(), f.bank()}, []string{"ann"}, 6)
+	for _, a := range answers["ann"] {
+		f.must(a.err)
+	}
+	f.oneEach(answers)
+	f.wantCounts(itembank.Counts{Loaded: 1, Claimed: 1})
+}
+
+func sameItemWhenEmpty(f *fixture) {
+	f.stocked(3, itembank.Settings{Shards: 2})
+	b := f.bank()
+	first := f.claim(b, "ann")
+	f.claim(b, "bob")
+	f.claim(b, "cid")
+	f.refused(b, "dan", itembank.ErrSoldOut)
+	for _, bank := range []*itembank.Bank{b, f.bank()} {
+		if again := f.claim(bank, "ann"); again.Claim != first.Claim || !again.Replayed {
+			f.Errorf("want %+v again, got %+v", first.Claim, again)
+		}
+	}
+}
+
+func sameItemWhenClosed(f *fixture) {
+	f.stocked(3, itembank.Settings{})
+	b := f.bank()
+	first := f.claim(b, "ann")
+	f.must(b.CloseCampaign(f.ctx, f.name))
+	f.refused(b, "bob", itembank.ErrClosed)
+	if again := f.claim(b, "ann"); again.Claim != first.Claim || !again.Replayed {
+		f.Errorf("want %+v again, got %+v", first.Claim, again)
+	}
+	held, err := b.HeldClaim(f.ctx, f.name, "ann")
+	f.must(err)
+	if held != first.Claim {
+		f.Errorf("want %+v, got %+v", first.Claim, held)
+	}
+}
+
+// soldOutEnds: a request that starts a second after an item was committed
+// must get it, whatever the Bank remembers.
+func soldOutEnds(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 3})
+	clock := NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	f.claim(b, "ann")
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	f.load("late")
+	clock.Advance(time.Second)
+	if grant := f.claim(b, "bob"); grant.Claim.Item != "late" {
+		f.Errorf("want the late item, got %+v", grant)
+	}
+}
+
+// soldOutMemoryFromRead: reads take 450 ms here. What they show is a second old
+// a second after they began, not after they ended.
+func soldOutMemoryFromRead(f *fixture) {
+	f.create(itembank.Settings{Shards: 1})
+	clock := NewClock()
+	slow := &Hooked{Store: f.Store, After: func(method string) error {
+		if method == "FreeItems" {
+			clock.Advance(450 * time.Millisecond)
+		}
+		return nil
+	}}
+	b := itembank.New(slow, itembank.WithClock(clock))
+	f.refused(b, "ann", itembank.ErrSoldOut) // two reads: it is 900 ms since the first began
+	f.load("late")
+	clock.Advance(100 * time.Millisecond)
+	f.claim(b, "ann")
+}
+
+// claimReadAfterBank: the claimant's other request takes the last item after
+// this one began and before it sees the bank empty.
+func claimReadAfterBank(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 1})
+	other := f.bank()
+	var first itembank.Grant
+	interrupted := &Hooked{Store: f.Store}
+	interrupted.Before = func(method string) error {
+		if method == "FreeItems" && first.Claim.ID == "" {
+			first = f.claim(other, "ann")
+		}
+		return nil
+	}
+	again := f.claim(itembank.New(interrupted), "ann")
+	if again.Claim != first.Claim || !again.Replayed {
+		f.Errorf("want %+v, got %+v", first.Claim, again)
+	}
+}
+
+// generations answers campaigns as being in the generation it holds.
+type generations struct {
+	itembank.Store
+	current atomic.Int32
+}
+
+func (g *generations) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
+	c, err := g.Store.Campaign(ctx, name)
+	if c != nil {
+		c.Generation = int(g.current.Load())
+	}
+	return c, err
+}
+
+// campaignReadAfterBank: the bank was seen empty, but meanwhile another one is
+// handed out.
+func campaignReadAfterBank(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1})
+	switching := &generations{Store: f.Store}
+	switching.current.Store(1)
+	b := itembank.New(switching, itembank.WithCampaignCache(time.Hour))
+	_, err := b.Campaign(f.ctx, f.name) // its copy of the rules says generation 1
+	f.must(err)
+
+	next := f.freeItem(c, "of-generation-2")
+	next.Shard.Generation = 2
+	f.wantOutcomes([]itembank.Addition{{Item: next, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	switching.current.Store(2)
+	if grant := f.claim(b, "ann"); grant.Claim.Item != "of-generation-2" {
+		f.Errorf("want the item of the new generation, got %+v", grant)
+	}
+}
+
+func closingSeenWhenEmpty(f *fixture) {
+	f.create(itembank.Settings{})
+	b := f.bank(itembank.WithCampaignCache(time.Hour))
+	_, err := b.Campaign(f.ctx, f.name)
+	f.must(err)
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	f.refused(b, "ann", itembank.ErrClosed)
+}
+
+// stalePage: a Bank whose page was emptied by another still ends with the truth.
+func stalePage(f *fixture) {
+	f.stocked(6, itembank.Settings{Shards: 1})
+	stale := f.bank()
+	first := f.claim(stale, "ann") // the page holds the other five
+	other := f.bank()
+	for i := range 4 {
+		f.claim(other, fmt.Sprintf("other-%d", i))
+	}
+	last := f.claim(stale, "bob")
+	if last.Claim.Item == first.Claim.Item {
+		f.Errorf("item %s was given twice", last.Claim.Item)
+	}
+	f.refused(stale, "cid", itembank.ErrSoldOut)
+	f.wantCounts(itembank.Counts{Loaded: 6, Claimed: 6})
+}
+
+// repeatWithGoneCandidate: the claim exists and the candidate is gone. The
+// claim is the answer, and the one call that brought it is enough.
+func repeatWithGoneCandidate(f *fixture) {
+	f.stocked(3, itembank.Settings{Shards: 1})
+	counted := &Hooked{Store: f.Store}
+	stale := itembank.New(counted)
+	first := f.claim(stale, "ann") // two candidates are left on its page
+	other := f.bank()
+	f.claim(other, "bob")
+	f.claim(other, "cid")
+	counted.Calls()
+	if again := f.claim(stale, "ann"); again.Claim != first.Claim || !again.Replayed {
+		f.Errorf("want %+v again, got %+v", first.Claim, again)
+	}
+	if calls := counted.Calls(); !slices.Equal(calls, []string{"Take"}) {
+		f.Errorf("want one Take, got calls %v", calls)
+	}
+}
+
+func storeCalls(f *fixture) {
+	f.stocked(8, itembank.Settings{Shards: 1})
+	counted := &Hooked{Store: f.Store}
+	b := itembank.New(counted, itembank.WithClock(NewClock()))
+	f.claim(b, "warm-up")
+	expect := func(what string, want ...string) {
+		f.Helper()
+		if calls := counted.Calls(); !slices.Equal(calls, want) {
+			f.Errorf("%s: want calls %v, got %v", what, want, calls)
+		}
+	}
+	counted.Calls()
+	f.claim(b, "ann")
+	expect("a new claim on a warm page", "Take")
+	for range 10 {
+		f.claim(b, "ann")
+		expect("a repeat", "Take") // also when it repeats more often than the page has items
+	}
+	for i := range 6 {
+		f.claim(b, fmt.Sprintf("claimant-%d", i))
+	}
+	counted.Calls()
+	f.refused(b, "too-late", itembank.ErrSoldOut)
+	expect("the first sold out", "FreeItems", "FreeItems", "Campaign", "HeldClaim")
+	f.refused(b, "later", itembank.ErrSoldOut)
+	expect("sold out within a second", "HeldClaim")
+	f.must(b.CloseCampaign(f.ctx, f.name))
+	f.refused(b, "later", itembank.ErrClosed)
+	counted.Calls()
+	f.refused(b, "later", itembank.ErrClosed)
+	expect("closed", "HeldClaim")
+}
+
+func nothingWritten(f *fixture) {
+	f.create(itembank.Settings{OpensAt: time.Now().Add(time.Hour)})
+	f.load("a", "b")
+	refusals := func(want error) {
+		f.Helper()
+		for range 3 {
+			f.refused(f.bank(), "ann", want)
+		}
+	}
+	refusals(itembank.ErrNotOpen)
+	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	refusals(itembank.ErrClosed)
+	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.must(f.bank().OpenCampaign(f.ctx, f.name))
+	f.claim(f.bank(), "bob")
+	f.claim(f.bank(), "cid")
+	refusals(itembank.ErrSoldOut)
+	f.wantCounts(itembank.Counts{Loaded: 2, Claimed: 2})
+}
+
+// claimedElsewhere: three classes, one booking per student. The classes have
+// banks of different shards and must find each other's claims all the same.
+func claimedElsewhere(f *fixture) {
+	scope := f.name + "-term"
+	for i, shards := range []int{1, 16, 37} {
+		name := fmt.Sprintf("%s-class-%d", f.name, i)
+		f.createNamed(name, itembank.Settings{Scope: scope, Shards: shards})
+		_, err := f.bank().Load(f.ctx, name, itembank.Items("seat-1", "seat-2"), nil)
+		f.must(err)
+	}
+	b := f.bank()
+	first, err := b.Claim(f.ctx, f.name+"-class-1", "ann")
+	f.must(err)
+	for _, other := range []string{f.name + "-class-0", f.name + "-class-2"} {
+		_, err := b.Claim(f.ctx, other, "ann")
+		var elsewhere *itembank.ClaimedElsewhereError
+		if !errors.As(err, &elsewhere) || elsewhere.Campaign != f.name+"-class-1" || !errors.Is(err, itembank.ErrRefused) {
+			f.Errorf("%s: want claimed elsewhere, got %v", other, err)
+		}
+		if _, err := b.HeldClaim(f.ctx, other, "ann"); !errors.Is(err, itembank.ErrNoClaim) {
+			f.Errorf("%s: want no claim, got %v", other, err)
+		}
+	}
+	again, err := b.Claim(f.ctx, f.name+"-class-1", "ann")
+	f.must(err)
+	if again.Claim != first.Claim {
+		f.Errorf("want %+v, got %+v", first.Claim, again.Claim)
+	}
+}
+
+func openAndClose(f *fixture) {
+	start := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	f.create(itembank.Settings{OpensAt: start, ClosesAt: start.Add(time.Hour)})
+	f.load(codes("code", 9)...)
+	clock := NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	f.refused(b, "ann", itembank.ErrNotOpen)
+	clock.Advance(start.Sub(clock.Now()) - time.Millisecond)
+	f.refused(b, "ann", itembank.ErrNotOpen)
+	clock.Advance(time.Millisecond)
+	f.claim(b, "ann")
+	clock.Advance(time.Hour - time.Millisecond)
+	f.claim(b, "bob")
+	clock.Advance(time.Millisecond)
+	f.refused(b, "cid", itembank.ErrClosed)
+
+	other := f.bank() // hands overrule times, everywhere once copies are too old
+	f.must(other.OpenCampaign(f.ctx, f.name))
+	clock.Advance(itembank.DefaultCampaignCache)
+	f.claim(b, "cid")
+	f.must(other.CloseCampaign(f.ctx, f.name))
+	clock.Advance(itembank.DefaultCampaignCache - time.Millisecond)
+	f.claim(b, "dan")
+	clock.Advance(time.Millisecond)
+	f.refused(b, "eve", itembank.ErrClosed)
+	if err := b.OpenCampaign(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {
+		f.Errorf("want no such campaign, got %v", err)
+	}
+}
+
+func invalidClaims(f *fixture) {
+	f.stocked(2, itembank.Settings{})
+	for _, test := range []struct {
+		campaign, claimant string
+		want               error
+	}{
+		{f.name, "", itembank.ErrInvalid},
+		{f.name, string(make([]byte, itembank.MaxClaimant+1)), itembank.ErrInvalid},
+		{f.name, "line\nbreak", itembank.ErrInvalid},
+		{f.name, "\x7f", itembank.ErrInvalid},
+		{f.name, "\xff\xfe", itembank.ErrInvalid},
+		{"No-Such", "ann", itembank.ErrInvalid},
+		{"", "ann", itembank.ErrInvalid},
+		{f.name + "-other", "ann", itembank.ErrNoCampaign},
+	} {
+		if _, err := f.bank().Claim(f.ctx, test.campaign, test.claimant); !errors.Is(err, test.want) {
+			f.Errorf("claim(%q, %q): want %v, got %v", test.campaign, test.claimant, test.want, err)
+		}
+		if _, err := f.bank().HeldClaim(f.ctx, test.campaign, test.claimant); !errors.Is(err, test.want) {
+			f.Errorf("held claim(%q, %q): want %v, got %v", test.campaign, test.claimant, test.want, err)
+		}
+	}
+	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+}
+
+var errLost = fmt.Errorf("%w: the reply was lost", itembank.ErrTryAgain)
+
+// lostReply: the claim took effect and nobody heard of it.
+func lostReply(f *fixture) {
+	f.stocked(5, itembank.Settings{})
+	lost := false
+	flaky := &Hooked{Store: f.Store, After: func(method string) error {
+		if method == "Take" && !lost {
+			lost = true
+			return errLost
+		}
+		return nil
+	}}
+	b := itembank.New(flaky)
+	f.refused(b, "ann", itembank.ErrTryAgain)
+	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+	if grant := f.claim(b, "ann"); !grant.Replayed {
+		f.Errorf("want the claim that was made, got %+v", grant)
+	}
+	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+}
+
+// busy answers takes with evidence of its own before it lets them through.
+type busy struct {
+	itembank.Store
+	evidence []itembank.Evidence
+	meet     func() // what the other transaction does meanwhile
+}
+
+func (b *busy) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	if len(b.evidence) == 0 {
+		return b.Store.Take(ctx, i, c)
+	}
+	next := b.evidence[0]
+	b.evidence = b.evidence[1:]
+	if b.meet != nil {
+		b.meet()
+	}
+	return next, nil
+}
+
+// busyStore: after a conflict or a throttle the candidate is not gone, a
+// conflict on the claim is followed by a read of it, and waiting has an end.
+func busyStore(f *fixture) {
+	f.stocked(2, itembank.Settings{Shards: 1})
+	for i, once := range []itembank.Evidence{{ItemBusy: true}, {Throttled: true}} {
+		b := itembank.New(&busy{Store: f.Store, evidence: []itembank.Evidence{once, once}}, itembank.WithClock(NewClock()))
+		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
+			f.Errorf("%+v: want a new claim, got %+v", once, grant)
+		}
+	}
+	f.load("third", "fourth")
+
+	var first itembank.Grant
+	met := &busy{Store: f.Store, evidence: []itembank.Evidence{{ClaimBusy: true, ItemGone: true}}}
+	met.meet = func() { first = f.claim(f.bank(), "ann") }
+	if again := f.claim(itembank.New(met, itembank.WithClock(NewClock())), "ann"); again.Claim != first.Claim || !again.Replayed {
+		f.Errorf("want the claim of the other request, %+v, got %+v", first.Claim, again)
+	}
+
+	always := &busy{Store: f.Store, evidence: slices.Repeat([]itembank.Evidence{{Throttled: true}}, 100)}
+	clock := NewClock()
+	begun := clock.Now()
+	f.refused(itembank.New(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)
+	if waited := clock.Now().Sub(begun); waited == 0 || waited > 3*time.Second {
+		f.Errorf("waited %s for a store that stayed busy", waited)
+	}
+	f.wantCounts(itembank.Counts{Loaded: 4, Free: 1, Claimed: 3})
+}
+
+func states(f *fixture) {
+	f.create(itembank.Settings{Shards: 4, OpensAt: time.Now().Add(time.Hour)})
+	clock := NewClock()
+	counted := &Hooked{Store: f.Store}
+	b := itembank.New(counted, itembank.WithClock(clock))
+	expect := func(want itembank.State) {
+		f.Helper()
+		if _, got, err := b.State(f.ctx, f.name); got != want || err != nil {
+			f.Errorf("want state %s, got %s, %v", want, got, err)
+		}
+	}
+	expect(itembank.Scheduled)
+	f.must(b.OpenCampaign(f.ctx, f.name))
+	expect(itembank.SoldOut)
+	counted.Calls()
+	expect(itembank.SoldOut)
+	if calls := counted.Calls(); len(calls) != 0 {
+		f.Errorf("remembered state: want no calls, got %v", calls)
+	}
+	f.load("one")
+	clock.Advance(time.Second)
+	counted.Calls()
+	expect(itembank.Open)
+	if calls := counted.Calls(); len(calls) > 4 {
+		f.Errorf("want at most one read a shard, got %v", calls)
+	}
+	f.claim(b, "ann")
+	expect(itembank.SoldOut)
+	f.must(b.CloseCampaign(f.ctx, f.name))
+	expect(itembank.Closed)
+	if _, _, err := b.State(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {
+		f.Errorf("want no such campaign, got %v", err)
+	}
+}

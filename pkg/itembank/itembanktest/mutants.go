@@ -1,0 +1,165 @@
+package itembanktest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// mutantVariable names the mutant that a run of the suite is to test instead of
+// the engine.
+const mutantVariable = "ITEMBANKTEST_MUTANT"
+
+// mutant is a store with one rule broken, and the case that must notice.
+type mutant struct {
+	name     string
+	caughtBy string
+	wrap     func(Engine) itembank.Store
+}
+
+var mutants = []mutant{
+	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return noExistenceCondition{e.Store, e.Raw} }},
+	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return unconditionalPut{e.Store, e.Raw} }},
+	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store { return checkThenPut{e.Store, e.Raw} }},
+	{"item-gone-read-first", "claims/repeat-with-gone-candidate", func(e Engine) itembank.Store { return itemGoneFirst{e.Store} }},
+	{"item-row-forgotten", "loads/claimed-items-are-known", func(e Engine) itembank.Store { return itemRowForgotten{e.Store, e.Raw} }},
+	{"sold-out-remembered-too-long", "claims/sold-out-ends-with-a-load", func(e Engine) itembank.Store { return &longMemory{Store: e.Store} }},
+}
+
+// RunMutants runs the cases that must catch a mutant, each in a process of its
+// own, and fails for every mutant that survives. The test that runs the suite
+// must be called TestConformance.
+func RunMutants(t *testing.T, newEngine func(*testing.T) Engine) {
+	newEngine(t) // skips if the engine is missing: a skipped mutant would look like a survivor
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			run := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestConformance$/^"+strings.ReplaceAll(m.caughtBy, "/", "$/^")+"$")
+			run.Env = append(os.Environ(), mutantVariable+"="+m.name)
+			output, err := run.CombinedOutput()
+			if err == nil || !strings.Contains(string(output), "--- FAIL: TestConformance/"+m.caughtBy) {
+				t.Errorf("mutant survived (%v):\n%s", err, output)
+			}
+		})
+	}
+}
+
+// mutated replaces the store by the mutant that this run is for.
+func mutated(t *testing.T, e Engine) Engine {
+	name := os.Getenv(mutantVariable)
+	if name == "" {
+		return e
+	}
+	for _, m := range mutants {
+		if m.name == name {
+			return Engine{m.wrap(e), e.Raw}
+		}
+	}
+	t.Fatalf("%s: no such mutant: %q", mutantVariable, name)
+	return e
+}
+
+// noExistenceCondition deletes the item whether it is there or not: it is put
+// back just before.
+type noExistenceCondition struct {
+	itembank.Store
+	raw Raw
+}
+
+func (m noExistenceCondition) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	if err := m.raw.PutBankRow(ctx, i); err != nil {
+		return itembank.Evidence{}, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// unconditionalPut overwrites whatever claim there is.
+type unconditionalPut struct {
+	itembank.Store
+	raw Raw
+}
+
+func (m unconditionalPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
+		return itembank.Evidence{}, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// checkThenPut reads the claim first and then puts it without a condition.
+type checkThenPut struct {
+	itembank.Store
+	raw Raw
+}
+
+func (m checkThenPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	if held != nil || err != nil {
+		return itembank.Evidence{Held: held}, err
+	}
+	time.Sleep(10 * time.Millisecond) // others check meanwhile, as on any network
+	return unconditionalPut(m).Take(ctx, i, c)
+}
+
+// itemGoneFirst takes a missing item for the reason, without looking further.
+type itemGoneFirst struct{ itembank.Store }
+
+func (m itemGoneFirst) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	found, err := m.Store.Take(ctx, i, c)
+	if found.ItemGone {
+		found.Held = nil
+	}
+	return found, err
+}
+
+// itemRowForgotten keeps free items only, as banks without item rows do.
+type itemRowForgotten struct {
+	itembank.Store
+	raw Raw
+}
+
+func (m itemRowForgotten) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+	added, err := m.Store.AddItems(ctx, additions)
+	for i, a := range added {
+		if a.Outcome == itembank.AddedNow {
+			if err := m.raw.DropItemRow(ctx, additions[i].Item.Shard.Campaign, additions[i].Item.Hash); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return added, err
+}
+
+// longMemory answers "empty" for ever for a shard that was empty once.
+type longMemory struct {
+	itembank.Store
+	mu    sync.Mutex
+	empty map[itembank.Shard]bool
+}
+
+func (m *longMemory) FreeItems(ctx context.Context, s itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.empty[s] {
+		return itembank.FreePage{}, nil
+	}
+	first, err := m.Store.FreeItems(ctx, s, itembank.Range{}, 1)
+	if err != nil {
+		return first, err
+	}
+	if len(first.Items) == 0 {
+		if m.empty == nil {
+			m.empty = map[itembank.Shard]bool{}
+		}
+		m.empty[s] = true
+	}
+	return m.Store.FreeItems(ctx, s, r, limit)
+}

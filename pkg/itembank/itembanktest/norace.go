@@ -1,0 +1,5 @@
+//go:build !race
+
+package itembanktest
+
+const scale = 4

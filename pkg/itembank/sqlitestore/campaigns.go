@@ -1,0 +1,97 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+const (
+	insertCampaign = `INSERT INTO campaign
+		(name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at
+		FROM campaign ORDER BY name`
+
+	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at
+		FROM campaign WHERE name = ?`
+
+	// One statement, so that all counts are of one moment.
+	selectCounts = `SELECT
+		(SELECT count(*)     FROM item  WHERE campaign = ?1),
+		(SELECT count(*)     FROM bank  WHERE campaign = ?1),
+		(SELECT count(*)     FROM claim WHERE campaign = ?1),
+		(SELECT count(state) FROM item  WHERE campaign = ?1)`
+)
+
+// CreateCampaign puts a campaign if its name is free, else returns the one that
+// has it. Safe to repeat. Errors: itembank.ErrTryAgain, or a fault of the file.
+func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existing *itembank.Campaign, err error) {
+	err = s.write(ctx, "create campaign", func(w *statements) error {
+		if existing, err = readCampaign(context.Background(), w, c.Name); err != nil || existing != nil {
+			return err
+		}
+		_, err := w.exec(context.Background(), insertCampaign, c.Name, c.Mode, millis(c.OpensAt), millis(c.ClosesAt),
+			c.Scope, c.Shards, c.PageSize, c.Generation, millis(c.CreatedAt))
+		return err
+	})
+	return existing, err
+}
+
+// Campaign reads a campaign; nil if there is none. Errors: as CreateCampaign.
+func (s *Store) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
+	c, err := readCampaign(ctx, s.reader, name)
+	return c, s.wrap("read campaign", err)
+}
+
+func readCampaign(ctx context.Context, on *statements, name string) (*itembank.Campaign, error) {
+	var c itembank.Campaign
+	found, err := on.one(ctx, selectCampaign, args{name}, intoCampaign(&c)...)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// Campaigns lists all campaigns in the order of their names' bytes. Errors: as
+// CreateCampaign.
+func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
+	var all []itembank.Campaign
+	err := s.reader.each(ctx, selectCampaigns, nil, func(scan func(...any) error) error {
+		var c itembank.Campaign
+		err := scan(intoCampaign(&c)...)
+		all = append(all, c)
+		return err
+	})
+	if err != nil {
+		return nil, s.wrap("list campaigns", err)
+	}
+	return all, nil
+}
+
+func intoCampaign(c *itembank.Campaign) []any {
+	return []any{
+		&c.Name, &c.Mode, intoTime{&c.OpensAt}, intoTime{&c.ClosesAt},
+		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, intoTime{&c.CreatedAt},
+	}
+}
+
+// SetMode changes the mode of a campaign, if there is one. Safe to repeat.
+// Errors: as CreateCampaign.
+func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (found bool, err error) {
+	err = s.write(ctx, "set mode", func(w *statements) error {
+		n, err := w.exec(context.Background(), `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
+		found = n == 1
+		return err
+	})
+	return found, err
+}
+
+// Counts counts the rows of a campaign at one moment. It reads all of them, and
+// blocks nobody. Errors: as CreateCampaign.
+func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (itembank.Counts, error) {
+	var n itembank.Counts
+	_, err := s.reader.one(ctx, selectCounts, args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)
+	return n, s.wrap("count", err)
+}

@@ -1,0 +1,118 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+const (
+	selectLatestLoad = `SELECT campaign, digest, number, generation, finished, rows, added, known, repeated
+		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
+
+	insertLoad = `INSERT INTO load
+		(campaign, digest, number, generation, finished, rows, added, known, repeated)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+	// A row that is further stays as it is.
+	updateLoad = `UPDATE load
+		SET finished = max(finished, ?4), rows = ?5, added = ?6, known = ?7, repeated = ?8
+		WHERE campaign = ?1 AND digest = ?2 AND number = ?3
+			AND (rows < ?5 OR rows = ?5 AND finished < ?4)`
+
+	// The answer is 1, or 0 because of an item row or of a bank row.
+	insertItem = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6
+		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND generation = ?5 AND shard = ?7 AND hash = ?2)
+		ON CONFLICT DO NOTHING`
+
+	insertFree = `INSERT INTO bank (campaign, generation, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?, ?)`
+
+	selectItem = `SELECT load_id, row, generation, ends_at, coalesce(state, '') FROM item
+		WHERE campaign = ? AND hash = ?`
+)
+
+// LatestLoad returns the load of the digest with the highest number; nil if
+// there is none. Errors: itembank.ErrTryAgain, or a fault of the file.
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
+	var l itembank.Load
+	t := &l.Tally
+	found, err := s.reader.one(ctx, selectLatestLoad, args{campaign, digest},
+		&l.Campaign, &l.Digest, &l.Number, &l.Generation, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
+	if err != nil || !found {
+		return nil, s.wrap("read load", err)
+	}
+	return &l, nil
+}
+
+// StartLoad puts a load's row if its number is free. Repeated, it finds its own
+// row and answers false. Errors: as LatestLoad.
+func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, err error) {
+	err = s.write(ctx, "start load", func(w *statements) error {
+		t := l.Tally
+		n, err := w.exec(context.Background(), insertLoad,
+			l.Campaign, l.Digest, l.Number, l.Generation, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
+		started = n == 1
+		return err
+	})
+	return started, err
+}
+
+// AdvanceLoad writes progress, forward only: with fewer rows than the row has it
+// changes nothing, with as many it can only finish the load, and a finished load
+// stays finished. Safe to repeat. Errors: as LatestLoad.
+func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+	return s.write(ctx, "advance load", func(w *statements) error {
+		t := l.Tally
+		_, err := w.exec(context.Background(), updateLoad,
+			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
+		return err
+	})
+}
+
+// AddItems adds items in one transaction and answers every one: none is left
+// itembank.Unsettled. Safe to repeat. Errors: as LatestLoad.
+func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+	answers := make([]itembank.Added, len(additions))
+	err := s.write(ctx, "add items", func(w *statements) (err error) {
+		for i, a := range additions {
+			if answers[i], err = add(w, a); err != nil {
+				return fmt.Errorf("row %d of the load: %w", a.Row, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// add puts the item row and the bank row, or says which of them was there.
+func add(w *statements, a itembank.Addition) (itembank.Added, error) {
+	done := context.Background()
+	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], millis(a.Item.EndsAt)
+	n, err := w.exec(done, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
+	if err != nil {
+		return itembank.Added{}, err
+	}
+	if n == 0 {
+		return whatStood(w, shard.Campaign, hash)
+	}
+	_, err = w.exec(done, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
+	return itembank.Added{Outcome: itembank.AddedNow}, err
+}
+
+// whatStood reads why an item was not added. The item row counts first; without
+// one it was the bank row.
+func whatStood(w *statements, campaign string, hash []byte) (itembank.Added, error) {
+	added := itembank.Added{Outcome: itembank.AlreadyLoaded}
+	row := &added.Existing
+	found, err := w.one(context.Background(), selectItem, args{campaign, hash},
+		&row.LoadID, &row.Row, &row.Generation, intoTime{&row.EndsAt}, &row.State)
+	if err == nil && !found {
+		added.Outcome = itembank.Stray
+	}
+	return added, err
+}
