@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -51,9 +52,9 @@ func (w *wire) since() (requests []string, units int) {
 // writeUnits: one unit a started KB and write, twice that in a transaction.
 // A delete is taken as one unit's worth; bank rows are below 1 KB.
 func writeUnits(operation string, body []byte) int {
-	type action struct{ Item map[string]map[string]string }
+	type action struct{ Item map[string]map[string]any }
 	var request struct {
-		Item          map[string]map[string]string
+		Item          map[string]map[string]any
 		TransactItems []map[string]action
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
@@ -76,11 +77,11 @@ func writeUnits(operation string, body []byte) int {
 	return 0
 }
 
-func kilobytes(item map[string]map[string]string) int {
+func kilobytes(item map[string]map[string]any) int {
 	size := 0
 	for name, value := range item {
 		for _, v := range value {
-			size += len(name) + len(v) // a number is shorter stored than written
+			size += len(name) + len(fmt.Sprint(v)) // a number is shorter stored than written
 		}
 	}
 	return max(1, (size+1023)/1024)

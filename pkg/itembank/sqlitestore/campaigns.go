@@ -28,11 +28,11 @@ const (
 // CreateCampaign puts a campaign if its name is free, else returns the one that
 // has it. Safe to repeat. Errors: itembank.ErrTryAgain, or a fault of the file.
 func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existing *itembank.Campaign, err error) {
-	err = s.write(ctx, "create campaign", func(w *statements) error {
-		if existing, err = readCampaign(context.Background(), w, c.Name); err != nil || existing != nil {
+	err = s.write(ctx, "create campaign", func(ctx context.Context, w *statements) error {
+		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {
 			return err
 		}
-		_, err := w.exec(context.Background(), insertCampaign, c.Name, c.Mode, millis(c.OpensAt), millis(c.ClosesAt),
+		_, err := w.exec(ctx, insertCampaign, c.Name, c.Mode, millis(c.OpensAt), millis(c.ClosesAt),
 			c.Scope, c.Shards, c.PageSize, c.Generation, millis(c.CreatedAt))
 		return err
 	})
@@ -80,8 +80,8 @@ func intoCampaign(c *itembank.Campaign) []any {
 // SetMode changes the mode of a campaign, if there is one. Safe to repeat.
 // Errors: as CreateCampaign.
 func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (found bool, err error) {
-	err = s.write(ctx, "set mode", func(w *statements) error {
-		n, err := w.exec(context.Background(), `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
+	err = s.write(ctx, "set mode", func(ctx context.Context, w *statements) error {
+		n, err := w.exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
 		found = n == 1
 		return err
 	})

@@ -53,32 +53,31 @@ func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.
 // has no claim in the scope. Else it writes nothing and reports both. Safe to
 // repeat: after an answer that was lost, the claim is found. Errors: as FreeItems.
 func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
-	err = s.write(ctx, "take", func(w *statements) error {
-		found, err = take(w, item, claim)
+	err = s.write(ctx, "take", func(ctx context.Context, w *statements) error {
+		found, err = take(ctx, w, item, claim)
 		return err
 	})
 	return found, err
 }
 
 // take looks first, in the same transaction as it writes.
-func take(w *statements, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
-	done := context.Background()
-	if found.Held, err = readClaim(done, w, claim.Scope, claim.Claimant); err != nil {
+func take(ctx context.Context, w *statements, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
+	if found.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
 		return found, err
 	}
 	key := args{item.Shard.Campaign, item.Shard.Generation, item.Shard.Number, item.Hash[:]}
 	var free int
-	if _, err = w.one(done, selectIsFree, key, &free); err != nil {
+	if _, err = w.one(ctx, selectIsFree, key, &free); err != nil {
 		return found, err
 	}
 	found.ItemGone = free == 0
 	if !found.Taken() {
 		return found, nil
 	}
-	if _, err = w.exec(done, deleteFree, key...); err != nil {
+	if _, err = w.exec(ctx, deleteFree, key...); err != nil {
 		return found, err
 	}
-	_, err = w.exec(done, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
+	_, err = w.exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
 		claim.Item, claim.ItemHash[:], millis(claim.ClaimedAt), millis(claim.EndsAt))
 	return found, err
 }

@@ -49,9 +49,9 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itemb
 // StartLoad puts a load's row if its number is free. Repeated, it finds its own
 // row and answers false. Errors: as LatestLoad.
 func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, err error) {
-	err = s.write(ctx, "start load", func(w *statements) error {
+	err = s.write(ctx, "start load", func(ctx context.Context, w *statements) error {
 		t := l.Tally
-		n, err := w.exec(context.Background(), insertLoad,
+		n, err := w.exec(ctx, insertLoad,
 			l.Campaign, l.Digest, l.Number, l.Generation, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
 		started = n == 1
 		return err
@@ -63,9 +63,9 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, e
 // changes nothing, with as many it can only finish the load, and a finished load
 // stays finished. Safe to repeat. Errors: as LatestLoad.
 func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
-	return s.write(ctx, "advance load", func(w *statements) error {
+	return s.write(ctx, "advance load", func(ctx context.Context, w *statements) error {
 		t := l.Tally
-		_, err := w.exec(context.Background(), updateLoad,
+		_, err := w.exec(ctx, updateLoad,
 			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
 		return err
 	})
@@ -75,9 +75,9 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 // itembank.Unsettled. Safe to repeat. Errors: as LatestLoad.
 func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
 	answers := make([]itembank.Added, len(additions))
-	err := s.write(ctx, "add items", func(w *statements) (err error) {
+	err := s.write(ctx, "add items", func(ctx context.Context, w *statements) (err error) {
 		for i, a := range additions {
-			if answers[i], err = add(w, a); err != nil {
+			if answers[i], err = add(ctx, w, a); err != nil {
 				return fmt.Errorf("row %d of the load: %w", a.Row, err)
 			}
 		}
@@ -90,26 +90,25 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 }
 
 // add puts the item row and the bank row, or says which of them was there.
-func add(w *statements, a itembank.Addition) (itembank.Added, error) {
-	done := context.Background()
+func add(ctx context.Context, w *statements, a itembank.Addition) (itembank.Added, error) {
 	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], millis(a.Item.EndsAt)
-	n, err := w.exec(done, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
+	n, err := w.exec(ctx, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
 	if err != nil {
 		return itembank.Added{}, err
 	}
 	if n == 0 {
-		return whatStood(w, shard.Campaign, hash)
+		return whatStood(ctx, w, shard.Campaign, hash)
 	}
-	_, err = w.exec(done, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
+	_, err = w.exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
 	return itembank.Added{Outcome: itembank.AddedNow}, err
 }
 
 // whatStood reads why an item was not added. The item row counts first; without
 // one it was the bank row.
-func whatStood(w *statements, campaign string, hash []byte) (itembank.Added, error) {
+func whatStood(ctx context.Context, w *statements, campaign string, hash []byte) (itembank.Added, error) {
 	added := itembank.Added{Outcome: itembank.AlreadyLoaded}
 	row := &added.Existing
-	found, err := w.one(context.Background(), selectItem, args{campaign, hash},
+	found, err := w.one(ctx, selectItem, args{campaign, hash},
 		&row.LoadID, &row.Row, &row.Generation, intoTime{&row.EndsAt}, &row.State)
 	if err == nil && !found {
 		added.Outcome = itembank.Stray

@@ -18,20 +18,19 @@ const (
 )
 
 // makeFile makes an empty database a oncebox file.
-var makeFile = []string{
-	fmt.Sprintf(`PRAGMA application_id = %d`, applicationID),
-	fmt.Sprintf(`PRAGMA user_version = %d`, fileVersion),
-	`CREATE TABLE part (
+var makeFile = fmt.Sprintf(`
+	PRAGMA application_id = %d;
+	PRAGMA user_version = %d;
+	CREATE TABLE part (
 		name    TEXT NOT NULL PRIMARY KEY,
 		version INTEGER NOT NULL
-	) STRICT, WITHOUT ROWID`,
-}
+	) STRICT, WITHOUT ROWID;`, applicationID, fileVersion)
 
 // makePart makes the tables of this package. Times are Unix milliseconds, NULL
 // for none; hashes are 16 bytes, which SQLite orders as bytes. The rows are
 // small and always asked for by key, hence WITHOUT ROWID.
-var makePart = []string{
-	`CREATE TABLE campaign (
+const makePart = `
+	CREATE TABLE campaign (
 		name       TEXT NOT NULL PRIMARY KEY,
 		mode       TEXT NOT NULL,
 		opens_at   INTEGER,
@@ -41,10 +40,10 @@ var makePart = []string{
 		page_size  INTEGER NOT NULL,
 		generation INTEGER NOT NULL,
 		created_at INTEGER
-	) STRICT, WITHOUT ROWID`,
+	) STRICT, WITHOUT ROWID;
 
-	// The free items.
-	`CREATE TABLE bank (
+	-- The free items.
+	CREATE TABLE bank (
 		campaign   TEXT NOT NULL,
 		generation INTEGER NOT NULL,
 		shard      INTEGER NOT NULL,
@@ -52,10 +51,10 @@ var makePart = []string{
 		item       TEXT NOT NULL,
 		ends_at    INTEGER,
 		PRIMARY KEY (campaign, generation, shard, hash)
-	) STRICT, WITHOUT ROWID`,
+	) STRICT, WITHOUT ROWID;
 
-	// Every item that was ever loaded, wherever it is now.
-	`CREATE TABLE item (
+	-- Every item that was ever loaded, wherever it is now.
+	CREATE TABLE item (
 		campaign   TEXT NOT NULL,
 		hash       BLOB NOT NULL CHECK (length(hash) = 16),
 		load_id    TEXT NOT NULL,
@@ -64,9 +63,9 @@ var makePart = []string{
 		ends_at    INTEGER,
 		state      TEXT CHECK (state <> ''),
 		PRIMARY KEY (campaign, hash)
-	) STRICT, WITHOUT ROWID`,
+	) STRICT, WITHOUT ROWID;
 
-	`CREATE TABLE load (
+	CREATE TABLE load (
 		campaign   TEXT NOT NULL,
 		digest     TEXT NOT NULL,
 		number     INTEGER NOT NULL,
@@ -77,10 +76,10 @@ var makePart = []string{
 		known      INTEGER NOT NULL,
 		repeated   INTEGER NOT NULL,
 		PRIMARY KEY (campaign, digest, number)
-	) STRICT, WITHOUT ROWID`,
+	) STRICT, WITHOUT ROWID;
 
-	// slot is 1 until campaigns allow several claims.
-	`CREATE TABLE claim (
+	-- slot is 1 until campaigns allow several claims.
+	CREATE TABLE claim (
 		scope      TEXT NOT NULL,
 		claimant   TEXT NOT NULL,
 		slot       INTEGER NOT NULL,
@@ -91,11 +90,10 @@ var makePart = []string{
 		claimed_at INTEGER,
 		ends_at    INTEGER,
 		PRIMARY KEY (scope, claimant, slot)
-	) STRICT, WITHOUT ROWID`,
+	) STRICT, WITHOUT ROWID;
 
-	// For counting; several campaigns may share a scope.
-	`CREATE INDEX claim_of_campaign ON claim (campaign)`,
-}
+	-- For counting; several campaigns may share a scope.
+	CREATE INDEX claim_of_campaign ON claim (campaign);`
 
 const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*) FROM sqlite_schema)
 	FROM pragma_application_id a, pragma_user_version u`
@@ -104,15 +102,15 @@ const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*
 // and not the tables. It waits for a program that has the file locked.
 func (s *Store) inspect(waiting context.Context) (fresh bool, err error) {
 	err = pollFree(waiting, func() error {
-		fresh, err = identify(s.writer)
+		fresh, err = identify(context.WithoutCancel(waiting), s.writer)
 		return err
 	})
 	return fresh, err
 }
 
-func identify(w *statements) (fresh bool, err error) {
+func identify(ctx context.Context, w *statements) (fresh bool, err error) {
 	var id, version, tables int
-	if _, err := w.one(context.Background(), selectIdentity, nil, &id, &version, &tables); err != nil {
+	if _, err := w.one(ctx, selectIdentity, nil, &id, &version, &tables); err != nil {
 		return false, err
 	}
 	switch {
@@ -123,12 +121,12 @@ func identify(w *statements) (fresh bool, err error) {
 	case version > fileVersion:
 		return false, fmt.Errorf("%w: the file has version %d, this one knows up to %d", ErrNewer, version, fileVersion)
 	}
-	return identifyPart(w)
+	return identifyPart(ctx, w)
 }
 
-func identifyPart(w *statements) (fresh bool, err error) {
+func identifyPart(ctx context.Context, w *statements) (fresh bool, err error) {
 	var version int
-	found, err := w.one(context.Background(), `SELECT version FROM part WHERE name = ?`, args{partName}, &version)
+	found, err := w.one(ctx, `SELECT version FROM part WHERE name = ?`, args{partName}, &version)
 	if err == nil && version > partVersion {
 		err = fmt.Errorf("%w: the tables for claims have version %d, this one knows up to %d", ErrNewer, version, partVersion)
 	}
@@ -140,7 +138,7 @@ func identifyPart(w *statements) (fresh bool, err error) {
 func (s *Store) useWAL(waiting context.Context) error {
 	var mode string
 	err := pollFree(waiting, func() error {
-		_, err := s.writer.one(context.Background(), `PRAGMA journal_mode = WAL`, nil, &mode)
+		_, err := s.writer.one(context.WithoutCancel(waiting), `PRAGMA journal_mode = WAL`, nil, &mode)
 		return err
 	})
 	if err == nil && mode != "wal" {
@@ -151,37 +149,28 @@ func (s *Store) useWAL(waiting context.Context) error {
 
 // makeSchema makes what is missing, unless another process was faster.
 func (s *Store) makeSchema(ctx context.Context) error {
-	return s.write(ctx, "create", func(w *statements) error {
-		fresh, err := identify(w)
+	return s.write(ctx, "create", func(ctx context.Context, w *statements) error {
+		fresh, err := identify(ctx, w)
 		if err != nil || !fresh {
 			return err
 		}
-		if err := makeFileOnce(w); err != nil {
+		if err := makeFileOnce(ctx, w); err != nil {
 			return err
 		}
-		if err := run(w, makePart); err != nil {
+		if err := w.run(ctx, makePart); err != nil {
 			return err
 		}
-		_, err = w.exec(context.Background(), `INSERT INTO part (name, version) VALUES (?, ?)`, partName, partVersion)
+		_, err = w.exec(ctx, `INSERT INTO part (name, version) VALUES (?, ?)`, partName, partVersion)
 		return err
 	})
 }
 
 // makeFileOnce marks the file as ours, unless another package has done that.
-func makeFileOnce(w *statements) error {
+func makeFileOnce(ctx context.Context, w *statements) error {
 	var tables int
-	_, err := w.one(context.Background(), `SELECT count(*) FROM sqlite_schema`, nil, &tables)
+	_, err := w.one(ctx, `SELECT count(*) FROM sqlite_schema`, nil, &tables)
 	if err != nil || tables > 0 {
 		return err
 	}
-	return run(w, makeFile)
-}
-
-func run(w *statements, queries []string) error {
-	for _, q := range queries {
-		if _, err := w.exec(context.Background(), q); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.run(ctx, makeFile)
 }

@@ -16,6 +16,7 @@ import (
 type statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	}
 	mu   sync.Mutex // guards kept
 	kept map[string]*sql.Stmt
@@ -36,6 +37,12 @@ func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	}
 	s.kept[query] = stmt
 	return stmt, nil
+}
+
+// run runs several statements once.
+func (s *statements) run(ctx context.Context, queries string) error {
+	_, err := s.on.ExecContext(ctx, queries)
+	return err
 }
 
 // exec writes and returns the number of rows that it wrote.

@@ -147,7 +147,7 @@ func (s *Store) connectWriter(ctx context.Context, create bool) (fresh bool, err
 	waiting, cancel := s.patience(ctx)
 	defer cancel()
 	err = pollFree(waiting, func() (err error) {
-		s.writerConn, err = s.writerDB.Conn(context.Background())
+		s.writerConn, err = s.writerDB.Conn(context.WithoutCancel(ctx))
 		return err
 	})
 	if err != nil {
@@ -210,6 +210,7 @@ func (s *Store) Close() error {
 	}
 	if s.writerConn != nil {
 		errs = append(errs, s.writerConn.Close())
+		s.writerConn = nil
 	}
 	if s.writerDB != nil {
 		errs = append(errs, s.writerDB.Close())
@@ -220,7 +221,7 @@ func (s *Store) Close() error {
 // write runs fn in a transaction, when its turn has come. Waiting is bounded by
 // ctx and the busy timeout. From then on it runs to its end, whatever becomes of
 // ctx: it takes milliseconds, and cutting it would only leave its end unknown.
-func (s *Store) write(ctx context.Context, doing string, fn func(w *statements) error) (err error) {
+func (s *Store) write(ctx context.Context, doing string, fn func(ctx context.Context, w *statements) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return s.wrap(doing, err)
 	}
@@ -233,7 +234,7 @@ func (s *Store) write(ctx context.Context, doing string, fn func(w *statements) 
 	if err := s.begin(waiting); err != nil {
 		return err
 	}
-	return s.finish(fn)
+	return s.finish(context.WithoutCancel(ctx), fn)
 }
 
 // patience bounds a wait by the busy timeout.
@@ -244,27 +245,26 @@ func (s *Store) patience(ctx context.Context) (context.Context, context.CancelFu
 // begin waits for foreign programs, which take no turns.
 func (s *Store) begin(waiting context.Context) error {
 	return pollFree(waiting, func() error {
-		_, err := s.writer.exec(context.Background(), `BEGIN IMMEDIATE`)
+		_, err := s.writer.exec(context.WithoutCancel(waiting), `BEGIN IMMEDIATE`)
 		return err
 	})
 }
 
 // finish ends the transaction that was begun, with all of fn or nothing.
-func (s *Store) finish(fn func(w *statements) error) (err error) {
-	done := context.Background()
+func (s *Store) finish(ctx context.Context, fn func(ctx context.Context, w *statements) error) (err error) {
 	defer func() {
 		if err != nil {
 			// Some failures have rolled back already, then this one's says so.
-			_, _ = s.writer.exec(done, `ROLLBACK`)
+			_, _ = s.writer.exec(ctx, `ROLLBACK`)
 		}
 	}()
 	if err := s.checkPlace(); err != nil {
 		return err
 	}
-	if err := fn(s.writer); err != nil {
+	if err := fn(ctx, s.writer); err != nil {
 		return err
 	}
-	_, err = s.writer.exec(done, `COMMIT`)
+	_, err = s.writer.exec(ctx, `COMMIT`)
 	return err
 }
 

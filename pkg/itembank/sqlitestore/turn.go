@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -14,26 +16,32 @@ import (
 // microseconds, a write with its sync about a millisecond.
 const pollEvery = 500 * time.Microsecond
 
-// turnstile lets one writer in at a time. In a process they queue in line. The
-// first of each process then locks next, and with that waits for the turn. Who
-// leaves and comes back finds next held by somebody who waits, and so cannot
-// take the turn again at once, as it could with a single lock. The system frees
-// the locks of a process that dies.
+// turnstile lets one writer in at a time. In a process they queue in line; the
+// first of each process goes through the gates, of which each lets in one. Who
+// holds a gate and got the next one gives the first one up. The last gate is the
+// turn. So those between the gates cannot be passed, and who leaves and comes
+// back starts at the first gate, while with a single lock it would mostly get
+// the turn again at once. The system frees the locks of a process that dies.
 type turnstile struct {
-	line       chan struct{} // holds one; Go serves waiting senders in order
-	next, turn *flock.Flock
+	line  chan struct{} // holds one; Go serves waiting senders in order
+	gates []*flock.Flock
+	contended bool
 }
+
+// waitingPlaces is the number of gates before the turn: that many processes and
+// the writing one take turns strictly. With more of them chance decides who gets
+// to the first gate.
+var waitingPlaces = func() int { n, _ := strconv.Atoi(os.Getenv("PL")); return n }()
 
 // makeTurns makes the turnstile, with lock files for the same users as the database.
 func (s *Store) makeTurns() (err error) {
 	if s.file, err = os.Stat(s.path); err != nil {
 		return err
 	}
-	rights := flock.SetPermissions(s.file.Mode().Perm())
-	s.turns = &turnstile{
-		line: make(chan struct{}, 1),
-		next: flock.New(s.path+".next.lock", rights),
-		turn: flock.New(s.path+".turn.lock", rights),
+	s.turns = &turnstile{line: make(chan struct{}, 1)}
+	for place := waitingPlaces; place >= 0; place-- {
+		name := fmt.Sprintf("%s.lock%d", s.path, place)
+		s.turns.gates = append(s.turns.gates, flock.New(name, flock.SetPermissions(s.file.Mode().Perm())))
 	}
 	return nil
 }
@@ -52,7 +60,7 @@ func (t *turnstile) enter(ctx context.Context) error {
 
 // leave gives the turn to the next one.
 func (t *turnstile) leave() error {
-	err := t.turn.Unlock()
+	err := t.gates[len(t.gates)-1].Unlock()
 	<-t.line
 	return err
 }
@@ -73,20 +81,30 @@ func (t *turnstile) queue(ctx context.Context) error {
 	}
 }
 
-// pass waits for the other processes.
-func (t *turnstile) pass(ctx context.Context) (err error) {
-	if err := lock(ctx, t.next); err != nil {
-		return err
+// pass goes through the gates and ends holding the last one, or none.
+func (t *turnstile) pass(ctx context.Context) error {
+	var held *flock.Flock
+	if t.contended && os.Getenv("CO") != "" {
+		d, _ := time.ParseDuration(os.Getenv("CO"))
+		time.Sleep(d)
 	}
-	defer func() {
-		if unlocked := t.next.Unlock(); unlocked != nil && err == nil {
-			err = errors.Join(unlocked, t.turn.Unlock())
+	t.contended = false
+	for _, gate := range t.gates {
+		tries := 0
+		err := poll(ctx, func() (bool, error) { tries++; return gate.TryLock() })
+		if tries > 1 { t.contended = true }
+		if held != nil {
+			err = errors.Join(err, held.Unlock())
 		}
-	}()
-	return lock(ctx, t.turn)
+		if err != nil {
+			return errors.Join(err, gate.Unlock())
+		}
+		held = gate
+	}
+	return nil
 }
 
-func lock(ctx context.Context, l *flock.Flock) error {
+func xlock(ctx context.Context, l *flock.Flock) error {
 	return poll(ctx, func() (bool, error) {
 		ok, err := l.TryLock()
 		if err != nil {
@@ -121,9 +139,14 @@ func poll(ctx context.Context, try func() (done bool, err error)) error {
 			return err
 		}
 		select {
-		case <-time.After(pollEvery):
+		case <-time.After(pause()):
 		case <-ctx.Done():
 			return ended(ctx)
 		}
 	}
+}
+
+func pause() time.Duration {
+	if os.Getenv("JI") != "" { return time.Duration(rand.Int64N(int64(3*time.Millisecond))) }
+	return pollEvery
 }

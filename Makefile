@@ -1,0 +1,62 @@
+# .tools/ is shared by all targets, so they run one after the other.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+ENGINE ?= sqlite
+ARCH   ?= arm64
+
+VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GO_FILES = $(shell find . -name '*.go' -not -path './.*/*')
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+
+.PHONY: demo
+demo: demo-$(ENGINE) ## Run the demo; ENGINE=sqlite (default) or dynamodb
+
+.PHONY: demo-sqlite
+demo-sqlite:
+	go run ./cmd/oncebox demo
+
+.PHONY: demo-dynamodb
+demo-dynamodb:
+	@scripts/install-tools dynoxide
+	scripts/with-engine dynoxide -- go run ./cmd/oncebox --store dynamodb: demo
+
+demo-%:
+	@echo 'ENGINE=$*: there are sqlite and dynamodb' >&2; exit 1
+
+.PHONY: test
+test: tools lint ## Lint, then run all tests
+	go test -race -shuffle=on -count=1 -timeout=15m ./...
+
+.PHONY: repeat
+repeat: tools ## Run the conformance suites ten times
+	go test -race -shuffle=on -count=10 -timeout=60m ./pkg/itembank/...
+
+.PHONY: lint
+lint: ## Check format, vet and lint
+	@scripts/install-tools golangci-lint
+	@unformatted=$$(gofmt -l $(GO_FILES)) && test -z "$$unformatted" || \
+	  { echo "not gofmt-ed: $$unformatted" >&2; exit 1; }
+	go vet ./...
+	.tools/bin/golangci-lint run
+
+.PHONY: tools
+tools: ## Install the pinned tools into .tools/
+	@scripts/install-tools
+
+.PHONY: build
+build: ## Build bin/oncebox
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/oncebox ./cmd/oncebox
+
+.PHONY: zip
+zip: ## Build dist/claim.zip for Lambda; ARCH=arm64 (default) or amd64
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -tags lambda.norpc \
+	  -o dist/claim/bootstrap ./functions/claim
+	go run ./tools/zip dist/claim.zip dist/claim/bootstrap
+
+.PHONY: clean
+clean: ## Remove what was built; the tools stay
+	rm -rf bin dist

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// cli is the command line. Every flag --x-y is also the variable ONCEBOX_X_Y.
+type cli struct {
+	globals
+
+	Init     initCommand     `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
+	Local    localCommand    `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
+	Campaign campaignCommand `cmd:"" help:"Create, show, open, close and list campaigns."`
+	Load     loadCommand     `cmd:"" help:"Load items from a file into a campaign's bank, each once."`
+	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it; again brings the same one."`
+	Status   statusCommand   `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
+	Invoke   invokeCommand   `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
+	Demo     demoCommand     `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
+}
+
+type globals struct {
+	Store       string     `help:"Where claims and items are kept: sqlite:PATH, or dynamodb: for the tables below." default:"sqlite:oncebox.db" placeholder:"URL"`
+	BankTable   string     `help:"DynamoDB table of campaigns and items." default:"oncebox-bank" placeholder:"NAME"`
+	DedupeTable string     `help:"DynamoDB table of claims." default:"oncebox-dedupe" placeholder:"NAME"`
+	Output      string     `help:"Form of the results on stdout: text or json." enum:"text,json" default:"text"`
+	Quiet       bool       `short:"q" help:"No progress and no remarks on stderr; errors are still printed."`
+	LogLevel    slog.Level `help:"Least level of log lines on stderr: debug, info, warn or error." default:"info" placeholder:"L"`
+}
+
+// app is what commands work with besides their own flags.
+type app struct {
+	globals
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// remark prints something about the work, as opposed to its result.
+func (a *app) remark(format string, args ...any) {
+	if !a.Quiet {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}

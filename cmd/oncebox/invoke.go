@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+)
+
+type invokeCommand struct {
+	Claim invokeClaim `cmd:"" help:"Send an API Gateway HTTP API event (payload format 2.0) to the claim handler."`
+}
+
+type invokeClaim struct {
+	Event string `arg:"" help:"File with the event as JSON; - is stdin. Examples are in events/claim."`
+	URL   string `name:"url" help:"POST to a running Lambda runtime emulator instead of handling the event in process." placeholder:"URL"`
+}
+
+func (invokeClaim) Help() string {
+	return `Prints the handler's reply as JSON, whatever its status. In process the tables
+come from --store and everything else from the Lambda function's variables, with
+ONCEBOX_CLAIMANT_FROM=body as the default.
+
+Examples:
+  oncebox invoke claim events/claim/claim-body.json
+  oncebox invoke claim events/claim/claim-body.json --url http://127.0.0.1:9000`
+}
+
+func (c invokeClaim) Run(ctx context.Context, a *app) error {
+	raw, err := readEvent(a.stdin, c.Event)
+	if err != nil {
+		return err
+	}
+	if c.URL != "" {
+		return a.post(ctx, c.URL, raw)
+	}
+	var event events.APIGatewayV2HTTPRequest
+	if err := json.Unmarshal(raw, &event); err != nil {
+		return &usageError{fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), ""}
+	}
+	return a.withHandler(ctx, func(h *claimapi.Handler) error {
+		reply, err := h.Handle(ctx, event)
+		if err != nil {
+			return err
+		}
+		return a.printReply(reply)
+	})
+}
+
+// readEvent reads a file that must hold JSON.
+func readEvent(stdin io.Reader, name string) ([]byte, error) {
+	var raw []byte
+	var err error
+	if name == "-" {
+		raw, err = io.ReadAll(stdin)
+	} else {
+		raw, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, &usageError{err, ""}
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
+		line := 1 + bytes.Count(raw[:syntax.Offset], []byte("\n"))
+		return nil, &usageError{fmt.Errorf("%s is not JSON: line %d: %w", name, line, err), ""}
+	}
+	return raw, nil
+}
+
+// invocationPath is where the Lambda runtime interface emulator takes events.
+const invocationPath = "/2015-03-31/functions/function/invocations"
+
+// invokeTimeout is Lambda's own limit for one invocation.
+const invokeTimeout = 15 * time.Minute
+
+// post sends an event to an emulator. Emulators answer a failed invocation with
+// status 200 and an errorMessage in the body.
+func (a *app) post(ctx context.Context, target string, event []byte) error {
+	u, err := url.Parse(target)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return &usageError{fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), ""}
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = invocationPath
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(event))
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Timeout: invokeTimeout}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }() // only read from
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	var failure struct {
+		Type    string `json:"errorType"`
+		Message string `json:"errorMessage"`
+	}
+	switch err := json.Unmarshal(body, &failure); {
+	case response.StatusCode != http.StatusOK || err != nil:
+		return fmt.Errorf("%s answered %s: %.200s", u, response.Status, body)
+	case failure.Message != "":
+		return fmt.Errorf("the function failed: %s: %s", failure.Type, failure.Message)
+	}
+	return a.printReply(json.RawMessage(body))
+}
+
+// printReply prints a reply as JSON whatever --output says: it is JSON.
+func (a *app) printReply(reply any) error {
+	encoder := json.NewEncoder(a.stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(reply)
+}

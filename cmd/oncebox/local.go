@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type localCommand struct {
+	Addr        string `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	AllowRemote bool   `help:"Allow an address that other machines reach. There is no authentication: whoever connects can claim for anybody."`
+}
+
+func (localCommand) Help() string {
+	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API.
+The claimant comes from the body. End it with Ctrl-C.
+
+Examples:
+  oncebox local
+  curl -X POST localhost:8080/campaigns/spring/claims \
+    -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
+}
+
+func (c localCommand) Run(ctx context.Context, a *app) error {
+	if err := c.checkAddr(); err != nil {
+		return err
+	}
+	return a.withHandler(ctx, func(h *claimapi.Handler) error {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
+		if err != nil {
+			return err
+		}
+		a.remark("serving the claim API of %s on http://%s", a.Store, listener.Addr())
+		return serve(ctx, listener, h)
+	})
+}
+
+// checkAddr refuses addresses that other machines reach, unless that is asked for.
+func (c localCommand) checkAddr() error {
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT: %w", c.Addr, err), ""}
+	}
+	ip := net.ParseIP(host)
+	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return &usageError{fmt.Errorf("--addr %q is not a loopback address; say --allow-remote if other machines are meant to claim without authentication", c.Addr), ""}
+}
+
+// Time-outs of the local server, far above what a claim takes.
+const (
+	readTimeout     = 10 * time.Second
+	writeTimeout    = 35 * time.Second
+	shutdownTimeout = 5 * time.Second
+)
+
+// serve answers until the context ends, then lets requests under way finish.
+func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler) error {
+	server := &http.Server{Handler: gateway{h}, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		return err
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// withHandler runs a command with the Lambda handler over the store. Settings
+// other than the tables come from the Lambda function's own variables.
+func (a *app) withHandler(ctx context.Context, run func(*claimapi.Handler) error) error {
+	options, err := claimapi.ParseOptions(os.Environ())
+	if err != nil {
+		return &usageError{err, ""}
+	}
+	store, closeStore, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
+	return run(claimapi.New(bank, options.ClaimantFrom, slog.Default()))
+}
+
+// maxPayload bounds what is read of a body; the handler's own limit is below.
+const maxPayload = 64 << 10
+
+// gateway turns HTTP requests into events and replies into HTTP responses, as
+// an API Gateway HTTP API does.
+type gateway struct{ handler *claimapi.Handler }
+
+func (g gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxPayload))
+	if err != nil {
+		http.Error(w, "the request body could not be read", http.StatusBadRequest)
+		return
+	}
+	reply, err := g.handler.Handle(r.Context(), toEvent(r, body))
+	if err != nil {
+		slog.Error("the handler failed", "error", err)
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	for name, value := range reply.Headers {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(reply.StatusCode)
+	_, _ = io.WriteString(w, reply.Body) // a client that went away asks again
+}
+
+// toEvent makes the event: lower-case header names with values joined by
+// commas, the path percent-decoded.
+func toEvent(r *http.Request, body []byte) events.APIGatewayV2HTTPRequest {
+	headers := make(map[string]string, len(r.Header)+1)
+	for name, values := range r.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	headers["host"] = r.Host
+	e := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: "$default", RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: headers,
+		Body: string(body),
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			RouteKey: "$default", Stage: "$default", RequestID: uuid.NewString(), DomainName: r.Host,
+			TimeEpoch: time.Now().UnixMilli(),
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
+				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, UserAgent: r.UserAgent(),
+			},
+		},
+	}
+	if !utf8.Valid(body) {
+		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	return e
+}

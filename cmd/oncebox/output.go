@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// print writes a result to stdout: the value as JSON, or the text.
+func (a *app) print(value any, text string) error {
+	if a.Output == "json" {
+		encoder := json.NewEncoder(a.stdout)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(value)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}
+
+// The JSON forms of results. Times are RFC 3339; absent means never or at once.
+
+type campaignJSON struct {
+	Name       string         `json:"name"`
+	State      itembank.State `json:"state,omitempty"`
+	Mode       itembank.Mode  `json:"mode"`
+	OpensAt    *time.Time     `json:"opens_at,omitempty"`
+	ClosesAt   *time.Time     `json:"closes_at,omitempty"`
+	Scope      string         `json:"scope"`
+	Shards     int            `json:"shards"`
+	PageSize   int            `json:"page_size"`
+	Generation int            `json:"generation"`
+	CreatedAt  time.Time      `json:"created_at"`
+}
+
+func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
+	return campaignJSON{
+		Name: c.Name, State: state, Mode: c.Mode, OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
+		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize, Generation: c.Generation, CreatedAt: c.CreatedAt,
+	}
+}
+
+type claimJSON struct {
+	Campaign  string     `json:"campaign"`
+	Claimant  string     `json:"claimant"`
+	ClaimID   string     `json:"claim_id"`
+	Item      string     `json:"item"`
+	ClaimedAt time.Time  `json:"claimed_at"`
+	EndsAt    *time.Time `json:"ends_at,omitempty"`
+	Replayed  bool       `json:"replayed"`
+}
+
+func toClaimJSON(g itembank.Grant) claimJSON {
+	c := g.Claim
+	return claimJSON{c.Campaign, c.Claimant, c.ID, c.Item, c.ClaimedAt, optional(c.EndsAt), g.Replayed}
+}
+
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,166 @@
+package claimapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// problemDocs is where every problem is explained, under a heading of its slug.
+const problemDocs = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#"
+
+// problem is what a client is told of an error: fixed texts, so that nothing
+// of the error itself can leak.
+type problem struct {
+	causes []error // matched by errors.Is
+	status int
+	slug   string
+	title  string
+	detail string
+}
+
+// problems is the one table from error to answer. The first match counts; an
+// error that is not in it is internal.
+var problems = []problem{
+	{
+		causes: []error{itembank.ErrInvalid},
+		status: http.StatusBadRequest, slug: "invalid-request", title: "Invalid request",
+		detail: "The request is not valid and nothing was changed. The errors say what to mend.",
+	},
+	{
+		causes: []error{errUnauthenticated},
+		status: http.StatusUnauthorized, slug: "unauthenticated", title: "Not authenticated",
+		detail: "The request carries no identity that can be a claimant.",
+	},
+	{
+		causes: []error{errNotYours},
+		status: http.StatusForbidden, slug: "not-your-claim", title: "Not your claim",
+		detail: "The request names another claimant than the one who sent it.",
+	},
+	{
+		causes: []error{errNoRoute},
+		status: http.StatusNotFound, slug: "no-such-route", title: "No such route",
+		detail: "The API has nothing at this path.",
+	},
+	{
+		causes: []error{itembank.ErrNoCampaign},
+		status: http.StatusNotFound, slug: "no-such-campaign", title: "No such campaign",
+		detail: "There is no campaign of this name.",
+	},
+	{
+		causes: []error{itembank.ErrNoClaim},
+		status: http.StatusNotFound, slug: "no-claim", title: "No claim",
+		detail: "The claimant holds no item of this campaign.",
+	},
+	{
+		causes: []error{errMethod},
+		status: http.StatusMethodNotAllowed, slug: "method-not-allowed", title: "Method not allowed",
+		detail: "The path does not take this method. The Allow header names those it takes.",
+	},
+	{
+		causes: []error{itembank.ErrSoldOut},
+		status: http.StatusConflict, slug: "sold-out", title: "Sold out",
+		detail: "The campaign has no item left, and the claimant holds none.",
+	},
+	{
+		causes: []error{itembank.ErrNotOpen},
+		status: http.StatusConflict, slug: "not-open", title: "Not open yet",
+		detail: "The campaign has not opened yet.",
+	},
+	{
+		causes: []error{itembank.ErrClosed},
+		status: http.StatusConflict, slug: "closed", title: "Closed",
+		detail: "The campaign is closed, and the claimant holds no item of it.",
+	},
+	{
+		causes: []error{itembank.ErrClaimedElsewhere},
+		status: http.StatusConflict, slug: "claimed-elsewhere", title: "Claimed elsewhere",
+		detail: "The claimant holds an item of another campaign that allows one item for both. The member campaign names it.",
+	},
+	{
+		causes: []error{errTooLarge},
+		status: http.StatusRequestEntityTooLarge, slug: "body-too-large", title: "Body too large",
+		detail: "The request's body is larger than 4 KiB.",
+	},
+	{
+		causes: []error{errNotJSON},
+		status: http.StatusUnsupportedMediaType, slug: "not-json", title: "Not JSON",
+		detail: "The request's body must have the content type application/json.",
+	},
+	{
+		// A deadline is the margin before Lambda's own, or a client who left.
+		causes: []error{itembank.ErrTryAgain, context.DeadlineExceeded, context.Canceled},
+		status: http.StatusServiceUnavailable, slug: slugTryAgain, title: "Try again",
+		detail: "The service is busy. The same request again is safe: the same claimant gets the same item.",
+	},
+}
+
+const slugTryAgain = "try-again"
+
+// internal answers every error that is not in the table.
+var internal = problem{
+	status: http.StatusInternalServerError, slug: "internal", title: "Internal error",
+	detail: "Something is wrong on the server. The same request again is safe; give the instance when you report it.",
+}
+
+// problemBody is the answer's body, RFC 9457. Its order is that of the RFC's examples.
+type problemBody struct {
+	Type     string        `json:"type"`
+	Title    string        `json:"title"`
+	Status   int           `json:"status"`
+	Detail   string        `json:"detail"`
+	Instance string        `json:"instance"`
+	Errors   []memberError `json:"errors,omitempty"`   // with invalid-request
+	Campaign string        `json:"campaign,omitempty"` // with claimed-elsewhere
+}
+
+// memberError says what is wrong with one part of the request. The pointer is
+// a JSON pointer into the body, "" for all of it; a parameter of the path is
+// written as if it were a member.
+type memberError struct {
+	Pointer string `json:"pointer"`
+	Detail  string `json:"detail"`
+}
+
+func problemOf(err error) problem {
+	for _, p := range problems {
+		for _, cause := range p.causes {
+			if errors.Is(err, cause) {
+				return p
+			}
+		}
+	}
+	return internal
+}
+
+// refusal is the answer to an error.
+func refusal(err error, requestID string) reply {
+	p := problemOf(err)
+	body := problemBody{
+		Type: problemDocs + p.slug, Title: p.title, Status: p.status, Detail: p.detail, Instance: requestID,
+	}
+	headers := map[string]string{"Content-Type": "application/problem+json"}
+	if e, ok := errors.AsType[*itembank.InvalidError](err); ok && p.status == http.StatusBadRequest {
+		body.Errors = []memberError{{pointer(e.Field), e.Detail}}
+	}
+	if e, ok := errors.AsType[*itembank.ClaimedElsewhereError](err); ok {
+		body.Campaign = e.Campaign
+	}
+	if e, ok := errors.AsType[*methodError](err); ok {
+		headers["Allow"] = strings.Join(e.allowed, ", ")
+	}
+	if p.slug == slugTryAgain {
+		headers["Retry-After"] = "1"
+	}
+	return reply{status: p.status, headers: headers, body: body, slug: p.slug}
+}
+
+func pointer(field string) string {
+	if field == "" {
+		return ""
+	}
+	return "/" + field
+}

@@ -1,0 +1,61 @@
+package claimapi
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestProblemsAreDocumented compares the table with docs/problems.md: every slug
+// has a heading of its name, whose text begins with the status, and every
+// heading of the second level is a slug.
+func TestProblemsAreDocumented(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../../docs/problems.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split("\n"+string(docs), "\n## ")[1:] {
+		heading, text, _ := strings.Cut(section, "\n")
+		sections[heading] = strings.TrimSpace(text)
+	}
+	for _, p := range append([]problem{internal}, problems...) {
+		text, ok := sections[p.slug]
+		if !ok || !strings.HasPrefix(text, "**"+strconv.Itoa(p.status)) || !strings.Contains(text, "\nWhat to do: ") {
+			t.Errorf("docs/problems.md does not explain %s, status %d: %.60q", p.slug, p.status, text)
+		}
+		delete(sections, p.slug)
+	}
+	for heading := range sections {
+		t.Errorf("docs/problems.md explains %q, which the API never answers", heading)
+	}
+}
+
+// TestProblemsAreWellFormed: slugs are anchors, once each; texts are there.
+func TestProblemsAreWellFormed(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	slug := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+	for _, p := range append([]problem{internal}, problems...) {
+		if !slug.MatchString(p.slug) || seen[p.slug] || p.title == "" || !strings.HasSuffix(p.detail, ".") {
+			t.Errorf("problem %+v is not well formed", p)
+		}
+		seen[p.slug] = true
+	}
+}
+
+// TestNoCauseIsShadowed: the first match counts, so no row may take the cause
+// of a later one.
+func TestNoCauseIsShadowed(t *testing.T) {
+	t.Parallel()
+	for _, p := range problems {
+		for _, cause := range p.causes {
+			if got := problemOf(cause); got.slug != p.slug {
+				t.Errorf("%v is answered as %s, want %s", cause, got.slug, p.slug)
+			}
+		}
+	}
+}

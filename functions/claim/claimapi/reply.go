@@ -1,0 +1,86 @@
+package claimapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// reply is an answer before it is put into bytes.
+type reply struct {
+	status   int
+	headers  map[string]string
+	body     any
+	slug     string // of a problem, else empty
+	replayed bool
+}
+
+// claimBody is a claim as clients see it.
+type claimBody struct {
+	Campaign  string `json:"campaign"`
+	Claimant  string `json:"claimant"`
+	ClaimID   string `json:"claim_id"`
+	Item      string `json:"item"`
+	ClaimedAt string `json:"claimed_at"`
+	EndsAt    string `json:"ends_at,omitempty"`
+	Replayed  bool   `json:"replayed"`
+}
+
+// stateBody is a campaign as clients see it.
+type stateBody struct {
+	Campaign string         `json:"campaign"`
+	State    itembank.State `json:"state"`
+	OpensAt  string         `json:"opens_at,omitempty"`
+	ClosesAt string         `json:"closes_at,omitempty"`
+}
+
+// granted is the answer to a claimant who holds an item: 201 and where the
+// claim is, or 200 if it was there before. base is the path of the request.
+func granted(g itembank.Grant, base string) reply {
+	c := g.Claim
+	r := reply{status: http.StatusCreated, headers: jsonHeaders(), replayed: g.Replayed, body: claimBody{
+		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, Item: c.Item,
+		ClaimedAt: timestamp(c.ClaimedAt), EndsAt: timestamp(c.EndsAt), Replayed: g.Replayed,
+	}}
+	if g.Replayed {
+		r.status = http.StatusOK
+		r.headers["Idempotent-Replayed"] = "true"
+		return r
+	}
+	r.headers["Location"] = base + "/" + url.PathEscape(c.Claimant)
+	return r
+}
+
+func stateOf(c itembank.Campaign, s itembank.State) reply {
+	return reply{status: http.StatusOK, headers: jsonHeaders(), body: stateBody{
+		Campaign: c.Name, State: s, OpensAt: timestamp(c.OpensAt), ClosesAt: timestamp(c.ClosesAt),
+	}}
+}
+
+func jsonHeaders() map[string]string { return map[string]string{"Content-Type": "application/json"} }
+
+// timestamp writes a time in UTC to the millisecond, the zero time as "".
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// response puts the reply into the form that API Gateway takes.
+func (r reply) response() events.APIGatewayV2HTTPResponse {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // an item is shown as it was loaded
+	_ = e.Encode(r.body)   // strings, numbers and truth values: nothing that can fail
+	r.headers["Cache-Control"] = "no-store"
+	return events.APIGatewayV2HTTPResponse{
+		StatusCode: r.status, Headers: r.headers, Body: string(bytes.TrimSpace(body.Bytes())),
+	}
+}

@@ -1,0 +1,209 @@
+// Package enginetest starts the engines that `make tools` installs under
+// <module root>/.tools, on free loopback ports, for the length of a test.
+//
+// A test whose engine is not installed is skipped; with ONCEBOX_REQUIRE=all in
+// the environment it fails, so that CI cannot pass by skipping.
+//
+// Nothing outlives the test binary on Linux, however it ends. Elsewhere an
+// engine survives a test binary that panics or is killed.
+package enginetest
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// managed tells whether Main will stop the shared engines.
+var managed atomic.Bool
+
+// Main runs the tests of m, then stops every engine they shared, and returns
+// the exit code. A package that uses [Dynoxide] or [DynamoDBLocal] calls it
+// from its TestMain:
+//
+//	func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func Main(m *testing.M) int {
+	managed.Store(true)
+	defer func() {
+		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal} {
+			e.stop()
+		}
+	}()
+	return m.Run()
+}
+
+// Dynoxide returns the endpoint of this test process's dynoxide, a small
+// DynamoDB API; it starts it at the first call. All tests of the process share
+// it, so each needs table names of its own.
+func Dynoxide(t testing.TB) string {
+	t.Helper()
+	return dynoxide.endpoint(t)
+}
+
+// DynamoDBLocal returns the endpoint of this test process's Amazon DynamoDB
+// Local; it starts it at the first call. All tests of the process share it, so
+// each needs table names of its own. It listens on every interface: it has no
+// option not to.
+func DynamoDBLocal(t testing.TB) string {
+	t.Helper()
+	return dynamoDBLocal.endpoint(t)
+}
+
+// Lambda starts the Lambda runtime interface emulator for the function whose
+// executable is bootstrap, and returns the URL to POST events to. The emulator
+// runs the function at the first invocation and stops at the end of the test.
+// The function sees env ("KEY=value") and none of the developer's own AWS
+// settings or credentials.
+//
+// The emulator crashes when two invocations overlap.
+func Lambda(t testing.TB, bootstrap string, env ...string) string {
+	t.Helper()
+	bin := tool(t, "aws-lambda-rie")
+	bootstrap, err := filepath.Abs(bootstrap)
+	if err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	// The emulator itself would only notice at the first invocation.
+	if _, err := os.Stat(bootstrap); err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	invoke, runtimeAPI := testPort(t), testPort(t)
+	mark := "ONCEBOX_ENGINETEST=" + runtimeAPI.addr()
+	p := &process{
+		path: bin,
+		args: []string{
+			"--runtime-interface-emulator-address", invoke.addr(),
+			"--runtime-api-address", runtimeAPI.addr(),
+			bootstrap,
+		},
+		env:  append(baseEnv(), append(env, mark)...),
+		url:  "http://" + invoke.addr(),
+		mark: mark,
+		// On SIGTERM the emulator ends its function first; killed, it would orphan it.
+		end: syscall.SIGTERM,
+	}
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("enginetest: output of the Lambda emulator:\n%s", p.output.String())
+		}
+	})
+	if err := p.start(); err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	return p.url + "/2015-03-31/functions/function/invocations"
+}
+
+func testPort(t testing.TB) *port {
+	t.Helper()
+	p, err := freePort()
+	if err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	t.Cleanup(p.release)
+	return p
+}
+
+// baseEnv is what a function may inherit from the developer's environment.
+func baseEnv() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+}
+
+var (
+	dynoxide = &sharedEngine{
+		name: "dynoxide",
+		args: func(port string) []string { return []string{"serve", "--host", "127.0.0.1", "--port", port} },
+	}
+	dynamoDBLocal = &sharedEngine{
+		name: "dynamodb-local",
+		args: func(port string) []string { return []string{"-port", port} },
+	}
+)
+
+// sharedEngine is an engine that a test process starts at most once.
+type sharedEngine struct {
+	name string
+	args func(port string) []string
+
+	once    sync.Once
+	process *process
+	err     error
+}
+
+func (e *sharedEngine) endpoint(t testing.TB) string {
+	t.Helper()
+	bin := tool(t, e.name)
+	if !managed.Load() {
+		t.Fatal("enginetest: nothing would stop the engine: TestMain must call enginetest.Main")
+	}
+	e.once.Do(func() { e.err = e.start(bin) })
+	if e.err != nil {
+		t.Fatalf("enginetest: %v", e.err)
+	}
+	return e.process.url
+}
+
+func (e *sharedEngine) start(bin string) error {
+	listen, err := freePort() // held for as long as this process lives
+	if err != nil {
+		return err
+	}
+	e.process = &process{
+		path: bin,
+		args: e.args(listen.number()),
+		env:  os.Environ(),
+		url:  "http://" + listen.addr(),
+		end:  syscall.SIGKILL, // it keeps everything in memory: nothing to close
+	}
+	return e.process.start()
+}
+
+func (e *sharedEngine) stop() {
+	if e.process != nil {
+		e.process.stop()
+	}
+}
+
+// tool returns the path of an installed tool. Without it, the test ends here.
+func tool(t testing.TB, name string) string {
+	t.Helper()
+	require := os.Getenv("ONCEBOX_REQUIRE")
+	if require != "" && require != "all" {
+		t.Fatalf("enginetest: ONCEBOX_REQUIRE=%q: the only known value is \"all\"", require)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	path := filepath.Join(root, ".tools", "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		const format = "enginetest: %s is not installed: run `make tools` (%v)"
+		if require == "all" {
+			t.Fatalf(format, name, err)
+		}
+		t.Skipf(format, name, err)
+	}
+	return path
+}
+
+// moduleRoot returns the nearest directory upwards that holds a go.mod: the go
+// command runs a test in its package's directory.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", &os.PathError{Op: "find go.mod above", Path: start, Err: os.ErrNotExist}
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,147 @@
+// Package itemfile reads the items of a load from files: one a line, or a
+// column of a CSV file.
+package itemfile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// Open opens the file from its beginning; a load reads it twice.
+type Open func() (io.ReadCloser, error)
+
+// maxLine bounds the memory for one line; a longer one is far above what an
+// item may have.
+const maxLine = 64 << 10
+
+// Lines yields each line's bytes without its end (\n or \r\n) and without a
+// byte order mark at the beginning of the file. Empty lines are skipped.
+func Lines(open Open) itembank.Source {
+	return func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			read(open, yield, func(r *bufio.Reader) error { return lines(r, yield) })
+		}
+	}
+}
+
+// CSV yields one column of a comma-separated file (RFC 4180). The column is a
+// name from the first row, or a number from 1, and then the first row is an
+// item like any other. Empty rows are skipped; an empty cell is an error.
+func CSV(open Open, column string) itembank.Source {
+	return func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			read(open, yield, func(r *bufio.Reader) error { return records(r, column, yield) })
+		}
+	}
+}
+
+// read opens the file, lets each read it, and yields what went wrong.
+func read(open Open, yield func(itembank.Line, error) bool, each func(*bufio.Reader) error) {
+	file, err := open()
+	if err != nil {
+		yield(itembank.Line{}, err)
+		return
+	}
+	defer func() { _ = file.Close() }() // only read from
+	r := bufio.NewReaderSize(file, maxLine)
+	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = r.Discard(len(byteOrderMark)) // it was peeked
+	}
+	if err := each(r); err != nil && !errors.Is(err, errStopped) {
+		yield(itembank.Line{}, err)
+	}
+}
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// errStopped: whoever takes the lines wants no more.
+var errStopped = errors.New("stopped")
+
+func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
+	for n := int64(1); ; n++ {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return &itembank.LineError{Line: n, Err: itembank.ValidateItem(string(line))}
+		case err != nil && !errors.Is(err, io.EOF):
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if item := withoutEnd(line); item != "" && !yield(itembank.Line{Number: n, Item: item}, nil) {
+			return errStopped
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// withoutEnd cuts \n or \r\n off a line.
+func withoutEnd(line []byte) string {
+	if cut, ok := bytes.CutSuffix(line, []byte("\n")); ok {
+		line, _ = bytes.CutSuffix(cut, []byte("\r"))
+	}
+	return string(line)
+}
+
+func records(r io.Reader, column string, yield func(itembank.Line, error) bool) error {
+	table := csv.NewReader(r)
+	table.FieldsPerRecord = -1
+	table.ReuseRecord = true
+	index, err := columnIndex(table, column)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := table.Read()
+		var malformed *csv.ParseError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &malformed):
+			return &itembank.LineError{Line: int64(malformed.Line), Err: &itembank.InvalidError{Field: "CSV", Detail: malformed.Err.Error()}}
+		case err != nil:
+			return err
+		}
+		line, _ := table.FieldPos(0)
+		if index >= len(record) {
+			return &itembank.LineError{Line: int64(line), Err: &itembank.InvalidError{
+				Field: "column", Detail: fmt.Sprintf("the row has %d columns, the items are in column %d", len(record), index+1),
+			}}
+		}
+		if !yield(itembank.Line{Number: int64(line), Item: strings.Clone(record[index])}, nil) {
+			return errStopped
+		}
+	}
+}
+
+// columnIndex finds the column, reading the header if it is a name.
+func columnIndex(table *csv.Reader, column string) (int, error) {
+	if n, err := strconv.Atoi(column); err == nil {
+		if n < 1 {
+			return 0, &itembank.InvalidError{Field: "column", Detail: "columns are numbered from 1"}
+		}
+		return n - 1, nil
+	}
+	header, err := table.Read()
+	switch {
+	case errors.Is(err, io.EOF):
+		return 0, &itembank.InvalidError{Field: "input", Detail: "is empty; its first row must name the columns"}
+	case err != nil:
+		return 0, &itembank.LineError{Line: 1, Err: &itembank.InvalidError{Field: "CSV", Detail: err.Error()}}
+	}
+	for i, name := range header {
+		if name == column {
+			return i, nil
+		}
+	}
+	return 0, &itembank.InvalidError{Field: "column", Detail: fmt.Sprintf("no column %q; the first row has %q", column, header)}
+}

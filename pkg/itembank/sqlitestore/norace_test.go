@@ -1,0 +1,5 @@
+//go:build !race
+
+package sqlitestore
+
+const contestedItems = 3000

@@ -1,0 +1,261 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+)
+
+const claimEvents = "../events/claim"
+
+// eventCase is what the claim function must answer to an event.
+type eventCase struct {
+	from   string // ONCEBOX_CLAIMANT_FROM
+	status int
+	slug   string // of the problem, "" if it is none
+}
+
+// eventCases is the table of all events in events/claim, by file name without
+// .json. They hold for the campaigns of loadCampaigns, in any order.
+var eventCases = map[string]eventCase{
+	"claim-body":              {"body", 201, ""},
+	"claim-base64":            {"body", 201, ""},
+	"claim-jwt":               {"jwt:sub", 201, ""},
+	"claim-me-empty-body":     {"jwt:sub", 201, ""},
+	"claim-iam":               {"iam", 201, ""},
+	"stage-prefix":            {"body", 201, ""},
+	"claim-again":             {"body", 200, ""},
+	"claim-again-when-closed": {"body", 200, ""},
+	"get-claim":               {"body", 200, ""},
+	"get-claim-decoded-path":  {"body", 200, ""},
+	"get-me":                  {"jwt:sub", 200, ""},
+	"get-campaign":            {"body", 200, ""},
+	"get-campaign-scheduled":  {"iam", 200, ""},
+	"get-campaign-sold-out":   {"jwt:sub", 200, ""},
+
+	"malformed-json":             {"body", 400, "invalid-request"},
+	"trailing-data":              {"body", 400, "invalid-request"},
+	"not-an-object":              {"body", 400, "invalid-request"},
+	"bad-base64":                 {"body", 400, "invalid-request"},
+	"invalid-utf8":               {"body", 400, "invalid-request"},
+	"empty-body":                 {"body", 400, "invalid-request"},
+	"missing-claimant":           {"body", 400, "invalid-request"},
+	"empty-claimant":             {"body", 400, "invalid-request"},
+	"claimant-not-a-string":      {"body", 400, "invalid-request"},
+	"duplicate-claimant":         {"body", 400, "invalid-request"},
+	"overlong-claimant":          {"body", 400, "invalid-request"},
+	"overlong-claimant-in-path":  {"body", 400, "invalid-request"},
+	"control-character-claimant": {"body", 400, "invalid-request"},
+	"lone-surrogate-claimant":    {"body", 400, "invalid-request"},
+	"damaged-claimant":           {"body", 400, "invalid-request"},
+	"bad-campaign-name":          {"body", 400, "invalid-request"},
+	"no-identity-jwt":            {"jwt:sub", 401, "unauthenticated"},
+	"no-identity-iam":            {"iam", 401, "unauthenticated"},
+	"identity-without-the-claim": {"jwt:sub", 401, "unauthenticated"},
+	"other-claimant":             {"jwt:sub", 403, "not-your-claim"},
+	"other-claimant-in-path":     {"jwt:sub", 403, "not-your-claim"},
+	"unknown-route":              {"body", 404, "no-such-route"},
+	"unknown-campaign":           {"body", 404, "no-such-campaign"},
+	"no-claim":                   {"body", 404, "no-claim"},
+	"get-me-without-identity":    {"body", 404, "no-claim"},
+	"wrong-method":               {"body", 405, "method-not-allowed"},
+	"sold-out":                   {"body", 409, "sold-out"},
+	"not-open":                   {"body", 409, "not-open"},
+	"closed":                     {"body", 409, "closed"},
+	"claimed-elsewhere":          {"body", 409, "claimed-elsewhere"},
+	"body-too-large":             {"body", 413, "body-too-large"},
+	"not-json-content-type":      {"body", 415, "not-json"},
+	"no-content-type":            {"body", 415, "not-json"},
+	"payload-v1":                 {"body", 500, "internal"},
+	"kinesis":                    {"body", 500, "internal"},
+}
+
+// loadCampaigns makes the campaigns that the events speak of.
+func loadCampaigns(t testing.TB, bank *itembank.Bank) {
+	t.Helper()
+	workshops := itembank.Settings{Scope: "workshops"}
+	addCampaign(t, bank, "spring", itembank.Settings{}, 10)
+	addCampaign(t, bank, "empty", itembank.Settings{}, 0)
+	addCampaign(t, bank, "summer", itembank.Settings{}, 2)
+	addCampaign(t, bank, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)}, 1)
+	addCampaign(t, bank, "morning", workshops, 1)
+	addCampaign(t, bank, "evening", workshops, 1)
+	for _, c := range [][2]string{
+		{"spring", "customer-17"}, {"spring", "team/ann 50%41"}, {"spring", "5f1c7e52-0f67-4d8e-8d5e-2f4f0c1d9b44"},
+		{"summer", "customer-17"}, {"morning", "customer-30"},
+	} {
+		_, err := bank.Claim(t.Context(), c[0], c[1])
+		must(t, err)
+	}
+	must(t, bank.CloseCampaign(t.Context(), "summer"))
+}
+
+// addCampaign makes a campaign of two shards, with n items whose names begin
+// with its own in capitals.
+func addCampaign(t testing.TB, bank *itembank.Bank, name string, s itembank.Settings, n int) {
+	t.Helper()
+	s.Shards = 2
+	_, _, err := bank.CreateCampaign(t.Context(), name, s)
+	must(t, err)
+	items := make([]string, n)
+	for i := range items {
+		items[i] = strings.ToUpper(name) + "-" + string(rune('A'+i))
+	}
+	if n > 0 {
+		_, err = bank.Load(t.Context(), name, itembank.Items(items...), nil)
+		must(t, err)
+	}
+}
+
+func TestEveryClaimEventIsInTheTable(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(claimEvents + "/*")
+	must(t, err)
+	found := map[string]bool{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		if _, ok := eventCases[name]; !ok {
+			t.Errorf("%s is not in the table of events_test.go", file)
+		}
+		found[name] = true
+	}
+	for name := range eventCases {
+		if !found[name] {
+			t.Errorf("%s/%s.json of the table is not there", claimEvents, name)
+		}
+	}
+}
+
+// TestClaimEvents gives every event to the handler, over SQLite.
+func TestClaimEvents(t *testing.T) {
+	t.Parallel()
+	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	bank := itembank.New(store)
+	loadCampaigns(t, bank)
+	for name, want := range eventCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, err := claimapi.ParseClaimantFrom(want.from)
+			must(t, err)
+			handler := claimapi.New(bank, from, slog.New(slog.DiscardHandler))
+			checkReply(t, readEvent(t, name), invokeHandler(t, handler, readEvent(t, name)), want)
+		})
+	}
+}
+
+func readEvent(t testing.TB, name string) []byte {
+	t.Helper()
+	event, err := os.ReadFile(filepath.Join(claimEvents, name+".json"))
+	must(t, err)
+	return event
+}
+
+// invokeHandler does what the Lambda runtime does with an event.
+func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) events.APIGatewayV2HTTPResponse {
+	t.Helper()
+	var request events.APIGatewayV2HTTPRequest
+	must(t, json.Unmarshal(event, &request))
+	response, err := h.Handle(context.WithoutCancel(t.Context()), request)
+	must(t, err)
+	return response
+}
+
+// answerBody has the members of every answer that the checks look at.
+type answerBody struct {
+	Type, Title, Detail, Instance     string
+	Status                            int
+	Errors                            []struct{ Pointer, Detail string }
+	Campaign, Claimant, Item, ClaimID string
+	ClaimedAt                         time.Time `json:"claimed_at"`
+	State                             itembank.State
+	Replayed                          *bool
+}
+
+// checkReply checks what the contract says of all answers of a kind.
+func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, want eventCase) {
+	t.Helper()
+	var body answerBody
+	must(t, json.Unmarshal([]byte(r.Body), &body))
+	if _, slug, _ := strings.Cut(body.Type, "#"); r.StatusCode != want.status || slug != want.slug {
+		t.Fatalf("answered %d %q, want %d %q; body %s", r.StatusCode, slug, want.status, want.slug, r.Body)
+	}
+	equal(t, "Cache-Control", r.Headers["Cache-Control"], "no-store")
+	if want.slug != "" {
+		checkProblem(t, event, r, body)
+		return
+	}
+	equal(t, "Content-Type", r.Headers["Content-Type"], "application/json")
+	if body.State == "" {
+		checkClaim(t, r, body)
+	}
+}
+
+func checkClaim(t testing.TB, r events.APIGatewayV2HTTPResponse, body answerBody) {
+	t.Helper()
+	created := r.StatusCode == http.StatusCreated
+	equal(t, "Location is there", r.Headers["Location"] != "", created)
+	equal(t, "Idempotent-Replayed is true", r.Headers["Idempotent-Replayed"] == "true", !created)
+	if body.Replayed == nil || *body.Replayed == created || body.Item == "" || body.Claimant == "" || body.ClaimedAt.IsZero() {
+		t.Errorf("the claim is not whole: %s", r.Body)
+	}
+}
+
+func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, body answerBody) {
+	t.Helper()
+	equal(t, "Content-Type", r.Headers["Content-Type"], "application/problem+json")
+	equal(t, "status member", body.Status, r.StatusCode)
+	equal(t, "Allow is there", r.Headers["Allow"] != "", r.StatusCode == http.StatusMethodNotAllowed)
+	equal(t, "Retry-After", r.Headers["Retry-After"], map[int]string{503: "1"}[r.StatusCode])
+	equal(t, "errors are there", len(body.Errors) > 0, r.StatusCode == http.StatusBadRequest)
+	equal(t, "campaign is there", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
+	if body.Title == "" || body.Detail == "" || body.Item != "" || !strings.HasPrefix(body.Type, "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#") {
+		t.Errorf("the problem is not whole: %s", r.Body)
+	}
+	var request events.APIGatewayV2HTTPRequest
+	must(t, json.Unmarshal(event, &request))
+	if id := request.RequestContext.RequestID; id != "" {
+		equal(t, "instance", body.Instance, id)
+	}
+}
+
+// eventNames are the names of the events for a setting of
+// ONCEBOX_CLAIMANT_FROM, sorted.
+func eventNames(from string) []string {
+	var names []string
+	for name, c := range eventCases {
+		if c.from == from {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

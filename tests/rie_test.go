@@ -1,0 +1,261 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+// buildDir holds the binaries that the tests of this process share.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "oncebox-tests-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildDir = dir
+	code := enginetest.Main(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// buildClaim builds the claim function as it is deployed, for an architecture.
+func buildClaim(arch string) (bootstrap string, err error) {
+	bootstrap = filepath.Join(buildDir, arch, "bootstrap")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/claim")
+	build.Dir = ".."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return bootstrap, nil
+}
+
+// hostBootstrap is the claim function for this machine.
+var hostBootstrap = sync.OnceValues(func() (string, error) { return buildClaim(goarch()) })
+
+func goarch() string {
+	out, _ := exec.Command("go", "env", "GOHOSTARCH").Output() // an empty one fails the build
+	return strings.TrimSpace(string(out))
+}
+
+// function is the claim function in the runtime emulator. It takes one
+// invocation at a time.
+type function struct {
+	url string
+	log string // file of the function's own output
+}
+
+// startFunction starts the claim function; a shell in front of it keeps its
+// output apart from the emulator's.
+func startFunction(t *testing.T, env ...string) *function {
+	t.Helper()
+	bootstrap, err := hostBootstrap()
+	must(t, err)
+	dir := t.TempDir()
+	f := &function{log: filepath.Join(dir, "log")}
+	script := filepath.Join(dir, "bootstrap")
+	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' >>'%s' 2>&1\n", bootstrap, f.log), 0o700))
+	f.url = enginetest.Lambda(t, script, append([]string{
+		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
+	}, env...)...)
+	return f
+}
+
+// invoke posts an event and returns the raw reply.
+func (f *function) invoke(t *testing.T, event []byte) []byte {
+	t.Helper()
+	response, err := http.Post(f.url, "application/json", bytes.NewReader(event))
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	reply, err := io.ReadAll(response.Body)
+	must(t, err)
+	return reply
+}
+
+// do posts an event to a function that is well.
+func (f *function) do(t *testing.T, event []byte) events.APIGatewayV2HTTPResponse {
+	t.Helper()
+	var r events.APIGatewayV2HTTPResponse
+	reply := f.invoke(t, event)
+	if err := json.Unmarshal(reply, &r); err != nil || r.StatusCode == 0 {
+		t.Fatalf("the function failed: %s", reply)
+	}
+	return r
+}
+
+func (f *function) output(t *testing.T) string {
+	t.Helper()
+	out, err := os.ReadFile(f.log)
+	must(t, err)
+	return string(out)
+}
+
+// settings are the function's variables for tables of the test's own at an endpoint.
+func settings(t *testing.T, endpoint, from string) []string {
+	return []string{
+		"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_CLAIMANT_FROM=" + from,
+		"ONCEBOX_BANK_TABLE=" + table(t, "bank"), "ONCEBOX_DEDUPE_TABLE=" + table(t, "dedupe"),
+	}
+}
+
+func table(t *testing.T, name string) string {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	return test + "-" + name
+}
+
+// newBank makes the test's tables and a bank over them.
+func newBank(t *testing.T, endpoint string) *itembank.Bank {
+	t.Helper()
+	client := dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	bank, dedupe := table(t, "bank"), table(t, "dedupe")
+	must(t, dynamostore.CreateTables(t.Context(), client, bank, dedupe))
+	return itembank.New(dynamostore.New(client, bank, dedupe))
+}
+
+// TestClaimEventsInTheEmulator gives every event to the built function, over dynoxide.
+func TestClaimEventsInTheEmulator(t *testing.T) {
+	t.Parallel()
+	endpoint := enginetest.Dynoxide(t)
+	loadCampaigns(t, newBank(t, endpoint))
+	for _, from := range []string{"body", "jwt:sub", "iam"} {
+		t.Run(from, func(t *testing.T) {
+			t.Parallel()
+			f := startFunction(t, settings(t, endpoint, from)...)
+			names := eventNames(from)
+			for _, name := range names {
+				checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCases[name])
+			}
+			log := f.output(t)
+			equal(t, "log lines of requests", strings.Count(log, `"msg":"request"`), len(names))
+			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-"} {
+				if strings.Contains(log, private) {
+					t.Errorf("the log holds %s...:\n%s", private, log)
+				}
+			}
+		})
+	}
+}
+
+// TestClaimUntilSoldOutInTheEmulator: two items for three claimants, each of
+// whom asks twice.
+func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
+	t.Parallel()
+	endpoint := enginetest.Dynoxide(t)
+	addCampaign(t, newBank(t, endpoint), "spring", itembank.Settings{}, 2)
+	f := startFunction(t, settings(t, endpoint, "body")...)
+	items := map[string]string{} // item to claimant
+	for i, want := range []eventCase{{status: 201}, {status: 201}, {status: 409, slug: "sold-out"}} {
+		claimant := fmt.Sprintf("customer-%d", i)
+		event := claimBy(t, claimant)
+		first := f.do(t, event)
+		checkReply(t, event, first, want)
+		if want.slug != "" {
+			continue
+		}
+		again := f.do(t, event)
+		checkReply(t, event, again, eventCase{status: 200})
+		equal(t, "item", itemIn(t, again), itemIn(t, first))
+		equal(t, "holder of "+itemIn(t, first), items[itemIn(t, first)], "")
+		items[itemIn(t, first)] = claimant
+	}
+}
+
+// claimBy is the event claim-body with another claimant.
+func claimBy(t *testing.T, claimant string) []byte {
+	t.Helper()
+	return bytes.ReplaceAll(readEvent(t, "claim-body"), []byte("customer-1"), []byte(claimant))
+}
+
+func itemIn(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
+	t.Helper()
+	var body answerBody
+	must(t, json.Unmarshal([]byte(r.Body), &body))
+	return body.Item
+}
+
+// TestBadSettingsStopTheStart: the emulator tells of a failed start, and the
+// function's log of every setting that is wrong.
+func TestBadSettingsStopTheStart(t *testing.T) {
+	t.Parallel()
+	f := startFunction(t, "ONCEBOX_BANK_TABLE=bank", "ONCEBOX_CLAIMANT_FROM=nobody", "ONCEBOX_TABEL=hunter2")
+	var reply struct{ ErrorType, ErrorMessage string }
+	must(t, json.Unmarshal(f.invoke(t, readEvent(t, "claim-body")), &reply))
+	equal(t, "errorType", reply.ErrorType, "Runtime.ExitError")
+	log := f.output(t)
+	for _, name := range []string{"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_CLAIMANT_FROM is none", "ONCEBOX_TABEL is not"} {
+		if !strings.Contains(log, name) {
+			t.Errorf("the log does not say %q: %s", name, log)
+		}
+	}
+	if strings.Contains(log, "hunter2") || strings.Contains(log, "nobody") {
+		t.Errorf("the log repeats a value: %s", log)
+	}
+}
+
+// TestTryAgainWhenTheEngineIsDown: nothing listens at the endpoint.
+func TestTryAgainWhenTheEngineIsDown(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, listener.Close())
+	f := startFunction(t, settings(t, "http://"+listener.Addr().String(), "body")...)
+	for _, name := range []string{"claim-body", "get-claim", "get-campaign"} {
+		checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCase{status: 503, slug: "try-again"})
+	}
+}
+
+// TestTryAgainBeforeTheFunctionTimesOut: the engine takes requests and never
+// answers; the function says so before Lambda ends it.
+func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	must(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	env := append(settings(t, "http://"+silent.Addr().String(), "body"), "AWS_LAMBDA_FUNCTION_TIMEOUT=2")
+	f := startFunction(t, env...)
+	begun := time.Now()
+	event := readEvent(t, "claim-body")
+	checkReply(t, event, f.do(t, event), eventCase{status: 503, slug: "try-again"})
+	t.Logf("answered after %v", time.Since(begun).Round(time.Millisecond))
+}
+
+// TestAMissingTableIsInternal: a wrong table name is the operator's to mend;
+// the client learns nothing of it and the log says which table.
+func TestAMissingTableIsInternal(t *testing.T) {
+	t.Parallel()
+	f := startFunction(t, settings(t, enginetest.Dynoxide(t), "body")...)
+	event := readEvent(t, "claim-body")
+	r := f.do(t, event)
+	checkReply(t, event, r, eventCase{status: 500, slug: "internal"})
+	if strings.Contains(strings.ToLower(r.Body), "table") {
+		t.Errorf("the answer speaks of tables: %s", r.Body)
+	}
+	if log := f.output(t); !strings.Contains(log, "table") {
+		t.Errorf("the log does not speak of the table: %s", log)
+	}
+}
