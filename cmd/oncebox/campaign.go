@@ -23,8 +23,8 @@ type campaignCreate struct {
 	Opens    time.Time `help:"When claims begin (RFC 3339, as in 2027-03-01T09:00:00Z)." placeholder:"T"`
 	Closes   time.Time `help:"When claims end." placeholder:"T"`
 	Scope    string    `help:"Name space in which a claimant holds one claim; campaigns may share it. Fixed for good. Default: the campaign's name." placeholder:"S"`
-	Shards   int       `help:"Parts of the bank; a DynamoDB partition takes about 500 claims a second. Fixed for good." default:"16" placeholder:"N"`
-	PageSize int       `help:"Free items read at a time." default:"30" placeholder:"N"`
+	Shards   int       `help:"Parts of the bank; a DynamoDB partition takes about 500 claims a second. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
+	PageSize int       `help:"Free items read at a time. Default: ${default}." default:"30" placeholder:"N"`
 }
 
 func (campaignCreate) Help() string {

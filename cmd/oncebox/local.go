@@ -22,7 +22,7 @@ import (
 )
 
 type localCommand struct {
-	Addr        string `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Addr        string `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	AllowRemote bool   `help:"Allow an address that other machines reach. There is no authentication: whoever connects can claim for anybody."`
 }
 

@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func TestRequestsPerClaim(t *testing.T) {
 }
 
 func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
-	ctx, name := t.Context(), "requests-"+strings.ToLower(strings.ReplaceAll(t.Name()[len("TestRequestsPerClaim/"):], "/", "-"))
+	ctx, name := t.Context(), "requests-"+strings.ToLower(rand.Text())
 	_, _, err := bank.CreateCampaign(ctx, name, itembank.Settings{Shards: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -157,10 +157,8 @@ func cutAtEveryCall(f *fixture) {
 			}
 			again, err := f.bank().Load(f.ctx, name, itembank.Items(items...), nil)
 			f.must(err)
-			got, err := f.Store.Counts(f.ctx, c)
-			f.must(err)
-			if got != (itembank.Counts{Loaded: 102, Free: 102}) {
-				f.Errorf("cut at call %d (after its effect: %t): counts %+v", call, after, got)
+			if free := f.countFree(c); free != 102 {
+				f.Errorf("cut at call %d (after its effect: %t): want 102 free items, got %d", call, after, free)
 			}
 			finished := report.Tally == want // cut while or after its end was written
 			if again.Tally != want && (!finished || again.Tally != itembank.Tally{Rows: 105, Known: 105}) {
@@ -168,6 +166,17 @@ func cutAtEveryCall(f *fixture) {
 			}
 		}
 	}
+}
+
+// countFree counts a bank with few reads, where Counts would be slow.
+func (f *fixture) countFree(c itembank.Campaign) (free int) {
+	f.Helper()
+	for shard := range c.Shards {
+		page, err := f.Store.FreeItems(f.ctx, itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: shard}, itembank.Range{}, itembank.MaxPageSize)
+		f.must(err)
+		free += len(page.Items)
+	}
+	return free
 }
 
 func invalidLoads(f *fixture) {

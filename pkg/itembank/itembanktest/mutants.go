@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return noExistenceCondition{e.Store, e.Raw} }},
 	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return unconditionalPut{e.Store, e.Raw} }},
-	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store { return checkThenPut{e.Store, e.Raw} }},
+	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store { return &checkThenPut{Store: e.Store, raw: e.Raw, second: make(chan struct{})} }},
 	{"item-gone-read-first", "claims/repeat-with-gone-candidate", func(e Engine) itembank.Store { return itemGoneFirst{e.Store} }},
 	{"item-row-forgotten", "loads/claimed-items-are-known", func(e Engine) itembank.Store { return itemRowForgotten{e.Store, e.Raw} }},
 	{"sold-out-remembered-too-long", "claims/sold-out-ends-with-a-load", func(e Engine) itembank.Store { return &longMemory{Store: e.Store} }},
@@ -94,19 +95,28 @@ func (m unconditionalPut) Take(ctx context.Context, i itembank.FreeItem, c itemb
 	return m.Store.Take(ctx, i, c)
 }
 
-// checkThenPut reads the claim first and then puts it without a condition.
+// checkThenPut reads the claim first and then puts it without a condition. Two
+// callers who meet have both checked before either puts, as on any network.
 type checkThenPut struct {
 	itembank.Store
-	raw Raw
+	raw     Raw
+	checked atomic.Int32
+	second  chan struct{} // closed when the second caller has checked
 }
 
-func (m checkThenPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m *checkThenPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
 	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
 	if held != nil || err != nil {
 		return itembank.Evidence{Held: held}, err
 	}
-	time.Sleep(10 * time.Millisecond) // others check meanwhile, as on any network
-	return unconditionalPut(m).Take(ctx, i, c)
+	if m.checked.Add(1) == 2 {
+		close(m.second)
+	}
+	select {
+	case <-m.second:
+	case <-time.After(10 * time.Second): // nobody else came
+	}
+	return unconditionalPut{m.Store, m.raw}.Take(ctx, i, c)
 }
 
 // itemGoneFirst takes a missing item for the reason, without looking further.

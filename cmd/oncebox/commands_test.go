@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// TestLifeOfACampaign walks the commands on both engines.
+func TestLifeOfACampaign(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { lifeOfACampaign(newShell(t)) })
+	t.Run("dynamodb", func(t *testing.T) {
+		s := newShell(t)
+		s.env = localEngine(enginetest.Dynoxide(t))
+		lifeOfACampaign(s)
+	})
+}
+
+func localEngine(endpoint string) []string {
+	return []string{
+		"ONCEBOX_STORE=dynamodb:", "AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "AWS_REGION=us-east-1",
+		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
+	}
+}
+
+func lifeOfACampaign(s *shell) {
+	s.run(exitDone, "init")
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring", "--scope", "year", "--closes", "2099-01-01T00:00:00Z")
+	s.run(exitDone, "campaign", "create", "spring", "--scope", "year", "--closes", "2099-01-01T00:00:00Z").saying(s.T, "exists already")
+	s.run(exitUsage, "campaign", "create", "spring", "--scope", "other").saying(s.T, "other settings")
+	s.run(exitDone, "campaign", "create", "summer", "--scope", "year", "--opens", "2098-01-01T00:00:00Z")
+
+	codes := s.file("codes.txt", "A-1\nA-2\r\n\nA-3\nA-1\n")
+	var report itembank.LoadReport
+	s.json(&report, "load", "spring", codes)
+	if want := (itembank.Tally{Rows: 4, Added: 3, Repeated: 1}); report.Tally != want {
+		s.Errorf("want %+v, got %+v", want, report.Tally)
+	}
+	s.run(exitDone, "load", "spring", codes).saying(s.T, "added 0, known 4, repeated 0 of 4 lines")
+
+	item := strings.TrimSpace(s.run(exitDone, "claim", "spring", "ann").stdout)
+	var claim struct {
+		Item, Claimant, Campaign string
+		Replayed                 bool
+		ClaimID                  string `json:"claim_id"`
+	}
+	s.json(&claim, "claim", "spring", "ann")
+	if claim.Item != item || !claim.Replayed || claim.ClaimID == "" || claim.Claimant != "ann" || claim.Campaign != "spring" {
+		s.Errorf("want item %s again, got %+v", item, claim)
+	}
+	s.run(exitNo, "claim", "summer", "bob").saying(s.T, "not open")
+	s.run(exitDone, "campaign", "open", "summer")
+	s.run(exitNo, "claim", "summer", "bob").saying(s.T, "sold out")
+	s.run(exitNo, "claim", "summer", "ann").saying(s.T, "claimed elsewhere", `"spring"`)
+	s.run(exitDone, "claim", "spring", "bob")
+	s.run(exitDone, "campaign", "close", "spring")
+	s.run(exitNo, "claim", "spring", "cid").saying(s.T, "closed")
+	if again := strings.TrimSpace(s.run(exitDone, "claim", "spring", "ann").stdout); again != item {
+		s.Errorf("want %s after the close, got %s", item, again)
+	}
+
+	var counts itembank.Counts
+	s.json(&counts, "status", "spring")
+	if want := (itembank.Counts{Loaded: 3, Free: 1, Claimed: 2}); counts != want {
+		s.Errorf("want %+v, got %+v", want, counts)
+	}
+	s.run(exitDone, "status", "spring").saying(s.T, "loaded   3", "free     1", "claimed  2", "ended    0")
+	s.run(exitDone, "campaign", "show", "spring").saying(s.T, "closed", "scope       year", "2099-01-01T00:00:00Z")
+	var list []campaignJSON
+	s.json(&list, "campaign", "list")
+	if len(list) != 2 || list[0].Name != "spring" || list[0].State != itembank.Closed || list[1].State != itembank.Open {
+		s.Errorf("unexpected list %+v", list)
+	}
+	var shown campaignJSON
+	s.json(&shown, "campaign", "show", "summer")
+	if shown.State != itembank.SoldOut || shown.Scope != "year" {
+		s.Errorf("unexpected campaign %+v", shown)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { demoShows(newShell(t)) })
+	for name, endpoint := range map[string]func(testing.TB) string{
+		"dynoxide": enginetest.Dynoxide, "DynamoDBLocal": enginetest.DynamoDBLocal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t)
+			s.env = localEngine(endpoint(t))
+			demoShows(s)
+		})
+	}
+}
+
+func demoShows(s *shell) {
+	s.run(exitDone, "demo").saying(s.T, "20 claimed, 80 free", "20 of 20 got the same code", "added 0, known 100", "every check held")
+	var r demoResult
+	s.json(&r, "demo")
+	if r.AfterStorm != (itembank.Counts{Loaded: 100, Free: 80, Claimed: 20}) || r.AfterAll != (itembank.Counts{Loaded: 100, Claimed: 100}) {
+		s.Errorf("unexpected counts %+v", r)
+	}
+	if left, err := os.ReadDir(s.dir); err != nil || len(left) != 0 {
+		s.Errorf("the demo left files behind: %v, %v", left, err)
+	}
+}
+
+func TestLoadInputs(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	table := s.file("codes.csv", "\xef\xbb\xbfid,code\n1,A-1\n2,A-2\n")
+	s.run(exitDone, "load", "spring", table, "--column", "code").saying(t, "added 2")
+	s.run(exitDone, "load", "spring", table, "--column", "1").saying(t, "added 3") // id, 1, 2
+	s.want(exitDone, s.runWith("A-2\nA-3\n", "load", "spring", "-")).saying(t, "added 1, known 1")
+	s.want(exitDone, s.runWith("x,B-1\n", "load", "spring", "-", "--column", "2")).saying(t, "added 1")
+}
+
+// TestBadInput: a clear message that names problem and place, the right exit
+// code, and the store as it was.
+func TestBadInput(t *testing.T) {
+	s := newShell(t)
+	s.env = []string{"AWS_REGION=us-east-1"}
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("good.txt", "A-1\nA-2\n"))
+	long := strings.Repeat("x", itembank.MaxItem+1)
+	s.file("text.db", "this is no database")
+	s.file("event.json", "{\n  \"version\": \n}")
+	unreadable := s.file("unreadable.txt", "A-1\n")
+	if err := os.Chmod(unreadable, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		says []string
+	}{
+		{"no command", nil, exitUsage, []string{"--help"}},
+		{"unknown command", []string{"clam"}, exitUsage, []string{"clam", "--help"}},
+		{"unknown flag", []string{"claim", "spring", "ann", "--frce"}, exitUsage, []string{"--frce"}},
+		{"missing claimant", []string{"claim", "spring"}, exitUsage, []string{"claimant"}},
+		{"store of no kind", []string{"--store", "postgres:x", "status", "spring"}, exitUsage, []string{"sqlite:PATH", "dynamodb:"}},
+		{"store without a path", []string{"--store", "sqlite:", "status", "spring"}, exitUsage, []string{"sqlite:PATH"}},
+		{"store not made", []string{"--store", "sqlite:none.db", "status", "spring"}, exitUsage, []string{"none.db", "oncebox init"}},
+		{"store is no database", []string{"--store", "sqlite:text.db", "status", "spring"}, exitUsage, []string{"text.db"}},
+		{"output of no kind", []string{"--output", "xml", "version"}, exitUsage, []string{"--output", "text", "json"}},
+		{"tables in an account", []string{"--store", "dynamodb:", "init"}, exitUsage, []string{"--yes"}},
+		{"campaign name", []string{"campaign", "create", "Spring!"}, exitUsage, []string{"campaign:", "a-z"}},
+		{"scope name", []string{"campaign", "create", "x", "--scope", "a b"}, exitUsage, []string{"scope:"}},
+		{"shards", []string{"campaign", "create", "x", "--shards", "1000"}, exitUsage, []string{"shards:", "256"}},
+		{"page size", []string{"campaign", "create", "x", "--page-size", "-1"}, exitUsage, []string{"page-size"}},
+		{"time", []string{"campaign", "create", "x", "--opens", "tomorrow"}, exitUsage, []string{"--opens"}},
+		{"closes before it opens", []string{"campaign", "create", "x", "--opens", "2027-01-02T00:00:00Z", "--closes", "2027-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later"}},
+		{"unknown campaign", []string{"claim", "autumn", "ann"}, exitNo, []string{"no such campaign"}},
+		{"unknown campaign to load", []string{"load", "autumn", "good.txt"}, exitNo, []string{"no such campaign"}},
+		{"unknown campaign to close", []string{"campaign", "close", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"unknown campaign to show", []string{"campaign", "show", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"unknown campaign to count", []string{"status", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"empty claimant", []string{"claim", "spring", ""}, exitUsage, []string{"claimant: is empty"}},
+		{"long claimant", []string{"claim", "spring", long}, exitUsage, []string{"claimant: has 513 bytes"}},
+		{"control character", []string{"claim", "spring", "a\tb"}, exitUsage, []string{"control character (U+0009) at byte 2"}},
+		{"file missing", []string{"load", "spring", "none.txt"}, exitUsage, []string{"none.txt"}},
+		{"folder for a file", []string{"load", "spring", "."}, exitUsage, []string{"directory"}},
+		{"empty file", []string{"load", "spring", s.file("empty.txt", "")}, exitUsage, []string{"empty.txt", "holds no items"}},
+		{"only empty lines", []string{"load", "spring", s.file("blank.txt", "\n\r\n")}, exitUsage, []string{"holds no items"}},
+		{"over-long item", []string{"load", "spring", s.file("long.txt", "B-1\n"+long+"\n")}, exitUsage, []string{"long.txt", "line 2", "513 bytes"}},
+		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2", "U+0009"}},
+		{"invalid UTF-8", []string{"load", "spring", s.file("latin.txt", "B-1\nB-2\ncaf\xe9\n")}, exitUsage, []string{"line 3", "UTF-8"}},
+		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{"c.csv", `"coupon"`, `"code"`}},
+		{"short row", []string{"load", "spring", s.file("d.csv", "id,code\n1,B-1\n2\n"), "--column", "code"}, exitUsage, []string{"line 3", "column"}},
+		{"event missing", []string{"invoke", "claim", "none.json"}, exitUsage, []string{"none.json"}},
+		{"event is not JSON", []string{"invoke", "claim", "event.json"}, exitUsage, []string{"event.json", "line 3"}},
+		{"emulator URL", []string{"invoke", "claim", s.file("e.json", "{}"), "--url", "localhost"}, exitUsage, []string{"--url"}},
+		{"address of no form", []string{"local", "--addr", "8080"}, exitUsage, []string{"HOST:PORT"}},
+		{"all addresses", []string{"local", "--addr", ":0"}, exitUsage, []string{"--allow-remote"}},
+		{"a remote address", []string{"local", "--addr", "0.0.0.0:0"}, exitUsage, []string{"--allow-remote"}},
+	} {
+		s.run(test.code, test.args...).saying(t, test.says...)
+	}
+	if os.Geteuid() != 0 { // root reads everything
+		s.run(exitUsage, "load", "spring", unreadable).saying(t, "unreadable.txt", "permission")
+	}
+	s.run(exitDone, "status", "spring").saying(t, "loaded   2", "free     2", "claimed  0")
+	s.run(exitDone, "campaign", "list").saying(t, "spring")
+}
+
+func TestEngineDown(t *testing.T) {
+	s := newShell(t)
+	s.env = localEngine("http://127.0.0.1:1")
+	for _, args := range [][]string{
+		{"init"}, {"claim", "spring", "ann"}, {"status", "spring"}, {"campaign", "create", "spring"},
+		{"load", "spring", s.file("codes.txt", "A-1\n")}, {"demo"},
+	} {
+		s.run(exitFailed, args...).saying(t, "dynamodb:", "127.0.0.1:1")
+	}
+}
+
+func TestTablesMissing(t *testing.T) {
+	s := newShell(t)
+	s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=no-such-table")
+	s.run(exitFailed, "claim", "spring", "ann").saying(t, "table not found", "oncebox init")
+}
+
+func TestInvokeClaim(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
+	event, err := os.ReadFile("../../events/claim/claim-body.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []int{201, 200} {
+		var reply struct {
+			StatusCode int
+			Body       string
+		}
+		r := s.want(exitDone, s.runWith(string(event), "invoke", "claim", "-"))
+		if err := json.Unmarshal([]byte(r.stdout), &reply); err != nil {
+			t.Fatal(err)
+		}
+		if reply.StatusCode != status || !strings.Contains(reply.Body, `"A-1"`) {
+			t.Errorf("want status %d with the item, got %+v", status, reply)
+		}
+	}
+	s.env = []string{"ONCEBOX_CLAIMANT_FROM=passport"}
+	s.want(exitUsage, s.runWith(string(event), "invoke", "claim", "-")).saying(t, "ONCEBOX_CLAIMANT_FROM")
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "version").saying(t, "oncebox ")
+	for _, command := range []string{
+		"", "init", "local", "campaign create", "campaign show", "campaign open", "campaign close", "campaign list",
+		"load", "claim", "status", "invoke claim", "demo", "version",
+	} {
+		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox")
+	}
+}
+
+// TestFlagsAreVariables: every flag --x-y is also ONCEBOX_X_Y.
+func TestFlagsAreVariables(t *testing.T) {
+	s := newShell(t)
+	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_OUTPUT=json", "ONCEBOX_PAGE_SIZE=7", "ONCEBOX_SCOPE=shared"}
+	s.run(exitDone, "init")
+	var c campaignJSON
+	if err := json.Unmarshal([]byte(s.run(exitDone, "campaign", "create", "spring").stdout), &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.PageSize != 7 || c.Scope != "shared" {
+		t.Errorf("the variables were not used: %+v", c)
+	}
+	if _, err := os.Stat(s.dir + "/named.db"); err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a file of n codes.
+func lines(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "CODE-%06d\n", i)
+	}
+	return text.String()
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+)
+
+// asOncebox makes the test binary run as the command itself.
+const asOncebox = "ONCEBOX_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asOncebox) != "" {
+		main()
+	}
+	os.Exit(enginetest.Main(m))
+}
+
+// shell runs oncebox in a folder of its own.
+type shell struct {
+	*testing.T
+	dir string
+	env []string
+}
+
+func newShell(t *testing.T) *shell {
+	t.Parallel()
+	return &shell{T: t, dir: t.TempDir()}
+}
+
+// result is what a run printed and its exit code.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, os.Args[0], args...)
+	c.Dir, c.Stdin = s.dir, stdin
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ONCEBOX_") && !strings.HasPrefix(v, "AWS_") {
+			c.Env = append(c.Env, v)
+		}
+	}
+	c.Env = append(append(c.Env, asOncebox+"=1"), s.env...)
+	return c
+}
+
+func (s *shell) runWith(stdin string, args ...string) result {
+	s.Helper()
+	var stdout, stderr bytes.Buffer
+	c := s.command(s.Context(), strings.NewReader(stdin), args...)
+	c.Stdout, c.Stderr = &stdout, &stderr
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		s.Fatal(err)
+	}
+	return result{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}
+}
+
+// run runs oncebox and wants an exit code.
+func (s *shell) run(code int, args ...string) result {
+	s.Helper()
+	return s.want(code, s.runWith("", args...), args...)
+}
+
+func (s *shell) want(code int, r result, args ...string) result {
+	s.Helper()
+	if r.code != code {
+		s.Fatalf("oncebox %s: want exit %d, got %d\nstdout: %s\nstderr: %s", strings.Join(args, " "), code, r.code, r.stdout, r.stderr)
+	}
+	if code != exitDone && strings.TrimSpace(r.stderr) == "" {
+		s.Errorf("oncebox %s: exit %d without a word", strings.Join(args, " "), code)
+	}
+	return r
+}
+
+// json runs oncebox with JSON output and reads it.
+func (s *shell) json(into any, args ...string) {
+	s.Helper()
+	r := s.run(exitDone, append([]string{"--output", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(r.stdout), into); err != nil {
+		s.Fatalf("oncebox %s: output is not JSON: %v\n%s", strings.Join(args, " "), err, r.stdout)
+	}
+}
+
+func (s *shell) file(name, content string) string {
+	s.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	return path
+}
+
+func (r result) saying(t *testing.T, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(r.stdout+r.stderr, w) {
+			t.Errorf("want output saying %q, got\nstdout: %s\nstderr: %s", w, r.stdout, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // holds a write lock in the file of another process
+)
+
+// TestInterruptedLoad: Ctrl-C ends a load with 130, and the same command goes
+// on from there.
+func TestInterruptedLoad(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	const n = 5000
+	codes := s.file("codes.txt", lines(n))
+	load := s.command(context.Background(), nil, "load", "spring", codes)
+	var stderr bytes.Buffer
+	load.Stderr = &stderr
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for s.loaded() == 0 { // until it is on its way
+		time.Sleep(time.Millisecond)
+	}
+	if err := load.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = load.Wait() // the exit code is looked at next
+	if code := load.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Fatalf("want exit %d, got %d: %s", exitInterrupted, code, stderr.String())
+	}
+	if got := s.loaded(); got == 0 || got == n {
+		t.Fatalf("the load was not cut on its way: %d of %d loaded", got, n)
+	}
+	s.run(exitDone, "load", "spring", codes).saying(t, "went on after", "added 5000, known 0, repeated 0 of 5000 lines")
+	if got := s.loaded(); got != n {
+		t.Errorf("want %d loaded, got %d", n, got)
+	}
+}
+
+func (s *shell) loaded() int {
+	s.Helper()
+	var counts struct{ Loaded int }
+	s.json(&counts, "status", "spring")
+	return counts.Loaded
+}
+
+// TestStoreStaysBusy: another program holds the file's write lock.
+func TestStoreStaysBusy(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
+	base := s.serve()
+
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db")+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	held, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitFailed, "claim", "spring", "ann").saying(t, "try again", "oncebox.db")
+	response, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann"}`)
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" || !strings.Contains(body, "#try-again") {
+		t.Errorf("want 503 try-again, got %s %s", response.Status, body)
+	}
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitDone, "claim", "spring", "ann").saying(t, "A-1")
+}
+
+// TestLocal: the HTTP API over a socket, ended by Ctrl-C.
+func TestLocal(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
+	base := s.serve()
+
+	first, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann/é ?"}`)
+	var claim struct{ Item, Claimant string }
+	if err := json.Unmarshal([]byte(body), &claim); err != nil || first.StatusCode != http.StatusCreated || claim.Item != "A-1" {
+		t.Fatalf("want 201 with the item, got %s %s", first.Status, body)
+	}
+	location := first.Header.Get("Location")
+	again, err := http.Get(base + location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Body.Close() }()
+	if text, _ := io.ReadAll(again.Body); again.StatusCode != http.StatusOK || !strings.Contains(string(text), `"A-1"`) {
+		t.Errorf("GET %s: want the claim, got %s %s", location, again.Status, text)
+	}
+	if refused, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"bob"}`); refused.StatusCode != http.StatusConflict || !strings.Contains(body, "#sold-out") {
+		t.Errorf("want 409 sold-out, got %s %s", refused.Status, body)
+	}
+	if bad, body := s.post(base+"/campaigns/spring/claims", "{\"claimant\":\"\xff\"}"); bad.StatusCode != http.StatusBadRequest {
+		t.Errorf("invalid UTF-8: want 400, got %s %s", bad.Status, body)
+	}
+	if large, body := s.post(base+"/campaigns/spring/claims", strings.Repeat("x", 1<<20)); large.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large body: want 413, got %s %s", large.Status, body)
+	}
+}
+
+var servingOn = regexp.MustCompile(`on (http://127\.0\.0\.1:\d+)`)
+
+// serve starts `oncebox local` on a free port and returns its URL. At the end
+// of the test it is interrupted and must end well.
+func (s *shell) serve() string {
+	s.Helper()
+	local := s.command(context.Background(), nil, "local", "--addr", "127.0.0.1:0")
+	stderr, err := local.StderrPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := local.Start(); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		_ = local.Process.Signal(os.Interrupt)
+		if err := local.Wait(); err != nil {
+			s.Errorf("local ended with %v", err)
+		}
+	})
+	reader := bufio.NewReader(stderr)
+	line, err := reader.ReadString('\n')
+	match := servingOn.FindStringSubmatch(line)
+	if match == nil {
+		s.Fatalf("local said %q (%v)", line, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }() // its log lines
+	return match[1]
+}
+
+func (s *shell) post(url, body string) (*http.Response, string) {
+	s.Helper()
+	response, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return response, string(text)
+}
