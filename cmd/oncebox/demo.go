@@ -280,7 +280,10 @@ func (d *demo) request(ctx context.Context, container *claimapi.Handler, custome
 	if err != nil {
 		return demoReply{err: err}
 	}
-	var answer struct{ Item, Detail string }
+	var answer struct {
+		Item   string `json:"item"`
+		Detail string `json:"detail"`
+	}
 	if err := json.Unmarshal([]byte(response.Body), &answer); err != nil {
 		return demoReply{err: err}
 	}

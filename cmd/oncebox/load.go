@@ -104,7 +104,7 @@ func spool(r io.Reader) (path string, err error) {
 // progress draws a bar on a terminal, and nothing elsewhere.
 func (a *app) progress(what string) itembank.LoadProgress {
 	file, ok := a.stderr.(*os.File)
-	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) { //nolint:gosec // a file descriptor is a small number
+	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}
 	var bar *progressbar.ProgressBar

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -76,9 +75,9 @@ func TestStoreStaysBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run(exitFailed, "claim", "spring", "ann").saying(t, "try again", "oncebox.db")
-	response, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann"}`)
-	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" || !strings.Contains(body, "#try-again") {
-		t.Errorf("want 503 try-again, got %s %s", response.Status, body)
+	busy := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann"}`)
+	if busy.status != http.StatusServiceUnavailable || busy.header.Get("Retry-After") != "1" || !strings.Contains(busy.body, "#try-again") {
+		t.Errorf("want 503 try-again, got %+v", busy)
 	}
 	if err := held.Rollback(); err != nil {
 		t.Fatal(err)
@@ -94,28 +93,26 @@ func TestLocal(t *testing.T) {
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
 	base := s.serve()
 
-	first, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann/é ?"}`)
-	var claim struct{ Item, Claimant string }
-	if err := json.Unmarshal([]byte(body), &claim); err != nil || first.StatusCode != http.StatusCreated || claim.Item != "A-1" {
-		t.Fatalf("want 201 with the item, got %s %s", first.Status, body)
+	claims := base + "/campaigns/spring/claims"
+	first := s.post(claims, `{"claimant":"ann/é ?"}`)
+	if first.status != http.StatusCreated || !strings.Contains(first.body, `"item":"A-1"`) {
+		t.Fatalf("want 201 with the item, got %+v", first)
 	}
-	location := first.Header.Get("Location")
-	again, err := http.Get(base + location)
-	if err != nil {
-		t.Fatal(err)
+	location := first.header.Get("Location")
+	if again := s.send(http.MethodGet, base+location, ""); again.status != http.StatusOK || !strings.Contains(again.body, `"A-1"`) {
+		t.Errorf("GET %s: want the claim, got %+v", location, again)
 	}
-	defer func() { _ = again.Body.Close() }()
-	if text, _ := io.ReadAll(again.Body); again.StatusCode != http.StatusOK || !strings.Contains(string(text), `"A-1"`) {
-		t.Errorf("GET %s: want the claim, got %s %s", location, again.Status, text)
-	}
-	if refused, body := s.post(base+"/campaigns/spring/claims", `{"claimant":"bob"}`); refused.StatusCode != http.StatusConflict || !strings.Contains(body, "#sold-out") {
-		t.Errorf("want 409 sold-out, got %s %s", refused.Status, body)
-	}
-	if bad, body := s.post(base+"/campaigns/spring/claims", "{\"claimant\":\"\xff\"}"); bad.StatusCode != http.StatusBadRequest {
-		t.Errorf("invalid UTF-8: want 400, got %s %s", bad.Status, body)
-	}
-	if large, body := s.post(base+"/campaigns/spring/claims", strings.Repeat("x", 1<<20)); large.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: want 413, got %s %s", large.Status, body)
+	for _, test := range []struct {
+		name, body string
+		status     int
+	}{
+		{"nothing left", `{"claimant":"bob"}`, http.StatusConflict},
+		{"invalid UTF-8", "{\"claimant\":\"\xff\"}", http.StatusBadRequest},
+		{"a large body", strings.Repeat("x", 1<<20), http.StatusRequestEntityTooLarge},
+	} {
+		if got := s.post(claims, test.body); got.status != test.status {
+			t.Errorf("%s: want %d, got %+v", test.name, test.status, got)
+		}
 	}
 }
 
@@ -149,9 +146,25 @@ func (s *shell) serve() string {
 	return match[1]
 }
 
-func (s *shell) post(url, body string) (*http.Response, string) {
+type httpReply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *shell) post(url, body string) httpReply {
 	s.Helper()
-	response, err := http.Post(url, "application/json", strings.NewReader(body))
+	return s.send(http.MethodPost, url, body)
+}
+
+func (s *shell) send(method, url, body string) httpReply {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -160,5 +173,5 @@ func (s *shell) post(url, body string) (*http.Response, string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return response, string(text)
+	return httpReply{response.StatusCode, response.Header, string(text)}
 }

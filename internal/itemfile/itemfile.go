@@ -69,16 +69,17 @@ var errStopped = errors.New("stopped")
 func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
 	for n := int64(1); ; n++ {
 		line, err := r.ReadSlice('\n')
+		last := errors.Is(err, io.EOF)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return &itembank.LineError{Line: n, Err: itembank.ValidateItem(string(line))}
-		case err != nil && !errors.Is(err, io.EOF):
+		case err != nil && !last:
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 		if item := withoutEnd(line); item != "" && !yield(itembank.Line{Number: n, Item: item}, nil) {
 			return errStopped
 		}
-		if err != nil {
+		if last {
 			return nil
 		}
 	}

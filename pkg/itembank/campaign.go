@@ -142,14 +142,15 @@ func (c Campaign) sameSettings(o Campaign) bool {
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
 
-// OpenCampaign opens a campaign whatever its times say; CloseCampaign closes
-// it. Both are safe to repeat and are obeyed everywhere once the copies of the
-// rules are too old (DefaultCampaignCache). An unknown name is ErrNoCampaign.
+// OpenCampaign opens a campaign whatever its times say. It is safe to repeat
+// and is obeyed everywhere once the copies of the rules are too old
+// (DefaultCampaignCache). An unknown name is ErrNoCampaign.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, OpenByHand)
 }
 
-// CloseCampaign: see OpenCampaign. Claims stay with their holders.
+// CloseCampaign closes a campaign whatever its times say, in the same way as
+// OpenCampaign. Claims stay with their holders.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, ClosedByHand)
 }

@@ -47,7 +47,7 @@ func (b *Bank) jitter(limit time.Duration) (time.Duration, error) {
 	if err := b.fill(raw[:]); err != nil {
 		return 0, err
 	}
-	return time.Duration(binary.BigEndian.Uint64(raw[:]) % uint64(limit)), nil //nolint:gosec // the remainder is below limit, a positive Duration
+	return time.Duration(binary.BigEndian.Uint64(raw[:]) % uint64(limit)), nil
 }
 
 func (b *Bank) fill(p []byte) error {

@@ -20,7 +20,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itemb
 		TableName: aws.String(s.bankTable), Item: encode(key{campaignsKey, c.Name}),
 	}}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{put(s.bankTable, newCampaignRow(c), ifAbsent), listed},
+		TransactItems: []types.TransactWriteItem{putIfAbsent(s.bankTable, newCampaignRow(c)), listed},
 	})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	switch {

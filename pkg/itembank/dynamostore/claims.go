@@ -16,7 +16,7 @@ import (
 func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
 	q := s.partition(s.bankTable, bankPartition(shard))
 	restrict(q, r)
-	q.Limit = aws.Int32(int32(limit)) //nolint:gosec // at most itembank.MaxPageSize
+	q.Limit = aws.Int32(int32(limit))
 	out, err := s.client.Query(ctx, q)
 	if err != nil {
 		return itembank.FreePage{}, failed("read bank", err)
@@ -67,7 +67,7 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 		bank: {Delete: &types.Delete{
 			TableName: aws.String(s.bankTable), Key: encode(bankKey(item)), ConditionExpression: aws.String(ifPresent),
 		}},
-		claimed: put(s.dedupeTable, newClaimRow(claim), ifAbsent),
+		claimed: putIfAbsent(s.dedupeTable, newClaimRow(claim)),
 	}})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	if !cancelled {

@@ -70,8 +70,8 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 	actions := make([]types.TransactWriteItem, 0, 2*len(additions))
 	for _, a := range additions {
 		actions = append(actions,
-			put(s.bankTable, newItemRow(a), ifAbsent),
-			put(s.bankTable, newBankRow(a.Item), ifAbsent))
+			putIfAbsent(s.bankTable, newItemRow(a)),
+			putIfAbsent(s.bankTable, newBankRow(a.Item)))
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))

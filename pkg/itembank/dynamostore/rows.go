@@ -206,9 +206,11 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
 }
 
-func put(table string, row any, condition string) types.TransactWriteItem {
+// putIfAbsent is the action that all claims and loads rest on. The old row
+// comes back when there is one.
+func putIfAbsent(table string, row any) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(table), Item: encode(row), ConditionExpression: aws.String(condition),
+		TableName: aws.String(table), Item: encode(row), ConditionExpression: aws.String(ifAbsent),
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}}
 }

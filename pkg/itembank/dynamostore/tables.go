@@ -19,7 +19,7 @@ type TableClient interface {
 	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
-// ErrOtherTable: a table of that name exists with other keys.
+// ErrOtherTable says that a table of that name exists with other keys.
 var ErrOtherTable = errors.New("the table exists with other keys than pk and sk, both strings")
 
 // purgeAttribute is the TTL attribute: rows that carry it are swept by DynamoDB.

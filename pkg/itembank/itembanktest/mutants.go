@@ -27,7 +27,9 @@ type mutant struct {
 var mutants = []mutant{
 	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return noExistenceCondition{e.Store, e.Raw} }},
 	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return unconditionalPut{e.Store, e.Raw} }},
-	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store { return &checkThenPut{Store: e.Store, raw: e.Raw, second: make(chan struct{})} }},
+	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store {
+		return &checkThenPut{Store: e.Store, raw: e.Raw, second: make(chan struct{})}
+	}},
 	{"item-gone-read-first", "claims/repeat-with-gone-candidate", func(e Engine) itembank.Store { return itemGoneFirst{e.Store} }},
 	{"item-row-forgotten", "loads/claimed-items-are-known", func(e Engine) itembank.Store { return itemRowForgotten{e.Store, e.Raw} }},
 	{"sold-out-remembered-too-long", "claims/sold-out-ends-with-a-load", func(e Engine) itembank.Store { return &longMemory{Store: e.Store} }},
