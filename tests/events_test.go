@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -24,9 +25,12 @@ const claimEvents = "../events/claim"
 // eventCase is what the claim function must answer to an event.
 type eventCase struct {
 	from   string // ONCEBOX_CLAIMANT_FROM
-	status int
+	status int    // or notHTTP
 	slug   string // of the problem, "" if it is none
 }
+
+// notHTTP stands for an event that is no request: the invocation must fail.
+const notHTTP = 0
 
 // eventCases is the table of all events in events/claim, by file name without
 // .json. They hold for the campaigns of loadCampaigns, in any order.
@@ -79,8 +83,8 @@ var eventCases = map[string]eventCase{
 	"body-too-large":             {"body", 413, "body-too-large"},
 	"not-json-content-type":      {"body", 415, "not-json"},
 	"no-content-type":            {"body", 415, "not-json"},
-	"payload-v1":                 {"body", 500, "internal"},
-	"kinesis":                    {"body", 500, "internal"},
+	"payload-v1":                 {"body", notHTTP, ""},
+	"kinesis":                    {"body", notHTTP, ""},
 }
 
 // loadCampaigns makes the campaigns that the events speak of.
@@ -153,7 +157,15 @@ func TestClaimEvents(t *testing.T) {
 			from, err := claimapi.ParseClaimantFrom(want.from)
 			must(t, err)
 			handler := claimapi.New(bank, from, slog.New(slog.DiscardHandler))
-			checkReply(t, readEvent(t, name), invokeHandler(t, handler, readEvent(t, name)), want)
+			response, err := invokeHandler(t, handler, readEvent(t, name))
+			if want.status == notHTTP {
+				if !errors.Is(err, claimapi.ErrNotHTTP) {
+					t.Errorf("want %v, got %v and %+v", claimapi.ErrNotHTTP, err, response)
+				}
+				return
+			}
+			must(t, err)
+			checkReply(t, readEvent(t, name), response, want)
 		})
 	}
 }
@@ -166,13 +178,11 @@ func readEvent(t testing.TB, name string) []byte {
 }
 
 // invokeHandler does what the Lambda runtime does with an event.
-func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) events.APIGatewayV2HTTPResponse {
+func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) (events.APIGatewayV2HTTPResponse, error) {
 	t.Helper()
 	var request events.APIGatewayV2HTTPRequest
 	must(t, json.Unmarshal(event, &request))
-	response, err := h.Handle(context.WithoutCancel(t.Context()), request)
-	must(t, err)
-	return response
+	return h.Handle(context.WithoutCancel(t.Context()), request)
 }
 
 // answerBody has the members of every answer that the checks look at.

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
 	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -67,42 +70,60 @@ type function struct {
 	log string // file of the function's own output
 }
 
-// startFunction starts the claim function; a shell in front of it keeps its
-// output apart from the emulator's.
+// launcher runs the function, apart from the emulator's output.
+const launcher = `#!/bin/sh
+exec '%s' >>'%s' 2>&1
+`
+
+// startFunction starts the claim function in an emulator of its own.
 func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
 	bootstrap, err := hostBootstrap()
 	must(t, err)
 	dir := t.TempDir()
 	f := &function{log: filepath.Join(dir, "log")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("output of the function:\n%s", f.output(t))
+		}
+	})
 	script := filepath.Join(dir, "bootstrap")
-	must(t, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' >>'%s' 2>&1\n", bootstrap, f.log), 0o700))
+	must(t, os.WriteFile(script, fmt.Appendf(nil, launcher, bootstrap, f.log), 0o700))
 	f.url = enginetest.Lambda(t, script, append([]string{
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
 	}, env...)...)
 	return f
 }
 
-// invoke posts an event and returns the raw reply.
-func (f *function) invoke(t *testing.T, event []byte) []byte {
+// invoke posts an event and returns the emulator's status and reply.
+func (f *function) invoke(t *testing.T, event []byte) (status int, reply []byte) {
 	t.Helper()
 	response, err := http.Post(f.url, "application/json", bytes.NewReader(event))
 	must(t, err)
 	defer func() { _ = response.Body.Close() }()
-	reply, err := io.ReadAll(response.Body)
+	reply, err = io.ReadAll(response.Body)
 	must(t, err)
-	return reply
+	return response.StatusCode, reply
 }
 
 // do posts an event to a function that is well.
 func (f *function) do(t *testing.T, event []byte) events.APIGatewayV2HTTPResponse {
 	t.Helper()
 	var r events.APIGatewayV2HTTPResponse
-	reply := f.invoke(t, event)
+	status, reply := f.invoke(t, event)
 	if err := json.Unmarshal(reply, &r); err != nil || r.StatusCode == 0 {
-		t.Fatalf("the function failed: %s", reply)
+		t.Fatalf("the function failed: %d %s", status, reply)
 	}
 	return r
+}
+
+// mustFail posts an event whose invocation must fail, with a word about why.
+func (f *function) mustFail(t *testing.T, event []byte) {
+	t.Helper()
+	_, reply := f.invoke(t, event)
+	if !strings.Contains(string(reply), `"errorMessage":"`+claimapi.ErrNotHTTP.Error()) {
+		t.Errorf("want a failed invocation, got %s", reply)
+	}
 }
 
 func (f *function) output(t *testing.T) string {
@@ -112,46 +133,56 @@ func (f *function) output(t *testing.T) string {
 	return string(out)
 }
 
-// settings are the function's variables for tables of the test's own at an endpoint.
-func settings(t *testing.T, endpoint, from string) []string {
+// tables are two tables of a test's own: the engine is shared, also by the runs
+// of -count.
+type tables struct{ bank, dedupe string }
+
+var tableSets atomic.Int64
+
+func newTables() tables {
+	n := strconv.FormatInt(tableSets.Add(1), 10)
+	return tables{"bank-" + n, "dedupe-" + n}
+}
+
+// settings are the function's variables for these tables at an endpoint.
+func (s tables) settings(endpoint, from string) []string {
 	return []string{
 		"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_CLAIMANT_FROM=" + from,
-		"ONCEBOX_BANK_TABLE=" + table(t, "bank"), "ONCEBOX_DEDUPE_TABLE=" + table(t, "dedupe"),
+		"ONCEBOX_BANK_TABLE=" + s.bank, "ONCEBOX_DEDUPE_TABLE=" + s.dedupe,
 	}
 }
 
-func table(t *testing.T, name string) string {
-	test, _, _ := strings.Cut(t.Name(), "/")
-	return test + "-" + name
-}
-
-// newBank makes the test's tables and a bank over them.
-func newBank(t *testing.T, endpoint string) *itembank.Bank {
+// create makes the tables and returns a bank over them.
+func (s tables) create(t *testing.T, endpoint string) *itembank.Bank {
 	t.Helper()
 	client := dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
-	bank, dedupe := table(t, "bank"), table(t, "dedupe")
-	must(t, dynamostore.CreateTables(t.Context(), client, bank, dedupe))
-	return itembank.New(dynamostore.New(client, bank, dedupe))
+	must(t, dynamostore.CreateTables(t.Context(), client, s.bank, s.dedupe))
+	return itembank.New(dynamostore.New(client, s.bank, s.dedupe))
 }
 
 // TestClaimEventsInTheEmulator gives every event to the built function, over dynoxide.
 func TestClaimEventsInTheEmulator(t *testing.T) {
 	t.Parallel()
-	endpoint := enginetest.Dynoxide(t)
-	loadCampaigns(t, newBank(t, endpoint))
+	endpoint, own := enginetest.Dynoxide(t), newTables()
+	loadCampaigns(t, own.create(t, endpoint))
 	for _, from := range []string{"body", "jwt:sub", "iam"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
-			f := startFunction(t, settings(t, endpoint, from)...)
-			names := eventNames(from)
-			for _, name := range names {
+			f := startFunction(t, own.settings(endpoint, from)...)
+			requests := 0
+			for _, name := range eventNames(from) {
+				if eventCases[name].status == notHTTP {
+					f.mustFail(t, readEvent(t, name))
+					continue
+				}
+				requests++
 				checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCases[name])
 			}
 			log := f.output(t)
-			equal(t, "log lines of requests", strings.Count(log, `"msg":"request"`), len(names))
+			equal(t, "log lines of requests", strings.Count(log, `"msg":"request"`), requests)
 			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-"} {
 				if strings.Contains(log, private) {
 					t.Errorf("the log holds %s...:\n%s", private, log)
@@ -165,9 +196,9 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 // whom asks twice.
 func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 	t.Parallel()
-	endpoint := enginetest.Dynoxide(t)
-	addCampaign(t, newBank(t, endpoint), "spring", itembank.Settings{}, 2)
-	f := startFunction(t, settings(t, endpoint, "body")...)
+	endpoint, own := enginetest.Dynoxide(t), newTables()
+	addCampaign(t, own.create(t, endpoint), "spring", itembank.Settings{}, 2)
+	f := startFunction(t, own.settings(endpoint, "body")...)
 	items := map[string]string{} // item to claimant
 	for i, want := range []eventCase{{status: 201}, {status: 201}, {status: 409, slug: "sold-out"}} {
 		claimant := fmt.Sprintf("customer-%d", i)
@@ -203,9 +234,9 @@ func itemIn(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
 func TestBadSettingsStopTheStart(t *testing.T) {
 	t.Parallel()
 	f := startFunction(t, "ONCEBOX_BANK_TABLE=bank", "ONCEBOX_CLAIMANT_FROM=nobody", "ONCEBOX_TABEL=hunter2")
-	var reply struct{ ErrorType, ErrorMessage string }
-	must(t, json.Unmarshal(f.invoke(t, readEvent(t, "claim-body")), &reply))
-	equal(t, "errorType", reply.ErrorType, "Runtime.ExitError")
+	status, reply := f.invoke(t, readEvent(t, "claim-body"))
+	equal(t, "status", status, http.StatusBadGateway) // the emulator's word for a failed start
+	equal(t, "reply", string(reply), "")
 	log := f.output(t)
 	for _, name := range []string{"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_CLAIMANT_FROM is none", "ONCEBOX_TABEL is not"} {
 		if !strings.Contains(log, name) {
@@ -223,7 +254,7 @@ func TestTryAgainWhenTheEngineIsDown(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	must(t, listener.Close())
-	f := startFunction(t, settings(t, "http://"+listener.Addr().String(), "body")...)
+	f := startFunction(t, newTables().settings("http://"+listener.Addr().String(), "body")...)
 	for _, name := range []string{"claim-body", "get-claim", "get-campaign"} {
 		checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCase{status: 503, slug: "try-again"})
 	}
@@ -236,7 +267,7 @@ func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
-	env := append(settings(t, "http://"+silent.Addr().String(), "body"), "AWS_LAMBDA_FUNCTION_TIMEOUT=2")
+	env := append(newTables().settings("http://"+silent.Addr().String(), "body"), "AWS_LAMBDA_FUNCTION_TIMEOUT=2")
 	f := startFunction(t, env...)
 	begun := time.Now()
 	event := readEvent(t, "claim-body")
@@ -248,7 +279,7 @@ func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 // the client learns nothing of it and the log says which table.
 func TestAMissingTableIsInternal(t *testing.T) {
 	t.Parallel()
-	f := startFunction(t, settings(t, enginetest.Dynoxide(t), "body")...)
+	f := startFunction(t, newTables().settings(enginetest.Dynoxide(t), "body")...)
 	event := readEvent(t, "claim-body")
 	r := f.do(t, event)
 	checkReply(t, event, r, eventCase{status: 500, slug: "internal"})

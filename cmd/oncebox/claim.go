@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -27,7 +28,7 @@ func (c claimCommand) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.print(toClaimJSON(grant), grant.Claim.Item)
+		return a.print(claimapi.NewClaimBody(grant), grant.Claim.Item)
 	})
 }
 

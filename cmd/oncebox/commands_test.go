@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,7 +17,8 @@ func TestLifeOfACampaign(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { lifeOfACampaign(newShell(t)) })
 	t.Run("dynamodb", func(t *testing.T) {
 		s := newShell(t)
-		s.env = localEngine(enginetest.Dynoxide(t))
+		tables := rand.Text() // other tests have campaigns in the usual ones
+		s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
 		lifeOfACampaign(s)
 	})
 }

@@ -19,8 +19,8 @@ func (a *app) print(value any, text string) error {
 	return err
 }
 
-// The JSON forms of results. Times are RFC 3339; absent means never or at once.
-
+// campaignJSON is a campaign in results. Times are RFC 3339; absent means never
+// or at once.
 type campaignJSON struct {
 	Name       string         `json:"name"`
 	State      itembank.State `json:"state,omitempty"`
@@ -39,21 +39,6 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 		Name: c.Name, State: state, Mode: c.Mode, OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
 		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize, Generation: c.Generation, CreatedAt: c.CreatedAt,
 	}
-}
-
-type claimJSON struct {
-	Campaign  string     `json:"campaign"`
-	Claimant  string     `json:"claimant"`
-	ClaimID   string     `json:"claim_id"`
-	Item      string     `json:"item"`
-	ClaimedAt time.Time  `json:"claimed_at"`
-	EndsAt    *time.Time `json:"ends_at,omitempty"`
-	Replayed  bool       `json:"replayed"`
-}
-
-func toClaimJSON(g itembank.Grant) claimJSON {
-	c := g.Claim
-	return claimJSON{c.Campaign, c.Claimant, c.ID, c.Item, c.ClaimedAt, optional(c.EndsAt), g.Replayed}
 }
 
 func optional(t time.Time) *time.Time {

@@ -31,9 +31,7 @@ func TestInterruptedLoad(t *testing.T) {
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for s.loaded() == 0 { // until it is on its way
-		time.Sleep(time.Millisecond)
-	}
+	s.untilRowsAppear()
 	if err := load.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +45,26 @@ func TestInterruptedLoad(t *testing.T) {
 	s.run(exitDone, "load", "spring", codes).saying(t, "went on after", "added 5000, known 0, repeated 0 of 5000 lines")
 	if got := s.loaded(); got != n {
 		t.Errorf("want %d loaded, got %d", n, got)
+	}
+}
+
+// untilRowsAppear waits until a load is on its way.
+func (s *shell) untilRowsAppear() {
+	s.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db")+"?mode=ro")
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	for {
+		var some bool
+		if err := db.QueryRowContext(s.Context(), "SELECT EXISTS (SELECT 1 FROM item)").Scan(&some); err != nil {
+			s.Fatal(err)
+		}
+		if some {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -71,7 +71,7 @@ func Lambda(t testing.TB, bootstrap string, env ...string) string {
 		t.Fatalf("enginetest: %v", err)
 	}
 	invoke, runtimeAPI := testPort(t), testPort(t)
-	mark := "ONCEBOX_ENGINETEST=" + runtimeAPI.addr()
+	mark := "ENGINETEST_FUNCTION=" + runtimeAPI.addr()
 	p := &process{
 		path: bin,
 		args: []string{
@@ -85,15 +85,15 @@ func Lambda(t testing.TB, bootstrap string, env ...string) string {
 		// On SIGTERM the emulator ends its function first; killed, it would orphan it.
 		end: syscall.SIGTERM,
 	}
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Logf("enginetest: output of the Lambda emulator:\n%s", p.output.String())
-		}
-	})
 	if err := p.start(); err != nil {
 		t.Fatalf("enginetest: %v", err)
 	}
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("enginetest: output of the Lambda emulator:\n%s", p.output())
+		}
+	})
 	return p.url + "/2015-03-31/functions/function/invocations"
 }
 

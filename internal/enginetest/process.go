@@ -1,16 +1,17 @@
 package enginetest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -30,16 +31,21 @@ type process struct {
 	mark string         // an entry of env that its children inherit; "" if it has none
 
 	cmd    *exec.Cmd
-	output buffer
+	log    *os.File      // what it prints
 	exited chan struct{} // closed once the engine is gone
 }
 
 // start runs the engine and waits until it answers HTTP.
-func (p *process) start() error {
+func (p *process) start() (err error) {
+	// Not a pipe: when the test binary dies, a pipe breaks, and an emulator that
+	// notes the signal it got would die of that before it ended its function.
+	if p.log, err = os.CreateTemp("", "enginetest-*"); err != nil {
+		return err
+	}
+	_ = os.Remove(p.log.Name()) // its contents live as long as someone has it open
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Env = p.env
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.WaitDelay = time.Second // an orphan may still hold the output open
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = dieWithParent(p.end)
 	p.exited = make(chan struct{})
 
@@ -60,7 +66,7 @@ func (p *process) start() error {
 	}
 	if err := p.awaitReady(); err != nil {
 		p.stop()
-		return fmt.Errorf("%s: %w; its output:\n%s", filepath.Base(p.path), err, p.output.String())
+		return fmt.Errorf("%s: %w; its output:\n%s", filepath.Base(p.path), err, p.output())
 	}
 	return nil
 }
@@ -87,7 +93,7 @@ func (p *process) awaitReady() error {
 
 // stop ends the engine and everything it started.
 func (p *process) stop() {
-	if p.cmd.Process == nil {
+	if p.cmd == nil || p.cmd.Process == nil {
 		return // it did not start
 	}
 	_ = p.cmd.Process.Signal(p.end) // fails only when the engine is gone
@@ -100,6 +106,15 @@ func (p *process) stop() {
 	if p.mark != "" {
 		killMarked(p.mark)
 	}
+}
+
+// output returns what the engine has printed so far.
+func (p *process) output() string {
+	content, err := io.ReadAll(io.NewSectionReader(p.log, 0, math.MaxInt64))
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
 }
 
 // port is a free TCP port of the loopback interface. It holds the UDP port of
@@ -131,21 +146,3 @@ func (p *port) number() string {
 }
 
 func (p *port) release() { _ = p.hold.Close() }
-
-// buffer is a bytes.Buffer that may be read while the engine writes to it.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}

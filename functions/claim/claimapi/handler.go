@@ -68,9 +68,19 @@ type call struct {
 	stack    []byte // of a panic
 }
 
-// Handle answers one request. Whatever happens is in the response; the error is
-// always nil, since Lambda and API Gateway would answer it with a text of their own.
+// ErrNotHTTP says that an event is not a request of an HTTP API with payload
+// format 2.0: look at what invokes the function.
+var ErrNotHTTP = errors.New("claimapi: the event is not a request of an HTTP API with payload format 2.0; look at what invokes this function")
+
+// Handle answers one request. Whatever happens to it is in the response, since
+// API Gateway would answer an error with a text of its own. Only an event that
+// is no such request is an error, ErrNotHTTP, so that a stream or queue wired to
+// this function by mistake does not take its records for delivered.
 func (h *Handler) Handle(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	if event.Version != payloadVersion {
+		h.log.ErrorContext(ctx, ErrNotHTTP.Error(), "version", event.Version)
+		return events.APIGatewayV2HTTPResponse{}, ErrNotHTTP
+	}
 	begun := time.Now()
 	c := &call{event: event, id: requestID(ctx, event)}
 	r, err := h.answer(ctx, c)
@@ -101,9 +111,6 @@ func (h *Handler) answer(ctx context.Context, c *call) (r reply, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	if c.event.Version != payloadVersion {
-		return reply{}, errors.New("the event is not of an HTTP API with payload format 2.0; look at what invokes this function")
-	}
 	if err := c.find(); err != nil {
 		return reply{}, err
 	}

@@ -21,8 +21,9 @@ type reply struct {
 	replayed bool
 }
 
-// claimBody is a claim as clients see it.
-type claimBody struct {
+// ClaimBody is a claim as clients see it, over HTTP and from the command line.
+// Times are RFC 3339 in UTC, to the millisecond.
+type ClaimBody struct {
 	Campaign  string `json:"campaign"`
 	Claimant  string `json:"claimant"`
 	ClaimID   string `json:"claim_id"`
@@ -30,6 +31,15 @@ type claimBody struct {
 	ClaimedAt string `json:"claimed_at"`
 	EndsAt    string `json:"ends_at,omitempty"`
 	Replayed  bool   `json:"replayed"`
+}
+
+// NewClaimBody shows a grant.
+func NewClaimBody(g itembank.Grant) ClaimBody {
+	c := g.Claim
+	return ClaimBody{
+		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, Item: c.Item,
+		ClaimedAt: timestamp(c.ClaimedAt), EndsAt: timestamp(c.EndsAt), Replayed: g.Replayed,
+	}
 }
 
 // stateBody is a campaign as clients see it.
@@ -43,17 +53,13 @@ type stateBody struct {
 // granted is the answer to a claimant who holds an item: 201 and where the
 // claim is, or 200 if it was there before. base is the path of the request.
 func granted(g itembank.Grant, base string) reply {
-	c := g.Claim
-	r := reply{status: http.StatusCreated, headers: jsonHeaders(), replayed: g.Replayed, body: claimBody{
-		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, Item: c.Item,
-		ClaimedAt: timestamp(c.ClaimedAt), EndsAt: timestamp(c.EndsAt), Replayed: g.Replayed,
-	}}
+	r := reply{status: http.StatusCreated, headers: jsonHeaders(), replayed: g.Replayed, body: NewClaimBody(g)}
 	if g.Replayed {
 		r.status = http.StatusOK
 		r.headers["Idempotent-Replayed"] = "true"
 		return r
 	}
-	r.headers["Location"] = base + "/" + url.PathEscape(c.Claimant)
+	r.headers["Location"] = base + "/" + url.PathEscape(g.Claim.Claimant)
 	return r
 }
 

@@ -37,6 +37,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "prod", "/prod/prod/campaigns/spring", 404, "no-such-route", ""},
 		{"GET", "prod", "/production/campaigns/spring", 404, "no-such-route", ""},
 		{"GET", "campaigns", "/campaigns/campaigns/spring", 200, "", ""},
+		{"GET", "camp", "/campaigns/spring", 200, "", ""},
 		{"GET", "", "/campaigns/spring/claims/ada", 404, "no-claim", ""},
 		{"GET", "", "/campaigns/spring/claims/team/ann", 404, "no-claim", ""},
 		{"GET", "", "/campaigns/spring/claims//", 404, "no-claim", ""},
