@@ -117,9 +117,22 @@ func TestEventWithoutRequestID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body")
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "lambda-1"})
-	a := b.doIn(ctx, t, request{Version: "1.0"}).wants(t, http.StatusInternalServerError, "internal")
+	a := b.doIn(ctx, t, request{Version: "2.0"}).wants(t, http.StatusNotFound, "no-such-route")
 	equal(t, "instance", a.text("instance"), "lambda-1")
 	equal(t, "request_id", b.lines(t)[0]["request_id"], any("lambda-1"))
-	a = b.do(t, request{}).wants(t, http.StatusInternalServerError, "internal")
+	a = b.do(t, request{Version: "2.0"}).wants(t, http.StatusNotFound, "no-such-route")
 	equal(t, "instance", a.text("instance"), "")
+}
+
+// TestEventThatIsNoRequest: the invocation fails, with a word in the log, so
+// that a stream wired to this function keeps its records.
+func TestEventThatIsNoRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body")
+	for _, version := range []string{"", "1.0"} {
+		if _, err := b.Handle(t.Context(), request{Version: version}); !errors.Is(err, claimapi.ErrNotHTTP) {
+			t.Errorf("version %q: want %v, got %v", version, claimapi.ErrNotHTTP, err)
+		}
+	}
+	equal(t, "log lines", len(b.lines(t)), 2)
 }
