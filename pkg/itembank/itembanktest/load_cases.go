@@ -1,6 +1,7 @@
 package itembanktest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -25,6 +26,7 @@ var loadCases = []testCase{
 	{"loads/stray-item", strayItem},
 	{"loads/overtaken", overtaken},
 	{"loads/progress", loadProgress},
+	{"loads/busy-store", busyLoad},
 }
 
 // wantTally loads and compares the report.
@@ -266,4 +268,40 @@ func loadProgress(f *fixture) {
 	if !slices.Equal(seen, []int64{50, 100, 120}) {
 		f.Errorf("want progress after every 50 rows, got %v", seen)
 	}
+}
+
+// contended lets additions meet another transaction, a number of times.
+type contended struct {
+	itembank.Store
+	times int
+}
+
+func (c *contended) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+	if c.times == 0 {
+		return c.Store.AddItems(ctx, additions)
+	}
+	c.times--
+	return make([]itembank.Added, len(additions)), nil // all unsettled
+}
+
+// busyLoad: rows that met another transaction are sent again, and waiting has
+// an end, after which the load resumes.
+func busyLoad(f *fixture) {
+	f.create(itembank.Settings{})
+	items := codes("code", 60)
+	clock := NewClock()
+	_, err := itembank.New(&contended{f.Store, 1 << 30}, itembank.WithClock(clock)).Load(f.ctx, f.name, itembank.Items(items...), nil)
+	if !errors.Is(err, itembank.ErrTryAgain) {
+		f.Errorf("a store that stays busy: want %v, got %v", itembank.ErrTryAgain, err)
+	}
+	begun := clock.Now()
+	report, err := itembank.New(&contended{f.Store, 5}, itembank.WithClock(clock)).Load(f.ctx, f.name, itembank.Items(items...), nil)
+	f.must(err)
+	if want := (itembank.Tally{Rows: 60, Added: 60}); report.Tally != want {
+		f.Errorf("want %+v, got %+v", want, report.Tally)
+	}
+	if clock.Now().Equal(begun) {
+		f.Error("rows were sent again without a pause")
+	}
+	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
 }

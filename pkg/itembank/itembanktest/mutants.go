@@ -25,8 +25,8 @@ type mutant struct {
 }
 
 var mutants = []mutant{
-	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return noExistenceCondition{e.Store, e.Raw} }},
-	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return unconditionalPut{e.Store, e.Raw} }},
+	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return &noExistenceCondition{Store: e.Store, raw: e.Raw} }},
+	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return &unconditionalPut{Store: e.Store, raw: e.Raw} }},
 	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store {
 		return &checkThenPut{Store: e.Store, raw: e.Raw, second: make(chan struct{})}
 	}},
@@ -75,9 +75,12 @@ func mutated(t *testing.T, e Engine) Engine {
 type noExistenceCondition struct {
 	itembank.Store
 	raw Raw
+	mu  sync.Mutex // makes one step of putting back and taking
 }
 
-func (m noExistenceCondition) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m *noExistenceCondition) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.raw.PutBankRow(ctx, i); err != nil {
 		return itembank.Evidence{}, err
 	}
@@ -88,9 +91,12 @@ func (m noExistenceCondition) Take(ctx context.Context, i itembank.FreeItem, c i
 type unconditionalPut struct {
 	itembank.Store
 	raw Raw
+	mu  sync.Mutex // makes one step of dropping and putting
 }
 
-func (m unconditionalPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m *unconditionalPut) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
 		return itembank.Evidence{}, err
 	}
@@ -100,8 +106,7 @@ func (m unconditionalPut) Take(ctx context.Context, i itembank.FreeItem, c itemb
 // checkThenPut reads the claim first and then puts it without a condition. Two
 // callers who meet have both checked before either puts, as on any network.
 type checkThenPut struct {
-	itembank.Store
-	raw     Raw
+	unconditionalPut
 	checked atomic.Int32
 	second  chan struct{} // closed when the second caller has checked
 }
@@ -118,7 +123,7 @@ func (m *checkThenPut) Take(ctx context.Context, i itembank.FreeItem, c itembank
 	case <-m.second:
 	case <-time.After(10 * time.Second): // nobody else came
 	}
-	return unconditionalPut{m.Store, m.raw}.Take(ctx, i, c)
+	return m.unconditionalPut.Take(ctx, i, c)
 }
 
 // itemGoneFirst takes a missing item for the reason, without looking further.

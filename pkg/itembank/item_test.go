@@ -1,0 +1,122 @@
+package itembank_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+func TestHash(t *testing.T) {
+	t.Parallel()
+	// The first half of SHA-256("A-1"); a change would lose every stored item.
+	const want = "bc4e7be982ab79ec4fb6388a6153e03b"
+	h := itembank.HashItem("A-1")
+	if h.String() != want {
+		t.Errorf("want %s, got %s", want, h)
+	}
+	if got, err := itembank.ParseHash(h.String()); err != nil || got != h {
+		t.Errorf("want %s, got %s, %v", h, got, err)
+	}
+	for _, bad := range []string{"", "81", want + "00", strings.Repeat("x", 32)} {
+		if _, err := itembank.ParseHash(bad); err == nil {
+			t.Errorf("%q was read as a hash", bad)
+		}
+	}
+}
+
+func TestShardOf(t *testing.T) {
+	t.Parallel()
+	var first, last itembank.Hash
+	first[0], last[itembank.HashSize-1] = 7, 7
+	if first.ShardOf(16) != 0 || last.ShardOf(16) != 7 || last.ShardOf(5) != 2 {
+		t.Errorf("the shard must come from the last 8 bytes: %d, %d, %d", first.ShardOf(16), last.ShardOf(16), last.ShardOf(5))
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	name := func(s string) error { return itembank.ValidateName("campaign", s) }
+	for _, test := range []struct {
+		validate func(string) error
+		input    string
+		says     string // "" is valid
+	}{
+		{itembank.ValidateClaimant, "a", ""},
+		{itembank.ValidateClaimant, strings.Repeat("é", 128), ""},
+		{itembank.ValidateClaimant, strings.Repeat("é", 128) + "x", "claimant: has 257 bytes, at most 256"},
+		{itembank.ValidateClaimant, "", "claimant: is empty"},
+		{itembank.ValidateClaimant, "a\x00", "U+0000) at byte 2"},
+		{itembank.ValidateClaimant, "é\u0085", "U+0085) at byte 3"},
+		{itembank.ValidateClaimant, "\x80", "not valid UTF-8"},
+		{itembank.ValidateItem, strings.Repeat("x", 512), ""},
+		{itembank.ValidateItem, strings.Repeat("x", 513), "item: has 513 bytes, at most 512"},
+		{itembank.ValidateItem, " 💶 ", ""},
+		{name, "a", ""},
+		{name, "0-a-", ""},
+		{name, strings.Repeat("a", 63), ""},
+		{name, strings.Repeat("a", 64), "campaign: must be"},
+		{name, "", "campaign: must be"},
+		{name, "-a", "campaign: must be"},
+		{name, "A", "campaign: must be"},
+		{name, "a#b", "campaign: must be"},
+		{name, "é", "campaign: must be"},
+	} {
+		err := test.validate(test.input)
+		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, itembank.ErrInvalid) || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%.20q: want %q, got %v", test.input, test.says, err)
+		}
+	}
+}
+
+func TestStateAt(t *testing.T) {
+	t.Parallel()
+	opens := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	closes := opens.Add(time.Hour)
+	before, during, after := opens.Add(-1), closes.Add(-1), closes
+	for _, test := range []struct {
+		campaign itembank.Campaign
+		want     [3]itembank.State
+	}{
+		{itembank.Campaign{Mode: itembank.ByTimes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: itembank.ByTimes, OpensAt: opens}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: itembank.ByTimes, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{Mode: itembank.ByTimes, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{Mode: itembank.OpenByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: itembank.ClosedByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Closed, itembank.Closed, itembank.Closed}},
+	} {
+		for i, now := range []time.Time{before, during, after} {
+			if got := test.campaign.StateAt(now); got != test.want[i] {
+				t.Errorf("%+v at %s: want %s, got %s", test.campaign, now, test.want[i], got)
+			}
+		}
+	}
+}
+
+// TestErrorFamilies: each error belongs to the family that says what to do, and
+// to no other.
+func TestErrorFamilies(t *testing.T) {
+	t.Parallel()
+	families := []error{itembank.ErrInvalid, itembank.ErrRefused, itembank.ErrTryAgain, itembank.ErrDifference}
+	for family, members := range map[error][]error{
+		itembank.ErrInvalid: {&itembank.InvalidError{}, &itembank.LineError{Err: &itembank.InvalidError{}}},
+		itembank.ErrRefused: {
+			itembank.ErrSoldOut, itembank.ErrNotOpen, itembank.ErrClosed, itembank.ErrNoCampaign, itembank.ErrNoClaim,
+			itembank.ErrClaimedElsewhere, &itembank.ClaimedElsewhereError{},
+		},
+		itembank.ErrDifference: {itembank.ErrStrayItem, itembank.ErrInputChanged, itembank.ErrOvertaken},
+	} {
+		for _, member := range members {
+			in := slices.DeleteFunc(slices.Clone(families), func(f error) bool { return !errors.Is(member, f) })
+			if len(in) != 1 || in[0] != family { //nolint:errorlint // the very sentinel is meant
+				t.Errorf("%T %v: want family %v, got %v", member, member, family, in)
+			}
+		}
+	}
+	if !errors.Is(&itembank.ClaimedElsewhereError{}, itembank.ErrClaimedElsewhere) {
+		t.Error("a ClaimedElsewhereError is not ErrClaimedElsewhere")
+	}
+}
