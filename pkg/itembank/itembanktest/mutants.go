@@ -28,7 +28,7 @@ var mutants = []mutant{
 	{"no-existence-condition", "claims/more-claimants-than-items", func(e Engine) itembank.Store { return &noExistenceCondition{Store: e.Store, raw: e.Raw} }},
 	{"claim-put-unconditionally", "claims/one-each", func(e Engine) itembank.Store { return &unconditionalPut{Store: e.Store, raw: e.Raw} }},
 	{"check-then-put", "store/take-race-for-claimant", func(e Engine) itembank.Store {
-		return &checkThenPut{Store: e.Store, raw: e.Raw, second: make(chan struct{})}
+		return &checkThenPut{unconditionalPut: unconditionalPut{Store: e.Store, raw: e.Raw}, second: make(chan struct{})}
 	}},
 	{"item-gone-read-first", "claims/repeat-with-gone-candidate", func(e Engine) itembank.Store { return itemGoneFirst{e.Store} }},
 	{"item-row-forgotten", "loads/claimed-items-are-known", func(e Engine) itembank.Store { return itemRowForgotten{e.Store, e.Raw} }},
