@@ -25,6 +25,7 @@ type wire struct {
 	mu       sync.Mutex
 	requests []string
 	units    int
+	stale    int // reads that may be answered with old rows
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
@@ -37,6 +38,9 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.requests = append(w.requests, operation)
 	w.units += writeUnits(operation, body)
+	if (operation == "Query" || operation == "GetItem") && !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
+		w.stale++
+	}
 	w.mu.Unlock()
 	return http.DefaultClient.Do(r)
 }
@@ -144,4 +148,10 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	counted.since()
 	claim("eve", itembank.ErrClosed)
 	expect("closed", 0, "GetItem")
+	if _, err := bank.Counts(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	if counted.stale > 0 {
+		t.Errorf("%d reads were not consistent", counted.stale)
+	}
 }

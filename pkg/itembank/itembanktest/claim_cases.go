@@ -26,11 +26,14 @@ var claimCases = []testCase{
 	{"claims/stale-page", stalePage},
 	{"claims/repeat-with-gone-candidate", repeatWithGoneCandidate},
 	{"claims/store-calls", storeCalls},
+	{"claims/page-ages", pageAges},
+	{"claims/page-is-dropped-after-a-lost-race", pageDroppedAfterLostRace},
 	{"claims/nothing-written-when-refused", nothingWritten},
 	{"claims/claimed-elsewhere", claimedElsewhere},
 	{"claims/open-and-close", openAndClose},
 	{"claims/invalid-input", invalidClaims},
 	{"claims/lost-reply", lostReply},
+	{"claims/own-write-seen-again", ownWriteSeenAgain},
 	{"claims/busy-store", busyStore},
 	{"claims/states", states},
 }
@@ -231,9 +234,47 @@ func repeatWithGoneCandidate(f *fixture) {
 	if again := f.claim(stale, "ann"); again.Claim != first.Claim || !again.Replayed {
 		f.Errorf("want %+v again, got %+v", first.Claim, again)
 	}
-	if calls := counted.Calls(); !slices.Equal(calls, []string{"Take"}) {
-		f.Errorf("want one Take, got calls %v", calls)
+	f.wantCalls("a repeat whose candidate is gone", counted, "Take")
+}
+
+// wantCalls compares the store's calls since the last look.
+func (f *fixture) wantCalls(what string, counted *Hooked, want ...string) {
+	f.Helper()
+	if calls := counted.Calls(); !slices.Equal(calls, want) {
+		f.Errorf("%s: want calls %v, got %v", what, want, calls)
 	}
+}
+
+// pageAges: a page serves for ten seconds.
+func pageAges(f *fixture) {
+	f.stocked(30, itembank.Settings{Shards: 1, PageSize: 10})
+	clock, counted := NewClock(), &Hooked{Store: f.Store}
+	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	f.claim(b, "warm-up")
+	counted.Calls()
+	clock.Advance(10 * time.Second)
+	f.claim(b, "ann")
+	f.wantCalls("at ten seconds", counted, "Take")
+	clock.Advance(time.Millisecond)
+	f.claim(b, "bob")
+	if calls := counted.Calls(); len(calls) < 2 || calls[0] != "FreeItems" {
+		f.Errorf("past ten seconds: want a new page, got calls %v", calls)
+	}
+}
+
+// pageDroppedAfterLostRace: whoever took one item of the page works there.
+func pageDroppedAfterLostRace(f *fixture) {
+	f.stocked(6, itembank.Settings{Shards: 1})
+	counted := &Hooked{Store: f.Store}
+	stale := itembank.New(counted)
+	f.claim(stale, "ann") // its page holds the other five
+	other := f.bank()
+	for i := range 5 {
+		f.claim(other, fmt.Sprintf("other-%d", i))
+	}
+	counted.Calls()
+	f.refused(stale, "bob", itembank.ErrSoldOut)
+	f.wantCalls("after a lost race", counted, "Take", "FreeItems", "FreeItems", "Campaign", "HeldClaim")
 }
 
 func storeCalls(f *fixture) {
@@ -241,32 +282,26 @@ func storeCalls(f *fixture) {
 	counted := &Hooked{Store: f.Store}
 	b := itembank.New(counted, itembank.WithClock(NewClock()))
 	f.claim(b, "warm-up")
-	expect := func(what string, want ...string) {
-		f.Helper()
-		if calls := counted.Calls(); !slices.Equal(calls, want) {
-			f.Errorf("%s: want calls %v, got %v", what, want, calls)
-		}
-	}
 	counted.Calls()
 	f.claim(b, "ann")
-	expect("a new claim on a warm page", "Take")
+	f.wantCalls("a new claim on a warm page", counted, "Take")
 	for range 10 {
 		f.claim(b, "ann")
-		expect("a repeat", "Take") // also when it repeats more often than the page has items
+		f.wantCalls("a repeat", counted, "Take") // also when it repeats more often than the page has items
 	}
 	for i := range 6 {
 		f.claim(b, fmt.Sprintf("claimant-%d", i))
 	}
 	counted.Calls()
 	f.refused(b, "too-late", itembank.ErrSoldOut)
-	expect("the first sold out", "FreeItems", "FreeItems", "Campaign", "HeldClaim")
+	f.wantCalls("the first sold out", counted, "FreeItems", "FreeItems", "Campaign", "HeldClaim")
 	f.refused(b, "later", itembank.ErrSoldOut)
-	expect("sold out within a second", "HeldClaim")
+	f.wantCalls("sold out within a second", counted, "HeldClaim")
 	f.must(b.CloseCampaign(f.ctx, f.name))
 	f.refused(b, "later", itembank.ErrClosed)
 	counted.Calls()
 	f.refused(b, "later", itembank.ErrClosed)
-	expect("closed", "HeldClaim")
+	f.wantCalls("closed", counted, "HeldClaim")
 }
 
 func nothingWritten(f *fixture) {
@@ -397,6 +432,30 @@ func lostReply(f *fixture) {
 	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
 }
 
+// sentTwice sends each take twice, as an SDK does that lost the first reply and
+// whose token has not held.
+type sentTwice struct{ itembank.Store }
+
+func (s sentTwice) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	if found, err := s.Store.Take(ctx, i, c); err != nil {
+		return found, err
+	}
+	return s.Store.Take(ctx, i, c)
+}
+
+// ownWriteSeenAgain: a claim that an earlier attempt of the same request made
+// is new, not a replay.
+func ownWriteSeenAgain(f *fixture) {
+	f.stocked(5, itembank.Settings{})
+	b := itembank.New(sentTwice{f.Store})
+	first := f.claim(b, "ann")
+	again := f.claim(b, "ann")
+	if first.Replayed || !again.Replayed || first.Claim != again.Claim {
+		f.Errorf("want a new claim and then its replay, got %+v and %+v", first, again)
+	}
+	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+}
+
 // busy answers takes with evidence of its own before it lets them through.
 type busy struct {
 	itembank.Store
@@ -421,19 +480,23 @@ func (b *busy) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) 
 func busyStore(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	for i, once := range []itembank.Evidence{{ItemBusy: true}, {Throttled: true}} {
-		b := itembank.New(&busy{Store: f.Store, evidence: []itembank.Evidence{once, once}}, itembank.WithClock(NewClock()))
+		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []itembank.Evidence{once, once}}}
+		b := itembank.New(counted, itembank.WithClock(NewClock()))
 		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
 			f.Errorf("%+v: want a new claim, got %+v", once, grant)
 		}
+		f.wantCalls("the candidate is not gone", counted, "Campaign", "FreeItems", "FreeItems", "Take", "Take", "Take")
 	}
 	f.load("third", "fourth")
 
 	var first itembank.Grant
 	met := &busy{Store: f.Store, evidence: []itembank.Evidence{{ClaimBusy: true, ItemGone: true}}}
 	met.meet = func() { first = f.claim(f.bank(), "ann") }
-	if again := f.claim(itembank.New(met, itembank.WithClock(NewClock())), "ann"); again.Claim != first.Claim || !again.Replayed {
+	counted := &Hooked{Store: met}
+	if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim || !again.Replayed {
 		f.Errorf("want the claim of the other request, %+v, got %+v", first.Claim, again)
 	}
+	f.wantCalls("a conflict on the claim", counted, "Campaign", "FreeItems", "FreeItems", "Take", "HeldClaim")
 
 	always := &busy{Store: f.Store, evidence: slices.Repeat([]itembank.Evidence{{Throttled: true}}, 100)}
 	clock := NewClock()
