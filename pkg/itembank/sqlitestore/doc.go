@@ -15,13 +15,13 @@
 //
 // # Readers and writers
 //
-// Readers work on snapshots and wait for nobody. Writers take turns, in a
-// process in the order in which they came, and between processes through two
-// lock files beside the database (its name with .next.lock and .turn.lock), so
-// that a process that writes without pause cannot starve the others. The locks
-// serve fairness only: correctness rests on SQLite's own, so a program without
-// them does no harm. The lock files are never removed; when no process has the
-// store open they may be.
+// Readers work on snapshots and wait for nobody. Writers take turns: in a
+// process in the order in which they came, and between processes through lock
+// files beside the database (its name with .lock0 to .lock4), so that a process
+// that writes without pause cannot starve the others. The locks serve fairness
+// only: correctness rests on SQLite's own, so a program without them, such as
+// the sqlite3 shell, does no harm. They are not removed after use; while no
+// process has the store open they may be.
 //
 // # Limits
 //

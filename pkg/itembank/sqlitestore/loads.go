@@ -21,6 +21,8 @@ const (
 		WHERE campaign = ?1 AND digest = ?2 AND number = ?3
 			AND (rows < ?5 OR rows = ?5 AND finished < ?4)`
 
+	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
+
 	// The answer is 1, or 0 because of an item row or of a bank row.
 	insertItem = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6
@@ -61,14 +63,28 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, e
 
 // AdvanceLoad writes progress, forward only: with fewer rows than the row has it
 // changes nothing, with as many it can only finish the load, and a finished load
-// stays finished. Safe to repeat. Errors: as LatestLoad.
+// stays finished. Safe to repeat. Errors: as LatestLoad, and
+// itembank.ErrDifference for a load that was never started.
 func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 	return s.write(ctx, "advance load", func(ctx context.Context, w *statements) error {
 		t := l.Tally
-		_, err := w.exec(ctx, updateLoad,
+		n, err := w.exec(ctx, updateLoad,
 			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
-		return err
+		if err != nil || n == 1 {
+			return err
+		}
+		return checkStarted(ctx, w, l)
 	})
+}
+
+// checkStarted tells a load that is further from one that is not there.
+func checkStarted(ctx context.Context, w *statements, l itembank.Load) error {
+	var one int
+	found, err := w.one(ctx, selectIsStarted, args{l.Campaign, l.Digest, l.Number}, &one)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: load %s was never started", itembank.ErrDifference, l.ID())
+	}
+	return err
 }
 
 // AddItems adds items in one transaction and answers every one: none is left

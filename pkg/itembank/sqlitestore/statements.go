@@ -39,6 +39,19 @@ func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
+// close closes the statements, which database/sql forgets to do for those of a
+// single connection; SQLite would keep the files open for them.
+func (s *statements) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, kept := range s.kept {
+		errs = append(errs, kept.Close())
+	}
+	s.kept = nil
+	return errors.Join(errs...)
+}
+
 // run runs several statements once.
 func (s *statements) run(ctx context.Context, queries string) error {
 	_, err := s.on.ExecContext(ctx, queries)

@@ -103,6 +103,8 @@ func locate(path string, create bool) (string, error) {
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: %w: it is not a regular file (%s)", path, ErrNotStore, info.Mode().Type())
+	case info.Size() == 1: // which SQLite takes for empty
+		return "", fmt.Errorf("%s: %w: it is not a SQLite database", path, ErrNotStore)
 	}
 	return filepath.EvalSymlinks(abs)
 }
@@ -209,7 +211,7 @@ func (s *Store) Close() error {
 		errs = append(errs, s.readerDB.Close())
 	}
 	if s.writerConn != nil {
-		errs = append(errs, s.writerConn.Close())
+		errs = append(errs, s.writer.close(), s.writerConn.Close())
 		s.writerConn = nil
 	}
 	if s.writerDB != nil {

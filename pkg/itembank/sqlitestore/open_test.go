@@ -1,0 +1,367 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// openFunc is Open or Create.
+type openFunc func(context.Context, string, ...Option) (*Store, error)
+
+// checkRefused makes sure that the file is refused, named and left as it was.
+func checkRefused(t *testing.T, open openFunc, path string, want error, texts ...string) {
+	t.Helper()
+	before, _ := os.ReadFile(path)
+	s, err := open(t.Context(), path)
+	if err == nil {
+		check(t, s.Close())
+	}
+	if !errors.Is(err, want) {
+		t.Fatalf("%v, want %v", err, want)
+	}
+	for _, text := range append(texts, filepath.Base(path)) {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not mention %q", err, text)
+		}
+	}
+	if after, _ := os.ReadFile(path); string(after) != string(before) {
+		t.Error("the file was changed")
+	}
+	checkNoLeftovers(t, path)
+}
+
+// checkNoLeftovers makes sure that there are no files beside the refused one.
+func checkNoLeftovers(t *testing.T, path string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	check(t, err)
+	for _, e := range entries {
+		if e.Name() != filepath.Base(path) {
+			t.Errorf("%s was left", e.Name())
+		}
+	}
+}
+
+func inTemp(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
+
+func both(t *testing.T, test func(t *testing.T, open openFunc)) {
+	t.Run("Open", func(t *testing.T) { test(t, Open) })
+	t.Run("Create", func(t *testing.T) { test(t, Create) })
+}
+
+func TestOpenMissingFile(t *testing.T) {
+	checkRefused(t, Open, inTemp(t, "codes.db"), fs.ErrNotExist, "oncebox init")
+}
+
+func TestCreateInMissingFolder(t *testing.T) {
+	_, err := Create(t.Context(), inTemp(t, filepath.Join("none", "codes.db")))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestOpenFolder(t *testing.T) {
+	both(t, func(t *testing.T, open openFunc) {
+		checkRefused(t, open, t.TempDir(), ErrNotStore, "not a regular file")
+	})
+}
+
+func TestOpenText(t *testing.T) {
+	for _, size := range []int{1, 100, 5000} {
+		both(t, func(t *testing.T, open openFunc) {
+			path := inTemp(t, "codes.txt")
+			check(t, os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600))
+			checkRefused(t, open, path, ErrNotStore, "not a SQLite database")
+		})
+	}
+}
+
+func TestOpenForeignDatabase(t *testing.T) {
+	for name, query := range map[string]string{
+		"table":          `CREATE TABLE x (y)`,
+		"application id": `PRAGMA application_id = 7`,
+		"user version":   `PRAGMA user_version = 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, open openFunc) {
+				path := inTemp(t, "other.db")
+				makeForeign(t, path, query)
+				checkRefused(t, open, path, ErrNotStore, "another program's")
+			})
+		})
+	}
+}
+
+func makeForeign(t *testing.T, path, query string) {
+	t.Helper()
+	s := &Store{path: path}
+	db, err := s.pool("mode=rwc", 1, 0)
+	check(t, err)
+	_, err = db.ExecContext(t.Context(), query)
+	check(t, err)
+	check(t, db.Close())
+}
+
+func TestOpenNewerStore(t *testing.T) {
+	for name, query := range map[string]string{
+		"file":   fmt.Sprintf(`PRAGMA user_version = %d`, fileVersion+1),
+		"tables": fmt.Sprintf(`UPDATE part SET version = %d`, partVersion+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newStore(t, 0)
+			check(t, s.Close())
+			removeLocks(t, s.path)
+			makeForeign(t, s.path, query)
+			both(t, func(t *testing.T, open openFunc) {
+				checkRefused(t, open, s.path, ErrNewer, "version 2", "up to 1")
+			})
+		})
+	}
+}
+
+func removeLocks(t *testing.T, path string) {
+	t.Helper()
+	for place := range waitingPlaces + 1 {
+		check(t, os.Remove(lockName(path, place)))
+	}
+}
+
+func TestOpenUnreadableFile(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	both(t, func(t *testing.T, open openFunc) {
+		path := inTemp(t, "codes.db")
+		check(t, os.WriteFile(path, nil, 0o000))
+		_, err := open(t.Context(), path)
+		if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, itembank.ErrTryAgain) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestMemoryAndEmptyNameAreRefused(t *testing.T) {
+	both(t, func(t *testing.T, open openFunc) {
+		for _, path := range []string{"", ":memory:"} {
+			if _, err := open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "must be a file") {
+				t.Errorf("%q: %v", path, err)
+			}
+		}
+	})
+}
+
+// A Create that was cut leaves an empty database, and an empty file may come
+// from a tool that makes temporary files.
+func TestEmptyFileBecomesAStoreByCreateOnly(t *testing.T) {
+	for name, query := range map[string]string{"empty": ``, "cut": `PRAGMA journal_mode = WAL`} {
+		t.Run(name, func(t *testing.T) {
+			path := inTemp(t, "codes.db")
+			check(t, os.WriteFile(path, nil, 0o600))
+			makeForeign(t, path, query)
+			checkRefused(t, Open, path, ErrNotStore, "oncebox init")
+			checkWorks(t, Create, path)
+			checkWorks(t, Open, path)
+		})
+	}
+}
+
+func TestCreateAddsItsTablesToAnotherPackagesFile(t *testing.T) {
+	path := inTemp(t, "codes.db")
+	makeForeign(t, path, makeFile+`INSERT INTO part VALUES ('ledger', 9); CREATE TABLE entry (x)`)
+	checkRefused(t, Open, path, ErrNotStore, "oncebox init")
+	checkWorks(t, Create, path)
+}
+
+// checkWorks opens a store, writes to it and reads from it.
+func checkWorks(t *testing.T, open openFunc, path string) {
+	t.Helper()
+	s, err := open(t.Context(), path)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	_, err = s.CreateCampaign(t.Context(), itembank.Campaign{Name: "c"})
+	check(t, err)
+	if c, err := s.Campaign(t.Context(), "c"); err != nil || c == nil || c.Name != "c" {
+		t.Errorf("campaign: %+v, %v", c, err)
+	}
+}
+
+func TestOddNames(t *testing.T) {
+	names := []string{
+		"a b.db", "a?mode=memory", "50%.db", "%41.db", "a#b.db", "a&b=c;d+e.db", "file:a.db", "café-日本.db",
+		"'quote\".db", "a:b@c.db", "[x]*.db",
+	}
+	if runtime.GOOS == "windows" {
+		names = []string{"a b.db", "50%.db", "%41.db", "a#b.db", "a&b=c;d+e.db", "café-日本.db"}
+	} else {
+		names = append(names, "back\\slash.db", "line\nend.db", "not utf-8 \xff.db")
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			checkWorks(t, Create, filepath.Join(dir, name))
+			checkWorks(t, Open, filepath.Join(dir, name))
+			entries, err := os.ReadDir(dir)
+			check(t, err)
+			for _, e := range entries {
+				if !strings.HasPrefix(e.Name(), name) {
+					t.Errorf("%q was made", e.Name())
+				}
+			}
+			t.Chdir(dir)
+			checkWorks(t, Open, name)
+		})
+	}
+}
+
+// The lock files belong to the file, by whatever name a process found it.
+func TestLinkedNamesShareTheTurns(t *testing.T) {
+	s, _ := newStore(t, 0)
+	link := inTemp(t, "link.db")
+	check(t, os.Symlink(s.path, link))
+	other, err := Open(t.Context(), link)
+	check(t, err)
+	defer other.Close()
+	if other.path != s.path {
+		t.Errorf("%s and %s are one file", other.path, s.path)
+	}
+	dangling := inTemp(t, "dangling.db")
+	check(t, os.Symlink(dangling+".none", dangling))
+	if _, err := Create(t.Context(), dangling); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want fs.ErrNotExist", err)
+	}
+}
+
+func TestCreateAtOnce(t *testing.T) {
+	path := inTemp(t, "codes.db")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			s, err := Create(context.Background(), path)
+			if err == nil {
+				_, err = s.CreateCampaign(context.Background(), itembank.Campaign{Name: "c"})
+				err = errors.Join(err, s.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	checkWorks(t, Open, path)
+}
+
+func TestDurabilitySettings(t *testing.T) {
+	s, _ := newStore(t, 0)
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "fullfsync": "1"} {
+		var got string
+		_, err := s.writer.one(t.Context(), `PRAGMA `+pragma, nil, &got)
+		if err != nil || got != want {
+			t.Errorf("%s is %s (%v), want %s", pragma, got, err, want)
+		}
+	}
+}
+
+func TestReadersCannotWrite(t *testing.T) {
+	s, _ := newStore(t, 1)
+	if _, err := s.reader.exec(t.Context(), `DELETE FROM bank`); err == nil {
+		t.Error("a reader wrote")
+	}
+}
+
+func TestQueriesUseKeys(t *testing.T) {
+	s, _ := newStore(t, 0)
+	plan := func(scan func(...any) error) error {
+		var id, parent, unused int
+		var step string
+		if err := scan(&id, &parent, &unused, &step); err != nil {
+			return err
+		}
+		if strings.Contains(step, "SCAN") && !strings.Contains(step, "CONSTANT ROW") {
+			t.Error(step)
+		}
+		return nil
+	}
+	for query, arguments := range map[string]int{
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 4, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+	} {
+		check(t, s.reader.each(t.Context(), `EXPLAIN QUERY PLAN `+query, make(args, arguments), plan))
+	}
+}
+
+func TestCloseClosesEverything(t *testing.T) {
+	before := openFiles(t, "codes.db")
+	s, _ := newStore(t, 3)
+	item := free(t, s, 1)[0]
+	checkTakes(t, s, item)
+	if n := openFiles(t, s.path); n == 0 {
+		t.Error("no files are open; this test tests nothing")
+	}
+	check(t, s.Close())
+	check(t, s.Close())
+	if n := openFiles(t, s.path); n != before {
+		t.Errorf("%d files are open", n)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if _, err := os.Stat(s.path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was left: %v", suffix, err)
+		}
+	}
+	checkClosed(t, s, item)
+}
+
+func checkClosed(t *testing.T, s *Store, item itembank.FreeItem) {
+	t.Helper()
+	_, read := s.HeldClaim(t.Context(), "c", "ann")
+	_, write := s.Take(t.Context(), item, claimOf(item, "ann"))
+	for _, err := range []error{read, write} {
+		if err == nil || errors.Is(err, itembank.ErrTryAgain) {
+			t.Errorf("after Close: %v, want a fault", err)
+		}
+	}
+}
+
+// openFiles counts this process's open files with the text in their names.
+func openFiles(t *testing.T, text string) (n int) {
+	t.Helper()
+	const table = "/proc/self/fd"
+	entries, err := os.ReadDir(table)
+	if err != nil {
+		t.Skip("needs " + table)
+	}
+	for _, e := range entries {
+		if name, err := os.Readlink(filepath.Join(table, e.Name())); err == nil && strings.Contains(name, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestNoGoroutinesAreLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 5 {
+		s, _ := newStore(t, 1)
+		checkTakes(t, s, free(t, s, 1)[0])
+		check(t, s.Close())
+		_, err := Open(t.Context(), s.path+".none")
+		if err == nil {
+			t.Error("opened nothing")
+		}
+	}
+	for range 1000 { // they end soon after Close
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+}
