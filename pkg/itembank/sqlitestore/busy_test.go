@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"modernc.org/sqlite"
@@ -231,28 +232,26 @@ func TestContextCutsARunningRead(t *testing.T) {
 }
 
 func TestWritersOfAProcessAreServedInOrder(t *testing.T) {
-	const waiters = 20
-	s, _ := newStore(t, 0)
-	leave := occupy(t, s)
-	served := make(chan int, waiters)
-	for i := range waiters {
-		waiting := make(chan struct{})
-		go func() {
-			close(waiting)
-			_ = s.write(context.Background(), "wait", func(context.Context, *statements) error {
+	synctest.Test(t, func(t *testing.T) {
+		const waiters = 20
+		turns := &turnstile{line: make(chan struct{}, 1)}
+		check(t, turns.queue(t.Context()))
+		served := make(chan int, waiters)
+		for i := range waiters {
+			go func() {
+				_ = turns.queue(t.Context())
 				served <- i
-				return nil
-			})
-		}()
-		<-waiting
-		time.Sleep(5 * time.Millisecond) // it has to be in line before the next one starts
-	}
-	leave()
-	for i := range waiters {
-		if got := <-served; got != i {
-			t.Fatalf("writer %d was served in place %d", got, i)
+				<-turns.line
+			}()
+			synctest.Wait() // until it stands in line
 		}
-	}
+		<-turns.line
+		for i := range waiters {
+			if got := <-served; got != i {
+				t.Fatalf("writer %d was served in place %d", got, i)
+			}
+		}
+	})
 }
 
 func TestReplacedFileRefusesWrites(t *testing.T) {

@@ -27,6 +27,7 @@ const (
 var roles = map[string]func(ctx context.Context, s *Store) (result any, err error){
 	"claim everything": claimEverything,
 	"hold the turn":    holdTurn,
+	"come and go":      comeAndGo,
 }
 
 func TestMain(m *testing.M) {

@@ -13,6 +13,7 @@ import (
 
 const (
 	writers = 4
+	visits  = 40 // of a process that comes and goes
 
 	// mostLost bounds how often in a row a waiting process may find the first
 	// gate taken while others write. Waits are not judged by the clock, and not
@@ -202,5 +203,41 @@ func TestKilledWriterBlocksNobody(t *testing.T) {
 	found, err := s.Take(t.Context(), item, claimOf(item, "ann"))
 	if err != nil || !found.Taken() {
 		t.Errorf("after the kill: %+v, %v", found, err)
+	}
+}
+
+// comeAndGo opens and closes the store again and again, as a command line tool does.
+func comeAndGo(ctx context.Context, s *Store) (any, error) {
+	ready()
+	err := s.Close()
+	for range visits {
+		s, failed := Create(ctx, s.path, WithBusyTimeout(time.Minute))
+		if failed != nil {
+			return nil, failed
+		}
+		_, write := s.SetMode(ctx, "c", itembank.OpenByHand)
+		_, read := s.Campaign(ctx, "c")
+		err = errors.Join(err, write, read, s.Close())
+	}
+	return visits, err
+}
+
+// The last one to close a SQLite file cleans up, and whoever opens it at that
+// moment must wait rather than fail.
+func TestProcessesComeAndGo(t *testing.T) {
+	s, _ := newStore(t, 0)
+	check(t, s.Close())
+	var all []*process
+	for i := range writers {
+		all = append(all, start(t, "come and go", s.path, fmt.Sprintf("process %d", i)))
+	}
+	for _, p := range all {
+		p.proceed(t)
+	}
+	for _, p := range all {
+		var n int
+		if p.result(t, &n); n != visits {
+			t.Errorf("%d visits, want %d", n, visits)
+		}
 	}
 }

@@ -149,7 +149,7 @@ func (s *Store) useWAL(waiting context.Context) error {
 
 // makeSchema makes what is missing, unless another process was faster.
 func (s *Store) makeSchema(ctx context.Context) error {
-	return s.write(ctx, "create", func(ctx context.Context, w *statements) error {
+	return s.inTurn(ctx, func(ctx context.Context, w *statements) error {
 		fresh, err := identify(ctx, w)
 		if err != nil || !fresh {
 			return err

@@ -6,15 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
-
-	"modernc.org/sqlite"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -22,10 +15,6 @@ import (
 // DefaultBusyTimeout is how long a call waits, all in all, for other processes
 // and programs before it gives up with itembank.ErrTryAgain.
 const DefaultBusyTimeout = 5 * time.Second
-
-// leastReaders is the number of read connections on a small machine; larger
-// ones have one per processor. Each keeps up to 2 MB of pages.
-const leastReaders = 4
 
 var _ itembank.Store = (*Store)(nil)
 
@@ -83,120 +72,6 @@ func open(ctx context.Context, path string, create bool, options []Option) (*Sto
 	return s, nil
 }
 
-// locate returns the one name of the file that all processes agree on: the
-// names of the lock files come from it.
-func locate(path string, create bool) (string, error) {
-	if path == "" || path == ":memory:" {
-		return "", fmt.Errorf("%q: a store must be a file; for a passing one, take one in a temporary folder", path)
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(abs)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && create:
-		return locateNew(abs)
-	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("no store there; run `oncebox init` to make one: %w", err)
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s: %w: it is not a regular file (%s)", path, ErrNotStore, info.Mode().Type())
-	case info.Size() == 1: // which SQLite takes for empty
-		return "", fmt.Errorf("%s: %w: it is not a SQLite database", path, ErrNotStore)
-	}
-	return filepath.EvalSymlinks(abs)
-}
-
-func locateNew(abs string) (string, error) {
-	if _, err := os.Lstat(abs); err == nil {
-		return "", fmt.Errorf("%s: is a symbolic link to a missing file: %w", abs, fs.ErrNotExist)
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	return filepath.Join(dir, filepath.Base(abs)), err
-}
-
-// connect opens the connections of s, and makes the store if it is to be made.
-func (s *Store) connect(ctx context.Context, create bool) error {
-	fresh, err := s.connectWriter(ctx, create)
-	switch {
-	case err != nil:
-		return err
-	case fresh && !create:
-		return fmt.Errorf("%w: it has no tables for claims; run `oncebox init` to make them", ErrNotStore)
-	case fresh:
-		if err := s.makeSchema(ctx); err != nil {
-			return err
-		}
-	}
-	s.readerDB, err = s.pool("mode=ro", max(leastReaders, runtime.GOMAXPROCS(0)), s.busyTimeout)
-	s.reader = &statements{on: s.readerDB}
-	return err
-}
-
-// connectWriter opens the connection for writes and sees what the file is. The
-// connection has no busy timeout of its own: pollFree waits for it, by the same
-// clock as for the turn.
-func (s *Store) connectWriter(ctx context.Context, create bool) (fresh bool, err error) {
-	mode := "mode=rw"
-	if create {
-		mode = "mode=rwc"
-	}
-	if s.writerDB, err = s.pool(mode, 1, 0); err != nil {
-		return false, err
-	}
-	waiting, cancel := s.patience(ctx)
-	defer cancel()
-	err = pollFree(waiting, func() (err error) {
-		s.writerConn, err = s.writerDB.Conn(context.WithoutCancel(ctx))
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	s.writer = &statements{on: s.writerConn}
-	if fresh, err = s.inspect(waiting); err != nil || fresh && !create {
-		return fresh, err
-	}
-	if err := s.useWAL(waiting); err != nil {
-		return fresh, err
-	}
-	return fresh, s.makeTurns()
-}
-
-// pool makes a pool of up to n connections, all of which stay open.
-func (s *Store) pool(mode string, n int, busyTimeout time.Duration) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector(dsn(s.path, mode, busyTimeout))
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
-	return db, nil
-}
-
-// dsn makes the driver's name of a file: a URI, in which the path may hold any
-// character, with the settings that every connection needs. synchronous=FULL
-// makes a commit wait for the disk; with NORMAL a power cut could take back
-// claims that were answered. fullfsync does the same on macOS, where an
-// ordinary sync stops at the disk's cache. mode is SQLite's, as in mode=ro.
-func dsn(path, mode string, busyTimeout time.Duration) string {
-	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // a drive letter
-	}
-	q := url.Values{
-		"_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)},
-		"_synchronous":  {"FULL"},
-		"_pragma":       {"fullfsync(1)"},
-		"_dqs":          {"0"},
-		"_error_rc":     {"1"},
-	}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: mode + "&" + q.Encode()}).String()
-}
-
 // Close waits for a write under way and closes all files. A Store cannot be
 // used after it; closing again does nothing.
 func (s *Store) Close() error {
@@ -223,16 +98,23 @@ func (s *Store) Close() error {
 // write runs fn in a transaction, when its turn has come. Waiting is bounded by
 // ctx and the busy timeout. From then on it runs to its end, whatever becomes of
 // ctx: it takes milliseconds, and cutting it would only leave its end unknown.
-func (s *Store) write(ctx context.Context, doing string, fn func(ctx context.Context, w *statements) error) (err error) {
+func (s *Store) write(ctx context.Context, doing string, fn change) error {
+	return s.wrap(doing, s.inTurn(ctx, fn))
+}
+
+// change is the body of a transaction.
+type change func(ctx context.Context, w *statements) error
+
+func (s *Store) inTurn(ctx context.Context, fn change) (err error) {
 	if err := ctx.Err(); err != nil {
-		return s.wrap(doing, err)
+		return err
 	}
 	waiting, cancel := s.patience(ctx)
 	defer cancel()
 	if err := s.turns.enter(waiting); err != nil {
-		return s.wrap(doing, err)
+		return err
 	}
-	defer func() { err = s.wrap(doing, errors.Join(err, s.turns.leave())) }()
+	defer func() { err = errors.Join(err, s.turns.leave()) }()
 	if err := s.begin(waiting); err != nil {
 		return err
 	}
@@ -253,7 +135,7 @@ func (s *Store) begin(waiting context.Context) error {
 }
 
 // finish ends the transaction that was begun, with all of fn or nothing.
-func (s *Store) finish(ctx context.Context, fn func(ctx context.Context, w *statements) error) (err error) {
+func (s *Store) finish(ctx context.Context, fn change) (err error) {
 	defer func() {
 		if err != nil {
 			// Some failures have rolled back already, then this one's says so.

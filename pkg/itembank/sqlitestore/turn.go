@@ -16,8 +16,8 @@ const pollEvery = 500 * time.Microsecond
 
 // waitingPlaces is how many processes besides the writing one take turns
 // strictly. With one place (two locks) four processes that write without pause
-// fall into step, and one is passed by up to 50 writes in a row; with four
-// places by ten. A place costs a write about 3 microseconds.
+// fall into step, and one is passed by 30 to 55 writes in a row; with four
+// places by about ten. A place costs a write about 3 microseconds.
 const waitingPlaces = 4
 
 // turnstile lets one writer in at a time. In a process they queue in line; the

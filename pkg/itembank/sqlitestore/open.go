@@ -1,0 +1,139 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+)
+
+// leastReaders is the number of read connections on a small machine; larger
+// ones have one per processor. Each keeps up to 2 MB of pages.
+const leastReaders = 4
+
+// locate returns the one name of the file that all processes agree on: the
+// names of the lock files come from it.
+func locate(path string, create bool) (string, error) {
+	if path == "" || path == ":memory:" {
+		return "", fmt.Errorf("%q: a store must be a file; for a passing one, take one in a temporary folder", path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && create:
+		return locateNew(abs)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("no store there; run `oncebox init` to make one: %w", err)
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s: %w: it is not a regular file (%s)", path, ErrNotStore, info.Mode().Type())
+	case info.Size() == 1: // which SQLite takes for empty
+		return "", fmt.Errorf("%s: %w: it is not a SQLite database", path, ErrNotStore)
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+func locateNew(abs string) (string, error) {
+	if _, err := os.Lstat(abs); err == nil {
+		return "", fmt.Errorf("%s: is a symbolic link to a missing file: %w", abs, fs.ErrNotExist)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", fmt.Errorf("%s: its folder: %w", abs, err)
+	}
+	return filepath.Join(dir, filepath.Base(abs)), nil
+}
+
+// connect opens the connections of s, and makes the store if it is to be made.
+func (s *Store) connect(ctx context.Context, create bool) error {
+	fresh, err := s.connectWriter(ctx, create)
+	switch {
+	case err != nil:
+		return err
+	case fresh && !create:
+		return fmt.Errorf("%w: it has no tables for claims; run `oncebox init` to make them", ErrNotStore)
+	case fresh:
+		if err := s.makeSchema(ctx); err != nil {
+			return err
+		}
+	}
+	s.readerDB, err = s.pool("mode=ro", max(leastReaders, runtime.GOMAXPROCS(0)), s.busyTimeout)
+	s.reader = &statements{on: s.readerDB}
+	return err
+}
+
+// connectWriter opens the connection for writes and sees what the file is. The
+// connection has no busy timeout of its own: pollFree waits for it, by the same
+// clock as for the turn.
+func (s *Store) connectWriter(ctx context.Context, create bool) (fresh bool, err error) {
+	mode := "mode=rw"
+	if create {
+		mode = "mode=rwc"
+	}
+	if s.writerDB, err = s.pool(mode, 1, 0); err != nil {
+		return false, err
+	}
+	waiting, cancel := s.patience(ctx)
+	defer cancel()
+	err = pollFree(waiting, func() (err error) {
+		s.writerConn, err = s.writerDB.Conn(context.WithoutCancel(ctx))
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	s.writer = &statements{on: s.writerConn}
+	if fresh, err = s.inspect(waiting); err != nil || fresh && !create {
+		return fresh, err
+	}
+	if err := s.useWAL(waiting); err != nil {
+		return fresh, err
+	}
+	return fresh, s.makeTurns()
+}
+
+// pool makes a pool of up to n connections, all of which stay open.
+func (s *Store) pool(mode string, n int, busyTimeout time.Duration) (*sql.DB, error) {
+	connector, err := sqlite.NewConnector(dsn(s.path, mode, busyTimeout))
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+// dsn makes the driver's name of a file: a URI, in which the path may hold any
+// character, with the settings that every connection needs. synchronous=FULL
+// makes a commit wait for the disk; with NORMAL a power cut could take back
+// claims that were answered. fullfsync does the same on macOS, where an
+// ordinary sync stops at the disk's cache. mode is SQLite's, as in mode=ro.
+func dsn(path, mode string, busyTimeout time.Duration) string {
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // a drive letter
+	}
+	q := url.Values{
+		"_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)},
+		"_synchronous":  {"FULL"},
+		"_pragma":       {"fullfsync(1)"},
+		"_dqs":          {"0"},
+		"_error_rc":     {"1"},
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: mode + "&" + q.Encode()}).String()
+}
