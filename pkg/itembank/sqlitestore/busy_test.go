@@ -26,7 +26,7 @@ func checkRefusesWhileBusy(t *testing.T, s *Store, c itembank.Campaign, item ite
 	t.Helper()
 	ctx := t.Context()
 	l := itembank.Load{Campaign: "c", Digest: "d", Number: 1}
-	_, take := s.Take(ctx, item, claimOf(item, "ann"))
+	_, take := s.Take(ctx, item, annsClaim(item))
 	_, setMode := s.SetMode(ctx, "c", itembank.ClosedByHand)
 	_, startLoad := s.StartLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []itembank.Addition{{Item: itembank.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
@@ -66,7 +66,7 @@ func checkUntouched(t *testing.T, s *Store, c itembank.Campaign) {
 
 func checkTakes(t *testing.T, s *Store, item itembank.FreeItem) {
 	t.Helper()
-	found, err := s.Take(t.Context(), item, claimOf(item, "ann"))
+	found, err := s.Take(t.Context(), item, annsClaim(item))
 	if err != nil || !found.Taken() {
 		t.Errorf("once the store is free: %+v, %v", found, err)
 	}
@@ -130,7 +130,7 @@ func TestBusyTimeoutOfZeroIsOneTry(t *testing.T) {
 	items := free(t, s, 2)
 	other := foreign(t, s.path)
 	run(t, other, `BEGIN IMMEDIATE`)
-	if _, err := s.Take(t.Context(), items[0], claimOf(items[0], "ann")); !errors.Is(err, itembank.ErrTryAgain) {
+	if _, err := s.Take(t.Context(), items[0], annsClaim(items[0])); !errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("%v, want ErrTryAgain", err)
 	}
 	run(t, other, `ROLLBACK`)
@@ -157,7 +157,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	s, c := newStore(t, 1)
 	twin, err := Open(t.Context(), s.path) // as another process, with turns of its own
 	check(t, err)
-	defer twin.Close()
+	defer func() { _ = twin.Close() }()
 	item := free(t, s, 1)[0]
 	leave := occupy(t, s)
 	cause := errors.New("a cause is not an error of the context")
@@ -179,7 +179,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	for name, wait := range waits {
 		for where, store := range map[string]*Store{"same store": s, "other store": twin} {
 			ctx, cancel := wait()
-			_, err := store.Take(ctx, item, claimOf(item, "ann"))
+			_, err := store.Take(ctx, item, annsClaim(item))
 			if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, itembank.ErrTryAgain) {
 				t.Errorf("%s, %s: %v, want %v and not ErrTryAgain", name, where, err, ctx.Err())
 			}
@@ -198,7 +198,7 @@ func TestContextEndsTheWaitForForeignPrograms(t *testing.T) {
 	run(t, other, `BEGIN IMMEDIATE`)
 	ctx, cancel := context.WithTimeout(t.Context(), short)
 	defer cancel()
-	_, err := s.Take(ctx, item, claimOf(item, "ann"))
+	_, err := s.Take(ctx, item, annsClaim(item))
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("%v, want DeadlineExceeded and not ErrTryAgain", err)
 	}
@@ -259,12 +259,12 @@ func TestReplacedFileRefusesWrites(t *testing.T) {
 	items := free(t, s, 2)
 	aside := s.path + ".aside"
 	check(t, os.Rename(s.path, aside))
-	_, err := s.Take(t.Context(), items[0], claimOf(items[0], "ann"))
+	_, err := s.Take(t.Context(), items[0], annsClaim(items[0]))
 	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("file gone: %v", err)
 	}
 	check(t, os.WriteFile(s.path, nil, 0o600))
-	_, err = s.Take(t.Context(), items[0], claimOf(items[0], "ann"))
+	_, err = s.Take(t.Context(), items[0], annsClaim(items[0]))
 	if err == nil || !strings.Contains(err.Error(), "replaced") || errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("file replaced: %v", err)
 	}

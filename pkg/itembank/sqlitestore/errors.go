@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	// ErrNotStore: the file is no SQLite database, another program's, or has
+	// ErrNotStore says that the file is no SQLite database, another program's, or has
 	// no tables for claims yet. Nothing was changed. The error says which.
 	ErrNotStore = errors.New("not a oncebox store")
 
-	// ErrNewer: a later version of oncebox made the store. Use that one.
+	// ErrNewer says that a later version of oncebox made the store. Use that one.
 	ErrNewer = errors.New("made by a newer oncebox")
 )
 

@@ -48,7 +48,7 @@ func play(role func(context.Context, *Store) (any, error)) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	result, err := role(ctx, s)
 	if err != nil {
 		return err
@@ -144,9 +144,10 @@ func free(t *testing.T, s *Store, limit int) []itembank.FreeItem {
 	return page.Items
 }
 
-func claimOf(item itembank.FreeItem, claimant string) itembank.Claim {
+// annsClaim is ann's claim to the item.
+func annsClaim(item itembank.FreeItem) itembank.Claim {
 	return itembank.Claim{
-		ID: "id of " + claimant, Campaign: "c", Scope: "c", Claimant: claimant,
+		ID: "id of ann", Campaign: "c", Scope: "c", Claimant: "ann",
 		Item: item.Value, ItemHash: item.Hash, ClaimedAt: time.UnixMilli(1000).UTC(),
 	}
 }

@@ -230,7 +230,7 @@ func TestLinkedNamesShareTheTurns(t *testing.T) {
 	check(t, os.Symlink(s.path, link))
 	other, err := Open(t.Context(), link)
 	check(t, err)
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 	if other.path != s.path {
 		t.Errorf("%s and %s are one file", other.path, s.path)
 	}
@@ -322,7 +322,7 @@ func TestCloseClosesEverything(t *testing.T) {
 func checkClosed(t *testing.T, s *Store, item itembank.FreeItem) {
 	t.Helper()
 	_, read := s.HeldClaim(t.Context(), "c", "ann")
-	_, write := s.Take(t.Context(), item, claimOf(item, "ann"))
+	_, write := s.Take(t.Context(), item, annsClaim(item))
 	for _, err := range []error{read, write} {
 		if err == nil || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("after Close: %v, want a fault", err)

@@ -200,7 +200,7 @@ func TestKilledWriterBlocksNobody(t *testing.T) {
 	holder := start(t, "hold the turn", s.path, "holder")
 	check(t, holder.Process.Kill())
 	_ = holder.Wait()
-	found, err := s.Take(t.Context(), item, claimOf(item, "ann"))
+	found, err := s.Take(t.Context(), item, annsClaim(item))
 	if err != nil || !found.Taken() {
 		t.Errorf("after the kill: %+v, %v", found, err)
 	}
