@@ -130,11 +130,18 @@ func (c Campaign) validate() error {
 		return &InvalidError{"shards", fmt.Sprintf("must be 1 to %d, is %d", MaxShards, c.Shards)}
 	case c.PageSize < 1 || c.PageSize > MaxPageSize:
 		return &InvalidError{"page-size", fmt.Sprintf("must be 1 to %d, is %d", MaxPageSize, c.PageSize)}
+	case tooEarly(c.OpensAt):
+		return &InvalidError{"opens", "must be later than 1970"}
+	case tooEarly(c.ClosesAt):
+		return &InvalidError{"closes", "must be later than 1970"}
 	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
 		return &InvalidError{"closes", "must be later than opens"}
 	}
 	return nil
 }
+
+// tooEarly reports a time that engines could not tell from none.
+func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
 // sameSettings compares what the creator chose, not what time and hands made of it.
 func (c Campaign) sameSettings(o Campaign) bool {

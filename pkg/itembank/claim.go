@@ -32,6 +32,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
 	}
+	start := b.clock.Now()
 	c, err := b.campaignRules(ctx, campaign)
 	if err != nil {
 		return Grant{}, err
@@ -40,7 +41,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err != nil {
 		return Grant{}, err
 	}
-	r := &request{bank: b, shelf: b.shelf(campaign), campaign: c, claim: Claim{
+	r := &request{bank: b, shelf: b.shelf(campaign), start: start, campaign: c, claim: Claim{
 		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
 	}}
 	return r.run(ctx)
@@ -77,6 +78,7 @@ func validateRequest(campaign, claimant string) error {
 type request struct {
 	bank     *Bank
 	shelf    *shelf
+	start    time.Time
 	campaign Campaign
 	claim    Claim // what will be put; its id is the same on every attempt
 	waits    int
@@ -88,7 +90,7 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 		if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
 			return r.heldOr(ctx, refusal(state))
 		}
-		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign)
+		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign, r.start)
 		if err != nil {
 			return Grant{}, err
 		}
@@ -122,10 +124,10 @@ func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bo
 		grant, done, err = r.weigh(ctx, found)
 		switch {
 		case found.ItemGone:
-			r.shelf.lost(pick)
+			r.shelf.page.lost(pick)
 			return grant, done, err
 		case done || err != nil:
-			r.shelf.putBack(pick)
+			r.shelf.page.putBack(pick)
 			return grant, done, err
 		}
 	}

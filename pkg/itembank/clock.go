@@ -29,3 +29,10 @@ func wholeMillis(t time.Time) time.Time {
 	}
 	return t.UTC().Truncate(time.Millisecond)
 }
+
+// elapsed is the time between two moments, by the clock on the wall or the
+// monotonic one, whichever says more: the one may be set back, and the other
+// stands still while a machine or container is suspended.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"iter"
@@ -94,19 +95,19 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
-	digest, total, err := inspect(ctx, source)
+	in, err := inspect(ctx, source)
 	if err != nil {
 		return LoadReport{}, err
 	}
-	l, err := b.findLoad(ctx, c, digest)
+	l, err := b.findLoad(ctx, c, in.digest)
 	if err != nil {
 		return LoadReport{}, err
 	}
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, shards: c.Shards, load: l, total: total}
-	w.progress = func() { progress(w.load.Tally.Rows, total) }
+	w := &loading{bank: b, shards: c.Shards, load: l, input: in}
+	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	err = w.run(ctx, source)
 	report := LoadReport{LoadID: l.ID(), Tally: w.load.Tally, Resumed: l.Tally.Rows}
 	if err != nil {
@@ -128,27 +129,41 @@ func (b *Bank) checkGeneration(ctx context.Context, l Load) error {
 	return nil
 }
 
+// input is what a source was on its first reading.
+type input struct {
+	digest string // names the load
+	rows   int64
+	marks  []mark // after every chunk
+}
+
+// mark is the digest of the rows so far, in short.
+type mark [8]byte
+
 // inspect reads the source once: every line must be a valid item, and there
-// must be one. It returns the digest that names the load, and the number of rows.
-func inspect(ctx context.Context, source Source) (digest string, rows int64, err error) {
+// must be one.
+func inspect(ctx context.Context, source Source) (in input, err error) {
 	sum := newDigest()
 	for line, err := range source() {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return "", 0, err
+			return in, err
 		}
 		if err := ValidateItem(line.Item); err != nil {
-			return "", 0, &LineError{line.Number, err}
+			return in, &LineError{line.Number, err}
 		}
 		sum.add(line.Item)
-		rows++
+		if in.rows++; in.rows%MaxAddItems == 0 {
+			in.marks = append(in.marks, sum.mark())
+		}
 	}
-	if rows == 0 {
-		return "", 0, &InvalidError{"input", "holds no items"}
+	if in.rows == 0 {
+		return in, &InvalidError{"input", "holds no items"}
 	}
-	return sum.String(), rows, nil
+	in.marks = append(in.marks, sum.mark())
+	in.digest = sum.String()
+	return in, nil
 }
 
 // findLoad resumes the unfinished load of this digest, or starts the next one.
@@ -181,38 +196,40 @@ type loading struct {
 	bank     *Bank
 	shards   int
 	load     Load
-	total    int64 // rows of the source on its first reading
+	input    input
 	chunk    []Addition
 	progress func()
 }
 
-// run adds the rows after those that are done, and finishes the load.
+// run adds the rows after those that are done, and finishes the load. A chunk
+// ends at a multiple of MaxAddItems rows, and is written only if everything up
+// to its end is what it was on the first reading.
 func (w *loading) run(ctx context.Context, source Source) error {
 	sum := newDigest()
 	var row int64
 	done := w.load.Tally.Rows
 	for line, err := range source() {
+		if errors.Is(err, ErrInvalid) || row == w.input.rows {
+			return ErrInputChanged
+		}
 		if err != nil {
 			return err
 		}
 		sum.add(line.Item)
-		if row++; row <= done {
+		if row++; row > done {
+			w.add(line.Item, row)
+		}
+		if row%MaxAddItems > 0 && row < w.input.rows {
 			continue
 		}
-		if row > w.total || ValidateItem(line.Item) != nil {
-			return ErrInputChanged // neither was so on the first reading
-		}
-		if w.add(line.Item, row); len(w.chunk) < MaxAddItems {
-			continue
+		if sum.mark() != w.input.marks[(row-1)/MaxAddItems] {
+			return ErrInputChanged
 		}
 		if err := w.flush(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.flush(ctx); err != nil {
-		return err
-	}
-	if sum.String() != w.load.Digest {
+	if row != w.input.rows || sum.String() != w.load.Digest {
 		return ErrInputChanged
 	}
 	w.load.Finished = true
@@ -345,5 +362,7 @@ func (d digest) add(item string) {
 	_, _ = d.Write(size[:]) // a hash never fails
 	_, _ = d.Write([]byte(item))
 }
+
+func (d digest) mark() mark { return mark(d.Sum(nil)[:len(mark{})]) }
 
 func (d digest) String() string { return hex.EncodeToString(d.Sum(nil)[:HashSize]) }

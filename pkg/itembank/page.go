@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -13,12 +14,18 @@ const pageLife = 10 * time.Second
 // from, and the proof that there is nothing to hand out. A page serves many
 // requests, so that normally a claim costs one store call.
 type shelf struct {
-	turn       chan struct{} // held while looking, so that one request reads a page for all that wait
+	page  page
+	turn  chan struct{} // held while reading the bank, so that one request reads for all that wait
+	empty emptiness     // belongs to whoever has the turn
+}
+
+// page is a shuffled part of one generation's bank.
+type page struct {
+	mu         sync.Mutex
 	generation int
-	page       []FreeItem
+	items      []FreeItem
 	serial     int // number of the page, so that a candidate knows which one it came from
 	readAt     time.Time
-	empty      emptiness
 }
 
 // candidate is a free item picked from a page, to be tried.
@@ -39,38 +46,34 @@ func (b *Bank) shelf(campaign string) *shelf {
 	return s
 }
 
-// take waits for the turn at the shelf and clears it if it belongs to another
-// generation: neither a page nor an empty shard says anything about the next.
-func (s *shelf) take(ctx context.Context, generation int) error {
+// take waits for the turn to read the bank.
+func (s *shelf) take(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.generation != generation {
-		s.generation, s.empty = generation, emptiness{}
-		s.drop()
-	}
-	return nil
 }
-
-// drop throws the page away; candidates picked from it cannot come back.
-func (s *shelf) drop() { s.page, s.serial = nil, s.serial+1 }
 
 func (s *shelf) leave() { <-s.turn }
 
-// pick returns a candidate. When the bank is empty it returns found = false,
-// and fresh is the campaign as it was read after the bank was seen empty.
-func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign) (pick candidate, found bool, fresh Campaign, err error) {
-	if err := s.take(ctx, c.Generation); err != nil {
+// pick returns a candidate for a request that began at start. When the bank is
+// empty it returns found = false, and fresh is the campaign as it was read
+// after the bank was seen empty.
+func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, start time.Time) (pick candidate, found bool, fresh Campaign, err error) {
+	if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
+		return pick, true, c, nil
+	}
+	if err := s.take(ctx); err != nil {
 		return candidate{}, false, c, err
 	}
 	defer s.leave()
-	if b.clock.Now().Sub(s.readAt) > pageLife {
-		s.drop()
-	}
-	for len(s.page) == 0 {
-		shard, found, err := b.unprovenShard(s, c)
+	for {
+		if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
+			return pick, true, c, nil
+		}
+		shard, found, err := b.unprovenShard(s, c, start)
 		if err != nil {
 			return candidate{}, false, c, err
 		}
@@ -82,10 +85,6 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign) (pick candidate, 
 			return candidate{}, false, c, err
 		}
 	}
-	last := len(s.page) - 1
-	pick = candidate{s.page[last], s.serial}
-	s.page = s.page[:last]
-	return pick, true, c, nil
 }
 
 // readPage reads up to a page of the shard, from a random place to its end and
@@ -98,17 +97,17 @@ func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int) er
 	}
 	begun := b.clock.Now()
 	ref := Shard{c.Name, c.Generation, shard}
-	page, err := b.store.FreeItems(ctx, ref, Range{After: &place}, c.PageSize)
+	part, err := b.store.FreeItems(ctx, ref, Range{After: &place}, c.PageSize)
 	if err != nil {
 		return err
 	}
-	items, more := page.Items, page.More
+	items, more := part.Items, part.More
 	if missing := c.PageSize - len(items); missing > 0 && !more {
-		page, err = b.store.FreeItems(ctx, ref, Range{Through: &place}, missing)
+		part, err = b.store.FreeItems(ctx, ref, Range{Through: &place}, missing)
 		if err != nil {
 			return err
 		}
-		items, more = append(items, page.Items...), page.More
+		items, more = append(items, part.Items...), part.More
 	}
 	if len(items) == 0 && !more {
 		s.empty.saw(shard, begun)
@@ -117,26 +116,52 @@ func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int) er
 	if err := b.shuffle(items); err != nil {
 		return err
 	}
-	s.drop()
-	s.page, s.readAt = items, begun
+	s.page.fill(c.Generation, items, begun)
 	return nil
 }
 
+// pop takes an item off the page, if it is of the generation and young enough.
+func (p *page) pop(generation int, now time.Time) (candidate, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.generation != generation || elapsed(p.readAt, now) > pageLife {
+		p.drop()
+	}
+	last := len(p.items) - 1
+	if last < 0 {
+		return candidate{}, false
+	}
+	pick := candidate{p.items[last], p.serial}
+	p.items = p.items[:last]
+	return pick, true
+}
+
+// fill replaces the page.
+func (p *page) fill(generation int, items []FreeItem, readAt time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop()
+	p.generation, p.items, p.readAt = generation, items, readAt
+}
+
 // putBack returns a candidate that is still free to the page that it came from.
-func (s *shelf) putBack(pick candidate) {
-	s.turn <- struct{}{}
-	defer s.leave()
-	if pick.serial == s.serial {
-		s.page = append(s.page, pick.item)
+func (p *page) putBack(pick candidate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pick.serial == p.serial {
+		p.items = append(p.items, pick.item)
 	}
 }
 
 // lost throws away the page of a candidate that somebody else took: they work
 // where it was read, and the next page starts at another place.
-func (s *shelf) lost(pick candidate) {
-	s.turn <- struct{}{}
-	defer s.leave()
-	if pick.serial == s.serial {
-		s.drop()
+func (p *page) lost(pick candidate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pick.serial == p.serial {
+		p.drop()
 	}
 }
+
+// drop throws the page away; candidates picked from it cannot come back.
+func (p *page) drop() { p.items, p.serial = nil, p.serial+1 }

@@ -23,7 +23,7 @@ func (r *ruleCache) get(name string, now time.Time) (Campaign, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.copies[name]
-	return c.campaign, ok && now.Sub(c.readAt) < r.life
+	return c.campaign, ok && elapsed(c.readAt, now) < r.life
 }
 
 func (r *ruleCache) put(c Campaign, readAt time.Time) {

@@ -10,10 +10,20 @@ import (
 // starts more than a second after an item was committed to the bank.
 const emptyMemory = time.Second
 
-// emptiness is the proof, as far as it goes, that a bank is empty.
+// emptiness is the proof, as far as it goes, that the bank of a generation is
+// empty.
 type emptiness struct {
-	shards    map[int]time.Time // shard to when the read that showed it empty began
-	confirmed bool              // the campaign was read after all of these
+	generation int
+	shards     map[int]time.Time // shard to when the read that showed it empty began
+	confirmed  bool              // the campaign was read after all of these
+}
+
+// of returns the proof for a generation: an empty shard says nothing about the next.
+func (e *emptiness) of(generation int) *emptiness {
+	if e.generation != generation {
+		*e = emptiness{generation: generation}
+	}
+	return e
 }
 
 // saw notes an empty shard. The campaign has to be read again after it.
@@ -25,18 +35,20 @@ func (e *emptiness) saw(shard int, begun time.Time) {
 	e.confirmed = false
 }
 
-// holds reports whether the shard is still proven empty.
-func (e *emptiness) holds(shard int, now time.Time) bool {
+// holds reports whether the shard is proven empty for a request that began at
+// start. What is read during the request always is, so that a request reads
+// each shard once, however long that takes.
+func (e *emptiness) holds(shard int, start time.Time) bool {
 	begun, ok := e.shards[shard]
-	return ok && now.Sub(begun) < emptyMemory
+	return ok && elapsed(begun, start) < emptyMemory
 }
 
 // unprovenShard picks a random shard of those not proven empty.
-func (b *Bank) unprovenShard(s *shelf, c Campaign) (shard int, found bool, err error) {
-	now := b.clock.Now()
+func (b *Bank) unprovenShard(s *shelf, c Campaign, start time.Time) (shard int, found bool, err error) {
+	empty := s.empty.of(c.Generation)
 	var open []int
 	for i := range c.Shards {
-		if !s.empty.holds(i, now) {
+		if !empty.holds(i, start) {
 			open = append(open, i)
 		}
 	}
@@ -75,11 +87,12 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 	if err != nil {
 		return Campaign{}, "", err
 	}
+	start := b.clock.Now()
 	for {
 		if state := c.StateAt(b.clock.Now()); state != Open {
 			return c, state, nil
 		}
-		empty, fresh, err := b.probe(ctx, b.shelf(name), c)
+		empty, fresh, err := b.probe(ctx, b.shelf(name), c, start)
 		switch {
 		case err != nil:
 			return Campaign{}, "", err
@@ -93,13 +106,13 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 }
 
 // probe looks for one free item in any shard.
-func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign) (empty bool, fresh Campaign, err error) {
-	if err := s.take(ctx, c.Generation); err != nil {
+func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, start time.Time) (empty bool, fresh Campaign, err error) {
+	if err := s.take(ctx); err != nil {
 		return false, c, err
 	}
 	defer s.leave()
 	for {
-		shard, found, err := b.unprovenShard(s, c)
+		shard, found, err := b.unprovenShard(s, c, start)
 		if err != nil {
 			return false, c, err
 		}

@@ -17,7 +17,7 @@ import (
 func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itembank.Campaign, error) {
 	const doing = "create campaign"
 	listed := types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(s.bankTable), Item: encode(key{campaignsKey, c.Name}),
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, c.Name}),
 	}}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems: []types.TransactWriteItem{putIfAbsent(s.bankTable, newCampaignRow(c)), listed},
@@ -30,7 +30,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itemb
 		return nil, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
 	}
 	var row campaignRow
-	if err := decode(reasons[0].Item, &row); err != nil {
+	if err := dynamo.Decode(reasons[0].Item, &row); err != nil {
 		return nil, err
 	}
 	return row.campaign(), nil
@@ -52,7 +52,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 	err := s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
 		for _, attributes := range page.Items {
 			var listed key
-			if err := decode(attributes, &listed); err != nil {
+			if err := dynamo.Decode(attributes, &listed); err != nil {
 				return err
 			}
 			c, err := s.Campaign(ctx, listed.SK)
@@ -71,7 +71,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 // SetMode writes the campaign's state attribute.
 func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (bool, error) {
 	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(s.bankTable), Key: encode(campaignKey(name)),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(name)),
 		UpdateExpression:          aws.String("SET #state = :mode"),
 		ConditionExpression:       aws.String(ifPresent),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},

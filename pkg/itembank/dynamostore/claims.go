@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -24,7 +25,7 @@ func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.
 	page := itembank.FreePage{More: out.LastEvaluatedKey != nil}
 	for _, attributes := range out.Items {
 		var row bankRow
-		if err := decode(attributes, &row); err != nil {
+		if err := dynamo.Decode(attributes, &row); err != nil {
 			return itembank.FreePage{}, err
 		}
 		item, err := row.freeItem(shard)
@@ -65,7 +66,7 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 	const bank, claimed = 0, 1 // positions of the actions and of their reasons
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 		bank: {Delete: &types.Delete{
-			TableName: aws.String(s.bankTable), Key: encode(bankKey(item)), ConditionExpression: aws.String(ifPresent),
+			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)), ConditionExpression: aws.String(ifPresent),
 		}},
 		claimed: putIfAbsent(s.dedupeTable, newClaimRow(claim)),
 	}})
@@ -81,12 +82,15 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 	}
 	if reasons[claimed].Reason == dynamo.ConditionFailed {
 		var row claimRow
-		if err := decode(reasons[claimed].Item, &row); err != nil {
+		if err := dynamo.Decode(reasons[claimed].Item, &row); err != nil {
 			return itembank.Evidence{}, err
 		}
 		if found.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
 			return itembank.Evidence{}, err
 		}
+	}
+	if found.Taken() { // cancelled, and nothing says why: never a claim
+		return itembank.Evidence{}, fmt.Errorf("dynamodb: claim: %w: %w", itembank.ErrTryAgain, err)
 	}
 	return found, nil
 }

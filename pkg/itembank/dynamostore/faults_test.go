@@ -19,6 +19,10 @@ type failing struct {
 	err error
 }
 
+func (f failing) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{}, nil // no row
+}
+
 func (f failing) TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	return nil, f.err
 }
@@ -80,6 +84,7 @@ func TestFailuresAreErrors(t *testing.T) {
 		{"throttled as a whole", failing{err: &types.ThrottlingException{}}, true},
 		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
 		{"a fault in the request", cancelled(reason("None"), reason("ValidationError")), false},
+		{"no reason at all", cancelled(), false},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
 		if _, err := store.Take(t.Context(), itembank.FreeItem{}, itembank.Claim{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
@@ -90,6 +95,18 @@ func TestFailuresAreErrors(t *testing.T) {
 		}
 		if _, err := store.CreateCampaign(t.Context(), itembank.Campaign{Name: "x"}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("create, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
+		}
+	}
+}
+
+// TestCancelledIsNeverClaimed: a transaction that was cancelled and says not
+// why has not made a claim.
+func TestCancelledIsNeverClaimed(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"None", ""} {
+		store := dynamostore.New(cancelled(reason(code), reason(code)), bankTable, dedupeTable)
+		if found, err := store.Take(t.Context(), itembank.FreeItem{}, itembank.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
+			t.Errorf("code %q: want %v, got %+v, %v", code, itembank.ErrTryAgain, found, err)
 		}
 	}
 }

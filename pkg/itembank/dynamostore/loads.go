@@ -24,7 +24,7 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itemb
 		return nil, failed("find load", err)
 	}
 	var row loadRow
-	if err := decode(out.Items[0], &row); err != nil {
+	if err := dynamo.Decode(out.Items[0], &row); err != nil {
 		return nil, err
 	}
 	return row.load(campaign), nil
@@ -33,7 +33,7 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itemb
 // StartLoad puts the load's row IF absent.
 func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.bankTable), Item: encode(newLoadRow(l)), ConditionExpression: aws.String(ifAbsent),
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newLoadRow(l)), ConditionExpression: aws.String(ifAbsent),
 	})
 	if _, there := dynamo.ConditionFailure(err); there {
 		return false, nil
@@ -49,7 +49,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 		behind = "rows_done <= :rows"
 	}
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.bankTable), Item: encode(newLoadRow(l)), ConditionExpression: aws.String(behind),
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newLoadRow(l)), ConditionExpression: aws.String(behind),
 		ExpressionAttributeValues:           map[string]types.AttributeValue{":rows": number(l.Tally.Rows)},
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
@@ -84,7 +84,7 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 			added[i].Outcome = itembank.AddedNow
 			continue
 		}
-		if added[i], err = whyNotAdded(reasons[2*i], reasons[2*i+1]); err != nil {
+		if added[i], err = s.whyNotAdded(ctx, additions[i], reasons[2*i], reasons[2*i+1]); err != nil {
 			return nil, err
 		}
 	}
@@ -93,14 +93,20 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 
 // whyNotAdded reads the reasons of an item's two puts. The item row comes
 // first: a loaded item is usually in the bank as well.
-func whyNotAdded(item, bank dynamo.Cancellation) (itembank.Added, error) {
+func (s *Store) whyNotAdded(ctx context.Context, a itembank.Addition, item, bank dynamo.Cancellation) (added itembank.Added, err error) {
+	var row itemRow
+	found := item.Reason == dynamo.ConditionFailed
 	switch {
-	case item.Reason == dynamo.ConditionFailed:
-		var row itemRow
-		err := decode(item.Item, &row)
-		return itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: row.itemRow()}, err
+	case found:
+		err = dynamo.Decode(item.Item, &row)
 	case item.Reason == dynamo.NoReason && bank.Reason == dynamo.ConditionFailed:
-		return itembank.Added{Outcome: itembank.Stray}, nil
+		// A difference is said only of what was read: that every failed
+		// condition of a transaction is reported is documented nowhere.
+		found, err = s.get(ctx, "read item", s.bankTable, itemKey(a.Item.Shard.Campaign, a.Item.Hash), &row)
+		added.Outcome = itembank.Stray
 	}
-	return itembank.Added{Outcome: itembank.Unsettled}, nil
+	if found && err == nil {
+		added = itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: row.itemRow()}
+	}
+	return added, err
 }

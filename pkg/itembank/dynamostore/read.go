@@ -7,12 +7,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
 )
 
 // get reads one row consistently.
 func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (found bool, err error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: aws.String(table), Key: encode(k), ConsistentRead: aws.Bool(true),
+		TableName: aws.String(table), Key: dynamo.Encode(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
 		return false, failed(doing, err)
@@ -20,7 +22,7 @@ func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (f
 	if out.Item == nil {
 		return false, nil
 	}
-	return true, decode(out.Item, row)
+	return true, dynamo.Decode(out.Item, row)
 }
 
 // partition is the consistent query of all rows of one partition key.

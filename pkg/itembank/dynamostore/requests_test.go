@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
 // wire counts what really goes to the engine: requests by operation, with the
@@ -102,7 +103,8 @@ func TestRequestsPerClaim(t *testing.T) {
 			url := endpoint(t)
 			engine(t, url) // makes the tables
 			counted := &wire{}
-			testRequests(t, itembank.New(dynamostore.New(newClient(url, counted), bankTable, dedupeTable)), counted)
+			bank := itembank.New(dynamostore.New(newClient(url, counted), bankTable, dedupeTable), itembank.WithClock(itembanktest.NewClock()))
+			testRequests(t, bank, counted)
 		})
 	}
 }

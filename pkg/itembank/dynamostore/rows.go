@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -183,23 +183,6 @@ func (r loadRow) load(campaign string) *itembank.Load {
 	}
 }
 
-// encode turns a row or key into attributes. The rows are fixed structs of
-// strings, numbers and booleans, which always encode.
-func encode(row any) map[string]types.AttributeValue {
-	attributes, err := attributevalue.MarshalMap(row)
-	if err != nil {
-		panic(fmt.Sprintf("dynamostore: row %T does not encode: %v", row, err))
-	}
-	return attributes
-}
-
-func decode(attributes map[string]types.AttributeValue, row any) error {
-	if err := attributevalue.UnmarshalMap(attributes, row); err != nil {
-		return fmt.Errorf("dynamodb: row does not read as %T: %w", row, err)
-	}
-	return nil
-}
-
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
 func number(n int64) types.AttributeValue {
@@ -210,7 +193,7 @@ func number(n int64) types.AttributeValue {
 // comes back when there is one.
 func putIfAbsent(table string, row any) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(table), Item: encode(row), ConditionExpression: aws.String(ifAbsent),
+		TableName: aws.String(table), Item: dynamo.Encode(row), ConditionExpression: aws.String(ifAbsent),
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}}
 }

@@ -20,6 +20,10 @@ var claimCases = []testCase{
 	{"claims/same-item-after-close", sameItemWhenClosed},
 	{"claims/sold-out-ends-with-a-load", soldOutEnds},
 	{"claims/sold-out-memory-counts-from-the-read", soldOutMemoryFromRead},
+	{"claims/sold-out-on-a-slow-store", soldOutOnSlowStore},
+	{"claims/sold-out-is-proven-anew", soldOutProvenAnew},
+	{"claims/page-belongs-to-a-generation", pageOfGeneration},
+	{"claims/answer-while-another-reads", answerWhileAnotherReads},
 	{"claims/claim-is-read-after-the-bank", claimReadAfterBank},
 	{"claims/campaign-is-read-after-the-bank", campaignReadAfterBank},
 	{"claims/closing-is-seen-when-empty", closingSeenWhenEmpty},
@@ -36,6 +40,8 @@ var claimCases = []testCase{
 	{"claims/own-write-seen-again", ownWriteSeenAgain},
 	{"claims/busy-store", busyStore},
 	{"claims/states", states},
+	{"claims/state-memory-counts-from-the-read", stateMemoryFromRead},
+	{"claims/state-of-stale-rules", stateOfStaleRules},
 }
 
 // oneEach is the product in one case: 20 customers ask 5 times each, at once.
@@ -129,17 +135,126 @@ func soldOutEnds(f *fixture) {
 func soldOutMemoryFromRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := NewClock()
-	slow := &Hooked{Store: f.Store, After: func(method string) error {
-		if method == "FreeItems" {
-			clock.Advance(450 * time.Millisecond)
-		}
-		return nil
-	}}
+	slow := f.slow(clock, 450*time.Millisecond)
 	b := itembank.New(slow, itembank.WithClock(clock))
 	f.refused(b, "ann", itembank.ErrSoldOut) // two reads: it is 900 ms since the first began
 	f.load("late")
 	clock.Advance(100 * time.Millisecond)
 	f.claim(b, "ann")
+}
+
+// slow is a store whose bank reads take a time.
+func (f *fixture) slow(clock *Clock, d time.Duration) *Hooked {
+	return &Hooked{Store: f.Store, After: func(method string) error {
+		if method == "FreeItems" {
+			clock.Advance(d)
+		}
+		return nil
+	}}
+}
+
+// soldOutOnSlowStore: reading all shards takes longer than what they show is
+// remembered. A request reads each shard once all the same.
+func soldOutOnSlowStore(f *fixture) {
+	f.create(itembank.Settings{Shards: 16})
+	clock := NewClock()
+	slow := f.slow(clock, 70*time.Millisecond)
+	b := itembank.New(slow, itembank.WithClock(clock))
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	if calls := slow.Calls(); len(calls) != 1+2*16+2 {
+		f.Errorf("want each half of each shard read once, got %d calls", len(calls))
+	}
+	clock.Advance(time.Minute)
+	slow.Calls()
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.SoldOut || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.SoldOut, state, err)
+	}
+	if calls := slow.Calls(); len(calls) != 1+16+1 {
+		f.Errorf("want each shard probed once, got %d calls", len(calls))
+	}
+}
+
+// soldOutProvenAnew: the campaign is read after each time that the bank was
+// seen empty, not only after the first.
+func soldOutProvenAnew(f *fixture) {
+	f.create(itembank.Settings{Shards: 2})
+	clock := NewClock()
+	b := f.bank(itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	clock.Advance(time.Second)
+	f.refused(b, "ann", itembank.ErrClosed)
+}
+
+// pageOfGeneration: the items of a page are not handed out in the next generation.
+func pageOfGeneration(f *fixture) {
+	c, _ := f.stocked(5, itembank.Settings{Shards: 1})
+	next := f.freeItem(c, "of-generation-2")
+	next.Shard.Generation = 2
+	f.wantOutcomes([]itembank.Addition{{Item: next, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	switching := &generations{Store: f.Store}
+	switching.current.Store(1)
+	b := itembank.New(switching, itembank.WithCampaignCache(0))
+	f.claim(b, "ann") // the page holds four more
+	switching.current.Store(2)
+	if grant := f.claim(b, "bob"); grant.Claim.Item != "of-generation-2" {
+		f.Errorf("want the item of the new generation, got %+v", grant)
+	}
+}
+
+// answerWhileAnotherReads: one request waits for a page, and another, whose
+// answer is known, does not wait for it.
+func answerWhileAnotherReads(f *fixture) {
+	f.stocked(2, itembank.Settings{Shards: 1})
+	reading, goOn, bob := make(chan struct{}), make(chan struct{}), make(chan itembank.Grant, 1)
+	var b *itembank.Bank
+	var armed, asked atomic.Bool
+	hooked := &Hooked{Store: f.Store}
+	hooked.Before = func(method string) error {
+		switch {
+		case method == "Take" && armed.CompareAndSwap(true, false): // ann has the last candidate
+			asked.Store(true)
+			go func() { bob <- f.claimOrZero(b, "bob") }()
+			<-reading
+		case method == "FreeItems" && asked.CompareAndSwap(true, false): // bob reads the next page
+			close(reading)
+			<-goOn
+		}
+		return nil
+	}
+	b = itembank.New(hooked, itembank.WithClock(NewClock()))
+	first := f.claim(b, "ann")
+	armed.Store(true)
+	again := f.claimSoon(b, "ann")
+	close(goOn)
+	if last := <-bob; last.Claim.Item == "" || last.Claim.Item == first.Claim.Item {
+		f.Errorf("want the other item for bob, got %+v", last)
+	}
+	if again.Claim != first.Claim {
+		f.Errorf("want %+v again, got %+v", first.Claim, again.Claim)
+	}
+}
+
+// claimSoon claims and gives up after a minute, which nothing here takes.
+func (f *fixture) claimSoon(b *itembank.Bank, claimant string) itembank.Grant {
+	got := make(chan itembank.Grant, 1)
+	go func() { got <- f.claimOrZero(b, claimant) }()
+	select {
+	case grant := <-got:
+		return grant
+	case <-time.After(time.Minute):
+		f.Errorf("%s's answer waited for another request", claimant)
+		return itembank.Grant{}
+	}
+}
+
+// claimOrZero claims, for goroutines that must not end the test.
+func (f *fixture) claimOrZero(b *itembank.Bank, claimant string) itembank.Grant {
+	grant, err := b.Claim(f.ctx, f.name, claimant)
+	if err != nil {
+		f.Errorf("claim for %s: %v", claimant, err)
+	}
+	return grant
 }
 
 // claimReadAfterBank: the claimant's other request takes the last item after
@@ -225,7 +340,7 @@ func stalePage(f *fixture) {
 func repeatWithGoneCandidate(f *fixture) {
 	f.stocked(3, itembank.Settings{Shards: 1})
 	counted := &Hooked{Store: f.Store}
-	stale := itembank.New(counted)
+	stale := itembank.New(counted, itembank.WithClock(NewClock()))
 	first := f.claim(stale, "ann") // two candidates are left on its page
 	other := f.bank()
 	f.claim(other, "bob")
@@ -266,7 +381,7 @@ func pageAges(f *fixture) {
 func pageDroppedAfterLostRace(f *fixture) {
 	f.stocked(6, itembank.Settings{Shards: 1})
 	counted := &Hooked{Store: f.Store}
-	stale := itembank.New(counted)
+	stale := itembank.New(counted, itembank.WithClock(NewClock()))
 	f.claim(stale, "ann") // its page holds the other five
 	other := f.bank()
 	for i := range 5 {
@@ -498,6 +613,16 @@ func busyStore(f *fixture) {
 	}
 	f.wantCalls("a conflict on the claim", counted, "Campaign", "FreeItems", "FreeItems", "Take", "HeldClaim")
 
+	for _, other := range []itembank.Evidence{{ItemBusy: true}, {Throttled: true}, {ClaimBusy: true}, {ItemBusy: true, Throttled: true}} {
+		found := other
+		found.Held = &first.Claim // the claim exists: it is the answer, whatever else is true
+		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []itembank.Evidence{found}}}
+		if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim {
+			f.Errorf("%+v: want %+v, got %+v", other, first.Claim, again.Claim)
+		}
+		f.wantCalls("a claim that exists", counted, "Campaign", "FreeItems", "FreeItems", "Take")
+	}
+
 	always := &busy{Store: f.Store, evidence: slices.Repeat([]itembank.Evidence{{Throttled: true}}, 100)}
 	clock := NewClock()
 	begun := clock.Now()
@@ -540,5 +665,31 @@ func states(f *fixture) {
 	expect(itembank.Closed)
 	if _, _, err := b.State(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {
 		f.Errorf("want no such campaign, got %v", err)
+	}
+}
+
+// stateMemoryFromRead: as for claims, what a read shows is as old as its beginning.
+func stateMemoryFromRead(f *fixture) {
+	f.create(itembank.Settings{Shards: 1})
+	clock := NewClock()
+	b := itembank.New(f.slow(clock, 900*time.Millisecond), itembank.WithClock(clock))
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.SoldOut || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.SoldOut, state, err)
+	}
+	f.load("late")
+	clock.Advance(100 * time.Millisecond)
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Open || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.Open, state, err)
+	}
+}
+
+func stateOfStaleRules(f *fixture) {
+	f.create(itembank.Settings{})
+	b := f.bank(itembank.WithCampaignCache(time.Hour))
+	_, err := b.Campaign(f.ctx, f.name)
+	f.must(err)
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Closed || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.Closed, state, err)
 	}
 }

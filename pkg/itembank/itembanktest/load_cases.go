@@ -23,6 +23,7 @@ var loadCases = []testCase{
 	{"loads/cut-at-every-call", cutAtEveryCall},
 	{"loads/invalid-input-changes-nothing", invalidLoads},
 	{"loads/input-that-changes", inputThatChanges},
+	{"loads/digests", digests},
 	{"loads/stray-item", strayItem},
 	{"loads/overtaken", overtaken},
 	{"loads/progress", loadProgress},
@@ -217,20 +218,61 @@ func invalidLoads(f *fixture) {
 	f.wantCounts(itembank.Counts{})
 }
 
+// changing is a source that is another one on its second reading.
+func changing(first, second itembank.Source) itembank.Source {
+	readings := []itembank.Source{first, second}
+	return func() iter.Seq2[itembank.Line, error] {
+		now := readings[0]
+		readings = readings[1:]
+		return now()
+	}
+}
+
+// inputThatChanges: nothing of what was not checked is written or counted, and
+// the load of the first reading is resumed as if nothing had happened.
 func inputThatChanges(f *fixture) {
 	f.create(itembank.Settings{})
-	for _, second := range [][]string{{"a", "b", "other"}, {"a", "b"}, {"a", "b", "c", "d"}, {"a", "b", ""}} {
-		readings := [][]string{{"a", "b", "c"}, second}
-		changing := func() iter.Seq2[itembank.Line, error] {
-			now := readings[0]
-			readings = readings[1:]
-			return itembank.Items(now...)()
-		}
-		if _, err := f.bank().Load(f.ctx, f.name, changing, nil); !errors.Is(err, itembank.ErrInputChanged) {
-			f.Errorf("%q: want that the input changed, got %v", second, err)
+	items := codes("code", 120)
+	malformed := func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			for i, item := range items[:110] {
+				if !yield(itembank.Line{Number: int64(i) + 1, Item: item}, nil) {
+					return
+				}
+			}
+			yield(itembank.Line{}, &itembank.LineError{Line: 111, Err: &itembank.InvalidError{Field: "CSV", Detail: "bare quote"}})
 		}
 	}
-	f.wantTally(itembank.Tally{Rows: 3, Added: 3}, "a", "b", "c") // it was left unfinished
+	for _, test := range []struct {
+		what    string
+		second  itembank.Source
+		counted int64 // rows before the change, in whole chunks
+	}{
+		{"another item", itembank.Items(slices.Replace(slices.Clone(items), 110, 111, "other")...), 100},
+		{"fewer", itembank.Items(items[:110]...), 100},
+		{"fewer by a chunk", itembank.Items(items[:100]...), 100},
+		{"an empty one", itembank.Items(slices.Replace(slices.Clone(items), 110, 111, "")...), 100},
+		{"malformed", malformed, 100},
+		{"more", itembank.Items(append(slices.Clone(items), "more")...), 120},
+	} {
+		report, err := f.bank().Load(f.ctx, f.name, changing(itembank.Items(items...), test.second), nil)
+		if !errors.Is(err, itembank.ErrInputChanged) || errors.Is(err, itembank.ErrInvalid) {
+			f.Errorf("%s: want that the input changed, got %v", test.what, err)
+		}
+		if report.Rows != test.counted {
+			f.Errorf("%s: want %d rows counted, got %+v", test.what, test.counted, report)
+		}
+	}
+	f.wantTally(itembank.Tally{Rows: 120, Added: 120}, items...)
+	f.wantCounts(itembank.Counts{Loaded: 120, Free: 120})
+}
+
+// digests: loads are told apart by their items, not by their bytes.
+func digests(f *fixture) {
+	f.create(itembank.Settings{})
+	if a, b := f.load("ab", "c"), f.load("a", "bc"); a.LoadID[:32] == b.LoadID[:32] {
+		f.Errorf("two loads of other items share a digest: %s", a.LoadID)
+	}
 }
 
 func strayItem(f *fixture) {
