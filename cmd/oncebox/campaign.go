@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -37,6 +38,9 @@ Examples:
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
+	if c.Shards == 0 || c.PageSize == 0 { // which the library takes for "not set"
+		return &usageError{errors.New("--shards and --page-size must be at least 1"), ""}
+	}
 	return a.withBank(ctx, func(b *itembank.Bank) error {
 		campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 			OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,

@@ -176,6 +176,12 @@ func TestBadInput(t *testing.T) {
 		{"invalid UTF-8", []string{"load", "spring", s.file("latin.txt", "B-1\nB-2\ncaf\xe9\n")}, exitUsage, []string{"line 3", "UTF-8"}},
 		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{"c.csv", `"coupon"`, `"code"`}},
 		{"short row", []string{"load", "spring", s.file("d.csv", "id,code\n1,B-1\n2\n"), "--column", "code"}, exitUsage, []string{"line 3", "column"}},
+		{"empty column", []string{"load", "spring", "c.csv", "--column", ""}, exitUsage, []string{"--column is empty"}},
+		{"no shards", []string{"campaign", "create", "x", "--shards", "0"}, exitUsage, []string{"--shards"}},
+		{"no page", []string{"campaign", "create", "x", "--page-size", "0"}, exitUsage, []string{"--page-size"}},
+		{"a time before times", []string{"campaign", "create", "x", "--closes", "1970-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later than 1970"}},
+		{"event of another kind", []string{"invoke", "claim", s.file("f.json", "{}")}, exitUsage, []string{"payload format 2.0"}},
+		{"port of no kind", []string{"local", "--addr", "127.0.0.1:99999"}, exitUsage, []string{"0 to 65535"}},
 		{"event missing", []string{"invoke", "claim", "none.json"}, exitUsage, []string{"none.json"}},
 		{"event is not JSON", []string{"invoke", "claim", "event.json"}, exitUsage, []string{"event.json", "line 3"}},
 		{"emulator URL", []string{"invoke", "claim", s.file("e.json", "{}"), "--url", "localhost"}, exitUsage, []string{"--url"}},
@@ -201,6 +207,12 @@ func TestEngineDown(t *testing.T) {
 	} {
 		s.run(exitFailed, args...).saying(t, "dynamodb:", "127.0.0.1:1")
 	}
+}
+
+func TestNoRegion(t *testing.T) {
+	s := newShell(t)
+	s.env = []string{"ONCEBOX_STORE=dynamodb:", "AWS_CONFIG_FILE=none", "AWS_EC2_METADATA_DISABLED=true"}
+	s.run(exitUsage, "claim", "spring", "ann").saying(t, "AWS_REGION")
 }
 
 func TestTablesMissing(t *testing.T) {

@@ -35,6 +35,7 @@ const (
 	demoCustomers  = 20
 	demoRequests   = 100
 	demoContainers = 4
+	demoTries      = 5 // of a request that is answered try-again, as clients do
 )
 
 func (demoCommand) Run(ctx context.Context, a *app) error {
@@ -263,7 +264,8 @@ func (d *demo) ask(ctx context.Context, customers []string, times int) []demoRep
 	return replies
 }
 
-// request is one POST as API Gateway hands it to the Lambda function.
+// request is one POST as API Gateway hands it to the Lambda function, sent
+// again while the answer is try-again.
 func (d *demo) request(ctx context.Context, container *claimapi.Handler, customer string) demoReply {
 	body, err := json.Marshal(map[string]string{"claimant": customer})
 	if err != nil {
@@ -276,21 +278,32 @@ func (d *demo) request(ctx context.Context, container *claimapi.Handler, custome
 	event.RequestContext.Stage = "$default"
 	event.RequestContext.HTTP.Method = http.MethodPost
 	event.RequestContext.HTTP.Path = path
+	for range demoTries {
+		reply := answer(ctx, container, event, customer)
+		if reply.status != http.StatusServiceUnavailable || ctx.Err() != nil {
+			return reply
+		}
+	}
+	return demoReply{err: fmt.Errorf("the store was busy for all of %d tries", demoTries)}
+}
+
+// answer is one reply of the function.
+func answer(ctx context.Context, container *claimapi.Handler, event events.APIGatewayV2HTTPRequest, customer string) demoReply {
 	response, err := container.Handle(ctx, event)
 	if err != nil {
 		return demoReply{err: err}
 	}
-	var answer struct {
+	var body struct {
 		Item   string `json:"item"`
 		Detail string `json:"detail"`
 	}
-	if err := json.Unmarshal([]byte(response.Body), &answer); err != nil {
+	if err := json.Unmarshal([]byte(response.Body), &body); err != nil {
 		return demoReply{err: err}
 	}
-	if response.StatusCode >= http.StatusInternalServerError {
-		return demoReply{err: fmt.Errorf("status %d: %s", response.StatusCode, answer.Detail)}
+	if response.StatusCode == http.StatusInternalServerError {
+		return demoReply{err: fmt.Errorf("status %d: %s", response.StatusCode, body.Detail)}
 	}
-	return demoReply{customer: customer, status: response.StatusCode, code: answer.Item}
+	return demoReply{customer: customer, status: response.StatusCode, code: body.Item}
 }
 
 func names(prefix string, n int) []string {

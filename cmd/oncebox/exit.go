@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
@@ -41,12 +43,15 @@ var codes = []struct {
 	{sqlitestore.ErrNotStore, exitUsage},
 	{sqlitestore.ErrNewer, exitUsage},
 	{dynamostore.ErrOtherTable, exitUsage},
+	{dynamo.ErrSettings, exitUsage},
+	{claimapi.ErrNotHTTP, exitUsage},
 	{fs.ErrNotExist, exitUsage},
 	{fs.ErrPermission, exitUsage},
 }
 
 func exitCode(ctx context.Context, err error) int {
 	var usage *usageError
+	var cut *cutError
 	switch {
 	case err == nil:
 		return exitDone
@@ -54,6 +59,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrDifference):
+		return exitFailed // whatever it was: something was changed
 	}
 	for _, row := range codes {
 		if errors.Is(err, row.err) {

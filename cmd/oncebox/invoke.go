@@ -37,7 +37,7 @@ Examples:
 }
 
 func (c invokeClaim) Run(ctx context.Context, a *app) error {
-	raw, err := readEvent(a.stdin, c.Event)
+	raw, err := readEvent(ctx, a.stdin, c.Event)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,16 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 }
 
 // readEvent reads a file that must hold JSON.
-func readEvent(stdin io.Reader, name string) ([]byte, error) {
+func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
 	var raw []byte
 	var err error
 	if name == "-" {
-		raw, err = io.ReadAll(stdin)
+		var text bytes.Buffer
+		err = copyUntil(ctx, &text, stdin)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // the buffer is still the copy's
+		}
+		raw = text.Bytes()
 	} else {
 		raw, err = os.ReadFile(name)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -52,9 +53,12 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 
 // checkAddr refuses addresses that other machines reach, unless that is asked for.
 func (c localCommand) checkAddr() error {
-	host, _, err := net.SplitHostPort(c.Addr)
+	host, port, err := net.SplitHostPort(c.Addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if err != nil {
-		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT: %w", c.Addr, err), ""}
+		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT, with a port of 0 to 65535: %w", c.Addr, err), ""}
 	}
 	ip := net.ParseIP(host)
 	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {

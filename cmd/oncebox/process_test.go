@@ -48,6 +48,38 @@ func TestInterruptedLoad(t *testing.T) {
 	}
 }
 
+// TestInterruptedStdin: Ctrl-C ends a wait for stdin, and leaves nothing behind.
+func TestInterruptedStdin(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	spool := t.TempDir()
+	s.env = []string{"TMPDIR=" + spool}
+	for _, args := range [][]string{{"load", "spring", "-"}, {"invoke", "claim", "-"}} {
+		stdin, feed := io.Pipe()
+		c := s.command(context.Background(), stdin, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// What was written is read only by a process that is up and waits for
+		// more; a pipe takes 64 KiB by itself.
+		if _, err := feed.Write(bytes.Repeat([]byte("A-1\n"), 64<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		state, err := c.Process.Wait()
+		if err != nil || state.ExitCode() != exitInterrupted {
+			t.Errorf("%v: want exit %d, got %v, %v", args, exitInterrupted, state, err)
+		}
+		_ = feed.Close()
+	}
+	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
+		t.Errorf("files are left behind: %v, %v", left, err)
+	}
+}
+
 // untilRowsAppear waits until a load is on its way.
 func (s *shell) untilRowsAppear() {
 	s.Helper()

@@ -25,6 +25,9 @@ const (
 	maxBackoff     = 500 * time.Millisecond
 )
 
+// ErrSettings says that the AWS settings of the environment are not enough.
+var ErrSettings = errors.New("AWS settings")
+
 // NewClient makes a DynamoDB client from the SDK's own settings: region,
 // credentials, profile, and AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL for
 // another endpoint than AWS's. Make one per process.
@@ -40,10 +43,10 @@ func NewClient(ctx context.Context) (*dynamodb.Client, error) {
 			})
 		}))
 	if err != nil {
-		return nil, fmt.Errorf("AWS settings: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrSettings, err)
 	}
 	if cfg.Region == "" {
-		return nil, errors.New("AWS settings: no region; set AWS_REGION or a profile that has one")
+		return nil, fmt.Errorf("%w: no region; set AWS_REGION or a profile that has one", ErrSettings)
 	}
 	return dynamodb.NewFromConfig(cfg), nil
 }

@@ -103,14 +103,11 @@ func records(r io.Reader, column string, yield func(itembank.Line, error) bool) 
 	}
 	for {
 		record, err := table.Read()
-		var malformed *csv.ParseError
-		switch {
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return nil
-		case errors.As(err, &malformed):
-			return &itembank.LineError{Line: int64(malformed.Line), Err: &itembank.InvalidError{Field: "CSV", Detail: malformed.Err.Error()}}
-		case err != nil:
-			return err
+		}
+		if err != nil {
+			return csvError(err)
 		}
 		line, _ := table.FieldPos(0)
 		if index >= len(record) {
@@ -122,6 +119,15 @@ func records(r io.Reader, column string, yield func(itembank.Line, error) bool) 
 			return errStopped
 		}
 	}
+}
+
+// csvError tells a malformed table from one that could not be read.
+func csvError(err error) error {
+	malformed, ok := errors.AsType[*csv.ParseError](err)
+	if !ok {
+		return err
+	}
+	return &itembank.LineError{Line: int64(malformed.Line), Err: &itembank.InvalidError{Field: "CSV", Detail: malformed.Err.Error()}}
 }
 
 // columnIndex finds the column, reading the header if it is a name.
@@ -137,7 +143,7 @@ func columnIndex(table *csv.Reader, column string) (int, error) {
 	case errors.Is(err, io.EOF):
 		return 0, &itembank.InvalidError{Field: "input", Detail: "is empty; its first row must name the columns"}
 	case err != nil:
-		return 0, &itembank.LineError{Line: 1, Err: &itembank.InvalidError{Field: "CSV", Detail: err.Error()}}
+		return 0, csvError(err)
 	}
 	for i, name := range header {
 		if name == column {

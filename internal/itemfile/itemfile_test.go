@@ -83,6 +83,7 @@ func TestBadInput(t *testing.T) {
 		{"empty table", itemfile.CSV(from(""), "a"), itembank.ErrInvalid, "is empty"},
 		{"read error in lines", itemfile.Lines(failing), broken, "line 1"},
 		{"read error in a table", itemfile.CSV(failing, "1"), broken, ""},
+		{"read error in a header", itemfile.CSV(failing, "code"), broken, ""},
 		{"open error", itemfile.Lines(absent), broken, ""},
 	} {
 		_, _, err := collect(test.source)
