@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	readyTimeout = 30 * time.Second
+	readyTimeout = 90 * time.Second
 	stopTimeout  = 5 * time.Second
 )
 
