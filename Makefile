@@ -35,6 +35,13 @@ test: tools lint ## Lint, then run all tests
 repeat: tools ## Run the conformance suites ten times
 	go test -race -shuffle=on -count=10 -timeout=60m ./pkg/itembank/...
 
+HISTORIES ?= 20000
+
+.PHONY: histories
+histories: tools ## Play 20,000 random record histories on every engine
+	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=120m -run='TestConformance$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
+
 .PHONY: lint
 lint: ## Check format, vet and lint
 	@scripts/install-tools golangci-lint

@@ -1,0 +1,57 @@
+package dedupe_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// free is a ledger, a sink and a failure store that cost nothing, so that what
+// is counted is the Processor's own.
+type free struct{ results []dedupe.PutResult }
+
+func (f *free) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	return f.results[:len(entries)], nil
+}
+
+func (f *free) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+	return make([]dedupe.RaiseResult, len(raises)), nil
+}
+func (f *free) Check(dedupe.Output) error { return nil }
+func (f *free) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+	return len(outputs), nil
+}
+func (f *free) Keep(context.Context, dedupe.Failure) error { return nil }
+
+// mostAllocs bounds the allocations of a new record from its bytes to the sink,
+// with the id and the fingerprint by path.
+const mostAllocs = 8
+
+func TestAllocationsPerRecord(t *testing.T) {
+	const n = 500
+	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := &free{make([]dedupe.PutResult, n)}
+	p := dedupe.NewProcessor(nothing, j, nothing, nothing, dedupe.Settings{Scope: "s", Retention: dedupe.Retention{Window: time.Hour}})
+	batch := dedupe.Batch{Shard: "shardId-000000000000"}
+	for i := range n {
+		batch.Records = append(batch.Records, dedupe.Record{
+			Sequence: fmt.Sprint(i), PartitionKey: "pk", Arrival: time.Unix(1, 0), Data: fmt.Appendf(nil, `{"id":"id-%d","fp":"fp-%d"}`, i, i),
+		})
+	}
+	perBatch := testing.AllocsPerRun(20, func() {
+		if r := p.Process(t.Context(), batch); r.Tally.New != n {
+			t.Fatalf("unexpected result %+v", r)
+		}
+	})
+	t.Logf("%.2f allocations a record", perBatch/n)
+	if perBatch/n > mostAllocs {
+		t.Errorf("%.2f allocations a record, want at most %d", perBatch/n, mostAllocs)
+	}
+}

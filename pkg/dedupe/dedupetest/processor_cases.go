@@ -1,0 +1,500 @@
+package dedupetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// processorCases pin the life of a record, over the engine.
+var processorCases = []testCase{
+	{"records/outcomes", outcomes},
+	{"records/in-batch", inBatch},
+	{"records/redelivered-batch", redeliveredBatch},
+	{"records/bisected-batch", bisectedBatch},
+	{"records/crash-before-the-sink", crashBeforeSink},
+	{"records/crash-after-the-sink", crashAfterSink},
+	{"records/two-invocations-at-once", twoInvocations},
+	{"records/late-copy-inside-the-window", lateCopy},
+	{"records/name-outlives-its-derived-entries", nameOutlivesDerived},
+	{"records/name-taken-by-another-meanwhile", nameTakenMeanwhile},
+	{"records/synthetic-is-the-ledger's-word", syntheticByLedger},
+	{"records/settings-change", settingsChange},
+	{"records/copies-beyond-the-purge-in-one-batch", copiesBeyondPurge},
+	{"records/derived-id-used-as-an-id", derivedIDUsed},
+	{"records/no-id-left", noIDLeft},
+	{"records/poison", poison},
+	{"records/poison-that-cannot-be-kept", poisonNotKept},
+	{"records/too-large-for-the-sink", tooLarge},
+	{"records/panic", panics},
+	{"records/aggregates", aggregates},
+	{"records/ledger-fails-for-a-key", ledgerFailsForKey},
+	{"records/sink-fails-in-the-middle", sinkFails},
+	{"records/chunks", chunks},
+	{"records/checkpoint-skips", checkpointSkips},
+	{"records/checkpoint-before-the-failure", checkpointBeforeFailure},
+	{"records/checkpoint-that-cannot-be-written", checkpointNotWritten},
+	{"records/checkpoint-of-another-consumer", checkpointOfAnother},
+	{"records/passed-unchanged", passedUnchanged},
+	{"records/ledger-cost", ledgerCost},
+}
+
+func (b *bench) wantTally(got, want dedupe.Tally) {
+	b.Helper()
+	if got != want {
+		b.Errorf("want tally %+v, got %+v", want, got)
+	}
+}
+
+func outcomes(f *fixture) {
+	b := f.bench()
+	ax := format.DerivedID("a", "y")
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "x")), dedupe.Tally{In: 2, New: 2, Out: 2})
+	b.wantTally(b.done(rec(3, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
+	b.wantTally(b.done(rec(4, "a", "y")), dedupe.Tally{In: 1, Synthetic: 1, Out: 1})
+	b.wantTally(b.done(rec(5, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
+	b.wantTally(b.done(rec(4, "a", "y"), rec(1, "a", "x")), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	b.wantTally(b.done(), dedupe.Tally{})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{ax, 4}, delivery{ax, 4}, delivery{"a", 1})
+}
+
+func inBatch(f *fixture) {
+	b := f.bench()
+	ay := format.DerivedID("a", "y")
+	b.wantTally(b.done(
+		rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "a", "y"), rec(5, "a", "y"), rec(6, "a", "x"), rec(7, "a", "z"),
+	), dedupe.Tally{In: 7, New: 2, Natural: 3, Synthetic: 2, Out: 4})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3}, delivery{ay, 4}, delivery{format.DerivedID("a", "z"), 7})
+}
+
+// redeliveredBatch: everything again, as the event source does after a lost
+// answer. Nothing is dropped, and all ids are as before.
+func redeliveredBatch(f *fixture) {
+	b := f.bench()
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "y"), rec(3, "a", "x"), rec(4, "b", "x")}
+	b.done(batch...)
+	first := slices.Clone(b.sink.got)
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 4, Retry: 3, Natural: 1, Out: 3})
+	b.wantDelivered(append(first, first...)...)
+}
+
+// bisectedBatch: the batch fails, comes again in halves, and those overlap.
+func bisectedBatch(f *fixture) {
+	b := f.bench()
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "a", "x"), rec(4, "c", "x")}
+	b.sink.fault = crashBefore
+	b.stuck(1, batch...)
+	b.sink.fault = nil
+	b.wantTally(b.done(batch[2:]...), dedupe.Tally{In: 2, Natural: 1, Retry: 1, Out: 1})
+	b.wantTally(b.done(batch[:2]...), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	b.wantTally(b.done(batch[1:3]...), dedupe.Tally{In: 2, Retry: 1, Natural: 1, Out: 1})
+	b.wantDelivered(delivery{"c", 4}, delivery{"a", 1}, delivery{"b", 2}, delivery{"b", 2})
+}
+
+// crashBeforeSink: the ledger knows the records and the sink does not.
+func crashBeforeSink(f *fixture) {
+	b := f.bench()
+	b.sink.fault = crashBefore
+	b.stuck(1, rec(1, "a", "x"), rec(2, "a", "y"))
+	b.wantDelivered()
+	b.sink.fault = nil
+	b.done(rec(3, "a", "x"), rec(4, "a", "y")) // copies do not stand in
+	b.wantDelivered()
+	b.done(rec(1, "a", "x"), rec(2, "a", "y"))
+	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 2})
+}
+
+// crashAfterSink: what was delivered is delivered again, under the same ids,
+// and counted as a retry.
+func crashAfterSink(f *fixture) {
+	b := f.bench()
+	b.sink.fault = crashAfter
+	b.stuck(1, rec(1, "a", "x"), rec(2, "a", "y"))
+	b.sink.fault = nil
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "y")), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	ay := format.DerivedID("a", "y")
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"a", 1}, delivery{ay, 2})
+}
+
+func twoInvocations(f *fixture) {
+	b := f.bench()
+	var batch []dedupe.Record
+	for i := range 40 {
+		batch = append(batch, rec(i, fmt.Sprintf("id-%d", i%20), fmt.Sprintf("fp-%d", i%3)))
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if r := b.process(batch...); r.Failed != "" {
+				f.Errorf("failed at %s: %v", r.Failed, r.Err)
+			}
+		})
+	}
+	wg.Wait()
+	ids := map[int]string{}
+	for _, d := range b.sink.got {
+		if id, ok := ids[d.n]; ok && id != d.id {
+			f.Errorf("record %d went out as %s and as %s", d.n, id, d.id)
+		}
+		ids[d.n] = d.id
+	}
+	unique := map[string]bool{}
+	for _, r := range batch {
+		unique[string(r.Data[:24])] = true
+	}
+	if len(ids) != 40 { // 20 ids, each with two fingerprints, none twice
+		f.Errorf("want 40 records delivered, got %d (%d)", len(ids), len(unique))
+	}
+}
+
+// lateCopy: a copy that arrived inside the window is processed as late as the
+// horizon allows, after the broom has been.
+func lateCopy(f *fixture) {
+	b := f.bench()
+	b.done(recAt(1, 0, "a", "x"))
+	b.sweep(window+horizon, "a")
+	b.wantTally(b.done(recAt(2, window, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
+}
+
+// sweep deletes the entries of ids that may go at a time after the epoch.
+func (b *bench) sweep(now time.Duration, ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		// A put by nobody tells what is there; it is dropped again if it took place.
+		probe := b.entry(id, "probe", epoch)
+		probe.Arrival = time.Unix(0, 0)
+		results, err := b.store.PutIfAbsent(b.ctx, []dedupe.Entry{probe})
+		b.must(err)
+		b.must(results[0].Err)
+		old := results[0].Existing
+		if old == nil || old.PurgeAt != dedupe.Never && time.Unix(old.PurgeAt, 0).Before(epoch.Add(now)) {
+			b.must(b.Raw.DropEntry(b.ctx, b.scope, format.KeyOf(id)))
+		}
+	}
+}
+
+// nameOutlivesDerived: a synthetic record arrives shortly before the name's
+// entry goes. A copy of it must not find the name free.
+func nameOutlivesDerived(f *fixture) {
+	b := f.bench()
+	ay := format.DerivedID("a", "y")
+	b.done(recAt(1, 0, "a", "x"))
+	b.done(recAt(2, 105*time.Second, "a", "y"))
+	b.sweep(150*time.Second, "a", ay)
+	b.wantTally(b.done(recAt(3, 150*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2})
+}
+
+// nameTakenMeanwhile: between the look at the name's entry and its raise the
+// entry was purged and taken by another record.
+func nameTakenMeanwhile(f *fixture) {
+	b := f.bench()
+	b.done(recAt(1, 0, "a", "x"))
+	meanwhile := &interrupted{hooked: hooked{Store: f.Store}, f: f}
+	b.store = meanwhile
+	b.wantTally(b.done(recAt(3, 105*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
+	b.wantDelivered(delivery{"a", 1})
+}
+
+func syntheticByLedger(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "y"))
+	b.wantTally(b.done(rec(2, "a", "x"), rec(3, "a", "y")), dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
+	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "x"), 2})
+}
+
+// settingsChange: the record's fingerprint is another one on its retry. It is
+// the record all the same; a copy with the new fingerprint is kept, not dropped.
+func settingsChange(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "old"))
+	b.wantTally(b.done(rec(1, "a", "new")), dedupe.Tally{In: 1, Retry: 1, Out: 1})
+	b.wantTally(b.done(rec(2, "a", "new")), dedupe.Tally{In: 1, Synthetic: 1, Out: 1})
+}
+
+// copiesBeyondPurge: one batch spans more than an entry's life.
+func copiesBeyondPurge(f *fixture) {
+	b := f.bench()
+	end := window + horizon
+	b.wantTally(b.done(
+		recAt(1, 0, "a", "x"), recAt(2, end, "a", "x"), recAt(3, end+time.Second, "a", "x"),
+		recAt(4, end+2*time.Second, "a", "x"), recAt(5, end+3*time.Second, "a", "y"),
+	), dedupe.Tally{In: 5, New: 2, Natural: 2, Synthetic: 1, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{format.DerivedID("a", "y"), 5})
+}
+
+// derivedIDUsed: a producer uses as its own the id that a record before it in
+// the batch is given. Who comes first has it.
+func derivedIDUsed(f *fixture) {
+	ay := format.DerivedID("a", "y")
+	b := f.bench()
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "y"), rec(3, ay, "y"), rec(4, ay, "q")),
+		dedupe.Tally{In: 4, New: 1, Synthetic: 2, Natural: 1, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "q"), 4})
+
+	b = f.bench()
+	b.settings.Scope = freshScope()
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, ay, "q"), rec(3, "a", "y")), dedupe.Tally{In: 3, New: 2, Synthetic: 1, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "y"), 3})
+}
+
+func noIDLeft(f *fixture) {
+	b := f.bench()
+	first := format.DerivedID("a", "y")
+	second := format.DerivedID(first, "y")
+	third := format.DerivedID(second, "y")
+	b.done(rec(1, "a", "x"), rec(2, first, "x"), rec(3, second, "x"), rec(4, third, "x"))
+	b.sink.got = nil
+	b.wantTally(b.done(rec(5, "a", "y"), rec(6, "b", "x")), dedupe.Tally{In: 2, Parked: 1, New: 1, Out: 1})
+	b.wantDelivered(delivery{"b", 6})
+	b.wantKept(5)
+}
+
+// wantKept compares the records kept in the failure store, by number.
+func (b *bench) wantKept(want ...int) {
+	b.Helper()
+	if len(b.failures.kept) != len(want) {
+		b.Errorf("want records %v kept, got %d", want, len(b.failures.kept))
+	}
+	for _, n := range want {
+		owner := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}.String()
+		kept, ok := b.failures.kept[owner]
+		if !ok || kept.Reason == "" || len(kept.Data) == 0 || kept.Position.Sequence != fmt.Sprint(n) {
+			b.Errorf("record %d is not kept whole: %+v", n, kept)
+		}
+	}
+}
+
+func raw(n int, data string) dedupe.Record {
+	return dedupe.Record{Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch, Data: []byte(data)}
+}
+
+// poison blocks nothing, and is kept whole, each record alone.
+func poison(f *fixture) {
+	b := f.bench()
+	broken := `{"id":"a"`
+	b.wantTally(b.done(rec(1, "a", "x"), raw(2, broken), raw(3, `{"n":3}`), rec(4, "b", "x"), raw(5, ""), raw(6, `{"id":null}`)),
+		dedupe.Tally{In: 6, New: 2, Parked: 4, Out: 2})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 4})
+	for _, kept := range b.failures.kept {
+		if kept.Position.Sequence == "2" && string(kept.Data) != broken {
+			b.Errorf("want the whole payload %q, got %q", broken, kept.Data)
+		}
+	}
+	if len(b.failures.kept) != 4 {
+		b.Errorf("want 4 records kept, got %d", len(b.failures.kept))
+	}
+}
+
+// poisonNotKept: a record counts as kept only when the store said so. Until
+// then it fails, and nothing after it is sent.
+func poisonNotKept(f *fixture) {
+	b := f.bench()
+	b.failures.fault = func(dedupe.Failure) error { return errCrash }
+	batch := []dedupe.Record{rec(1, "a", "x"), raw(2, "?"), rec(3, "b", "x")}
+	r := b.stuck(2, batch...)
+	b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
+	b.wantDelivered(delivery{"a", 1})
+	b.failures.fault = nil
+	b.done(batch[1:]...)
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3})
+	b.wantKept(2)
+}
+
+func tooLarge(f *fixture) {
+	b := f.bench()
+	b.sink.limit = 40
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "a fingerprint that makes it too large"), rec(3, "c", "x")),
+		dedupe.Tally{In: 3, New: 2, Parked: 1, Out: 2})
+	b.wantKept(2)
+}
+
+// panicking panics on one payload.
+type panicking struct{ dedupe.Format }
+
+func (p panicking) Read(payload []byte) (format.Fields, error) {
+	if string(payload) == "panic" {
+		panic("a bug")
+	}
+	return p.Format.Read(payload)
+}
+
+func panics(f *fixture) {
+	b := f.bench()
+	b.format = panicking{b.format}
+	b.wantTally(b.done(rec(1, "a", "x"), raw(2, "panic"), rec(3, "b", "x")), dedupe.Tally{In: 3, New: 2, Parked: 1, Out: 2})
+	b.wantKept(2)
+}
+
+// aggregate makes a KPL aggregate of payloads.
+func (b *bench) aggregate(n int, payloads ...[]byte) dedupe.Record {
+	b.Helper()
+	var e kpl.Encoder
+	for _, p := range payloads {
+		e.Add(kpl.UserRecord{PartitionKey: []byte("pk"), Data: p})
+	}
+	return dedupe.Record{Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch, Data: e.Bytes()}
+}
+
+func aggregates(f *fixture) {
+	b := f.bench()
+	first := b.aggregate(1, payload(10, "a", "x"), payload(11, "b", "x"), payload(12, "a", "x"), []byte("?"))
+	b.wantTally(b.done(first, rec(2, "b", "x"), rec(3, "c", "x")),
+		dedupe.Tally{In: 6, New: 3, Natural: 2, Parked: 1, Out: 3})
+	b.wantTally(b.done(first), dedupe.Tally{In: 4, Retry: 2, Natural: 1, Parked: 1, Out: 2})
+	b.wantDelivered(delivery{"a", 10}, delivery{"b", 11}, delivery{"c", 3}, delivery{"a", 10}, delivery{"b", 11})
+	for owner := range b.failures.kept {
+		if want := stream.String() + "/" + shard + "/1#3"; owner != want {
+			b.Errorf("want the fourth user record kept as %s, got %s", want, owner)
+		}
+	}
+
+	broken := b.aggregate(4, payload(40, "d", "x"))
+	broken.Data = resigned(broken.Data, 0xff)
+	b.failures.kept = map[string]dedupe.Failure{}
+	b.wantTally(b.done(broken, rec(5, "e", "x")), dedupe.Tally{In: 2, New: 1, Parked: 1, Out: 1})
+	b.wantKept(4)
+}
+
+// ledgerFailsForKey: the lowest record that failed is named, nothing from it on
+// is sent, and no record of the key is taken for a duplicate.
+func ledgerFailsForKey(f *fixture) {
+	b := f.bench()
+	failing := &hooked{Store: f.Store, fault: func(e dedupe.Entry) error {
+		if e.Key == format.KeyOf("b") {
+			return dedupe.ErrTryAgain
+		}
+		return nil
+	}}
+	b.store = failing
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"), rec(4, "b", "x")}
+	b.wantTally(b.stuck(2, batch...).Tally, dedupe.Tally{In: 4, New: 1, Failed: 3, Out: 1})
+	b.wantDelivered(delivery{"a", 1})
+	failing.fault = nil
+	b.wantTally(b.done(batch[1:]...), dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
+}
+
+func sinkFails(f *fixture) {
+	b := f.bench()
+	b.sink.fault = func([]dedupe.Output) (int, int, error) { return 2, 1, errCrash } // the second one got through too
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x")}
+	b.wantTally(b.stuck(3, batch...).Tally, dedupe.Tally{In: 4, New: 1, Natural: 1, Failed: 2, Out: 1})
+	b.sink.fault = nil
+	b.wantTally(b.done(batch[2:]...), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3}, delivery{"b", 3}, delivery{"c", 4})
+}
+
+// chunks: whatever their size, the result is the same.
+func chunks(f *fixture) {
+	ay := format.DerivedID("a", "y")
+	for _, size := range []int{1, 2, 3, 500} {
+		b := f.bench()
+		b.settings.Scope, b.settings.Chunk = freshScope(), size
+		aggregated := b.aggregate(3, payload(30, "a", "x"), payload(31, "c", "x"), payload(32, "a", "y"))
+		b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "y"), aggregated, rec(4, "b", "x"), rec(5, "c", "x")),
+			dedupe.Tally{In: 7, New: 3, Natural: 3, Synthetic: 1, Out: 4})
+		b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"c", 31}, delivery{"b", 4})
+	}
+}
+
+func (f *fixture) checkpointed() *bench {
+	b := f.bench()
+	b.settings.Checkpoints, b.settings.Consumer = f.Store, "me"
+	return b
+}
+
+// checkpointSkips: what is done costs neither the ledger nor the sink anything.
+func checkpointSkips(f *fixture) {
+	b := f.checkpointed()
+	counted := &hooked{Store: f.Store}
+	b.store = counted
+	b.done(rec(8, "a", "x"), rec(9, "b", "x"), rec(10, "c", "x"))
+	counted.puts = 0
+	b.wantTally(b.done(rec(9, "b", "x"), rec(10, "c", "x"), rec(11, "d", "x"), rec(100, "e", "x")),
+		dedupe.Tally{In: 4, Skipped: 2, New: 2, Out: 2})
+	if counted.puts != 2 {
+		b.Errorf("want 2 entries put, got %d", counted.puts)
+	}
+	b.wantTally(b.done(rec(11, "d", "x")), dedupe.Tally{In: 1, Skipped: 1})
+}
+
+func checkpointBeforeFailure(f *fixture) {
+	b := f.checkpointed()
+	b.settings.Chunk = 2
+	b.sink.fault = func(o []dedupe.Output) (int, int, error) {
+		if deliveryOf(o[0]).n < 3 {
+			return len(o), len(o), nil
+		}
+		return 1, 1, errCrash
+	}
+	b.stuck(4, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"), rec(4, "d", "x"))
+	b.wantCheckpoint(b.checkpointKey(), "3")
+	b.sink.fault = nil
+	b.wantTally(b.done(rec(3, "c", "x"), rec(4, "d", "x")), dedupe.Tally{In: 2, Skipped: 1, Retry: 1, Out: 1})
+	b.stuckInAggregate()
+}
+
+// stuckInAggregate: the checkpoint stays before an aggregate of which a part
+// failed.
+func (b *bench) stuckInAggregate() {
+	b.Helper()
+	b.settings.Chunk = 0
+	b.sink.fault = func(o []dedupe.Output) (int, int, error) { return 2, 2, errCrash }
+	b.stuck(6, rec(5, "e", "x"), b.aggregate(6, payload(60, "f", "x"), payload(61, "g", "x")))
+	b.wantCheckpoint(b.checkpointKey(), "5")
+}
+
+func checkpointNotWritten(f *fixture) {
+	b := f.checkpointed()
+	failing := &hooked{Store: f.Store, moveFail: dedupe.ErrTryAgain}
+	b.settings.Checkpoints = failing
+	b.done(rec(1, "a", "x"))
+	failing.moveFail = nil
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1, Out: 1})
+	b.wantCheckpoint(b.checkpointKey(), "1")
+}
+
+// checkpointOfAnother: two consumers of one scope and stream would skip each
+// other's records. The batch fails, and none is skipped.
+func checkpointOfAnother(f *fixture) {
+	b := f.checkpointed()
+	b.done(rec(1, "a", "x"))
+	b.settings.Consumer = "you"
+	if r := b.stuck(1, rec(1, "a", "x"), rec(2, "b", "x")); !errors.Is(r.Err, dedupe.ErrOtherConsumer) {
+		b.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, r.Err)
+	}
+	b.wantDelivered(delivery{"a", 1})
+}
+
+func passedUnchanged(f *fixture) {
+	b := f.bench()
+	b.settings.PassNatural = true
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), rec(4, "a", "y")),
+		dedupe.Tally{In: 4, New: 1, Natural: 2, Synthetic: 1, Out: 4})
+	ay := format.DerivedID("a", "y")
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 2}, delivery{ay, 3}, delivery{"a", 4})
+
+	b = f.bench()
+	b.settings.Scope, b.settings.PassSynthetic = freshScope(), true
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), rec(4, "a", "y")),
+		dedupe.Tally{In: 4, New: 1, Natural: 1, Synthetic: 2, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{"a", 4})
+}
+
+// ledgerCost: one put a new key, whatever copies are in the batch.
+func ledgerCost(f *fixture) {
+	b := f.bench()
+	counted := &hooked{Store: f.Store}
+	b.store = counted
+	b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x"), rec(5, "b", "x"))
+	if counted.puts != 3 || counted.calls != 1 || counted.raises != 0 {
+		b.Errorf("want 3 puts in one call, got %d in %d and %d raises", counted.puts, counted.calls, counted.raises)
+	}
+}

@@ -1,0 +1,291 @@
+package dedupetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// storeCases pin the contract of each store method.
+var storeCases = []testCase{
+	{"store/put-if-absent", putIfAbsent},
+	{"store/owner-is-no-condition", ownerIsNoCondition},
+	{"store/purged-entries-are-absent", purgedAreAbsent},
+	{"store/put-race", putRace},
+	{"store/batches", batches},
+	{"store/raise-purge", raisePurge},
+	{"store/checkpoint", checkpoint},
+	{"store/checkpoints-are-apart", checkpointsApart},
+	{"store/checkpoint-of-another-consumer", otherConsumer},
+	{"store/checkpoint-race", checkpointRace},
+	{"store/runs", runs},
+}
+
+// epoch is when tests happen: far enough ahead that no engine's own TTL
+// deletion, which goes by the real time, takes part.
+var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// entry is an entry of the fixture's scope; it lives for an hour.
+func (f *fixture) entry(id, owner string, arrival time.Time) dedupe.Entry {
+	return dedupe.Entry{
+		Scope: f.scope, Key: format.KeyOf(id), Owner: owner, Fingerprint: "fp of " + owner, Version: "v1",
+		Arrival: arrival, PurgeAt: dedupe.Retention{Window: time.Hour}.PurgeAt(arrival),
+	}
+}
+
+// put puts one entry and returns what was there.
+func (f *fixture) put(e dedupe.Entry) *dedupe.Entry {
+	f.Helper()
+	results, err := f.Store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
+	f.must(err)
+	f.must(results[0].Err)
+	return results[0].Existing
+}
+
+// wantPut puts one entry and compares what was there; nil: nothing.
+func (f *fixture) wantPut(what string, e dedupe.Entry, existing *dedupe.Entry) {
+	f.Helper()
+	got := f.put(e)
+	if (got == nil) != (existing == nil) || got != nil && *got != *existing {
+		f.Errorf("%s: want %+v to be there, got %+v", what, existing, got)
+	}
+}
+
+func putIfAbsent(f *fixture) {
+	first := f.entry("a", "one", epoch.Add(123*time.Millisecond))
+	f.wantPut("a new key", first, nil)
+	f.wantPut("a copy", f.entry("a", "two", epoch), &first)
+	f.wantPut("a copy that arrived before", f.entry("a", "three", epoch.Add(-time.Hour)), &first)
+	f.wantPut("another key", f.entry("b", "four", epoch), nil)
+	forGood := f.entry("c", "five", epoch)
+	forGood.PurgeAt = dedupe.Never
+	f.wantPut("an entry for good", forGood, nil)
+	f.wantPut("a century later", f.entry("c", "six", epoch.AddDate(100, 0, 0)), &forGood)
+
+	elsewhere := *f
+	elsewhere.scope = freshScope()
+	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
+}
+
+// ownerIsNoCondition: the owner finds its entry like everybody else. If it could
+// put it again, a redelivery would look like a first delivery.
+func ownerIsNoCondition(f *fixture) {
+	first := f.entry("a", "one", epoch)
+	f.wantPut("a new key", first, nil)
+	again := f.entry("a", "one", epoch.Add(time.Minute))
+	again.Fingerprint = "another"
+	f.wantPut("the owner again", again, &first)
+	f.wantPut("and again", again, &first)
+}
+
+// purgedAreAbsent: the time is tested, to the millisecond, and not the row.
+func purgedAreAbsent(f *fixture) {
+	first := f.entry("a", "one", epoch)
+	purge := time.Unix(first.PurgeAt, 0).UTC()
+	f.wantPut("a new key", first, nil)
+	f.wantPut("just before the purge time", f.entry("a", "two", purge.Add(-time.Millisecond)), &first)
+	f.wantPut("at the purge time", f.entry("a", "three", purge), &first)
+	second := f.entry("a", "four", purge.Add(time.Millisecond))
+	f.wantPut("just after it", second, nil)
+	f.wantPut("the new entry stands whole", f.entry("a", "one", epoch), &second)
+}
+
+// putRace lets several records ask for one key at once.
+func putRace(f *fixture) {
+	const racers = 16
+	var put atomic.Int32
+	owners := make([]string, racers)
+	var wg sync.WaitGroup
+	for i := range racers {
+		wg.Go(func() {
+			e := f.entry("a", fmt.Sprintf("racer-%d", i), epoch)
+			results, err := f.Store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
+			switch {
+			case err != nil || results[0].Err != nil:
+				f.Errorf("put: %v, %v", err, results)
+			case results[0].Existing == nil:
+				put.Add(1)
+				owners[i] = e.Owner
+			default:
+				owners[i] = results[0].Existing.Owner
+			}
+		})
+	}
+	wg.Wait()
+	if put.Load() != 1 {
+		f.Errorf("%d records put one key", put.Load())
+	}
+	for _, owner := range owners {
+		if owner != owners[0] {
+			f.Errorf("the racers saw different owners: %q", owners)
+			break
+		}
+	}
+}
+
+func batches(f *fixture) {
+	const n = 300
+	entries := make([]dedupe.Entry, n)
+	for i := range entries {
+		entries[i] = f.entry(fmt.Sprintf("id-%d", i), fmt.Sprintf("owner-%d", i), epoch)
+	}
+	put := func(entries []dedupe.Entry) []dedupe.PutResult {
+		f.Helper()
+		results, err := f.Store.PutIfAbsent(f.ctx, entries)
+		f.must(err)
+		if len(results) != len(entries) {
+			f.Fatalf("want %d results, got %d", len(entries), len(results))
+		}
+		return results
+	}
+	for i, r := range put(entries[:n/2]) {
+		if r.Existing != nil || r.Err != nil {
+			f.Errorf("entry %d: want it put, got %+v", i, r)
+		}
+	}
+	for i, r := range put(entries) {
+		if r.Err != nil || (i < n/2) != (r.Existing != nil) {
+			f.Errorf("entry %d: got %+v", i, r)
+		}
+		if r.Existing != nil && *r.Existing != entries[i] {
+			f.Errorf("entry %d: want %+v, got %+v", i, entries[i], *r.Existing)
+		}
+	}
+	put(nil)
+}
+
+func raisePurge(f *fixture) {
+	first := f.entry("a", "one", epoch)
+	f.wantPut("a new key", first, nil)
+	raise := func(what, id, owner string, purge int64, stands bool) {
+		f.Helper()
+		results, err := f.Store.RaisePurge(f.ctx, []dedupe.Raise{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
+		f.must(err)
+		if results[0].Err != nil || results[0].Stands != stands {
+			f.Errorf("%s: want stands %t, got %+v", what, stands, results[0])
+		}
+	}
+	wantPurge := func(purge int64) {
+		f.Helper()
+		want := first
+		want.PurgeAt = purge
+		f.wantPut("the entry", f.entry("a", "two", epoch), &want)
+	}
+	raise("another owner", "a", "two", first.PurgeAt+100, false)
+	wantPurge(first.PurgeAt)
+	raise("no entry", "b", "one", first.PurgeAt, false)
+	f.wantPut("nothing was made", f.entry("b", "three", epoch), nil)
+	raise("later", "a", "one", first.PurgeAt+100, true)
+	wantPurge(first.PurgeAt + 100)
+	raise("earlier", "a", "one", first.PurgeAt+50, true)
+	wantPurge(first.PurgeAt + 100)
+	raise("for good", "a", "one", dedupe.Never, true)
+	wantPurge(dedupe.Never)
+	raise("later than for good", "a", "one", first.PurgeAt+500, true)
+	wantPurge(dedupe.Never)
+}
+
+func (f *fixture) checkpointKey() dedupe.CheckpointKey {
+	stream := dedupe.Stream{Account: "123456789012", Region: "us-east-1", Name: "orders"}
+	return dedupe.CheckpointKey{Scope: f.scope, Stream: stream, Shard: "shardId-000000000000"}
+}
+
+// wantCheckpoint reads a checkpoint; "" is none.
+func (f *fixture) wantCheckpoint(k dedupe.CheckpointKey, sequence string) {
+	f.Helper()
+	got, err := f.Store.ReadCheckpoint(f.ctx, k)
+	f.must(err)
+	if sequence == "" && got != nil || sequence != "" && (got == nil || *got != dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}) {
+		f.Errorf("want checkpoint %q, got %+v", sequence, got)
+	}
+}
+
+func (f *fixture) advance(k dedupe.CheckpointKey, sequence string) {
+	f.Helper()
+	f.must(f.Store.AdvanceCheckpoint(f.ctx, k, dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}))
+}
+
+// checkpoint moves forward only, by the number: texts of several lengths.
+func checkpoint(f *fixture) {
+	k := f.checkpointKey()
+	longest := strings.Repeat("9", 128)
+	f.wantCheckpoint(k, "")
+	for _, step := range []struct{ advance, want string }{
+		{"0", "0"}, {"9", "9"}, {"10", "10"}, {"9", "10"}, {"10", "10"},
+		{"49590338271490256608559692538361571095921575989136588898", "49590338271490256608559692538361571095921575989136588898"},
+		{"5", "49590338271490256608559692538361571095921575989136588898"},
+		{longest, longest}, {"1" + strings.Repeat("0", 127), longest},
+	} {
+		f.advance(k, step.advance)
+		f.wantCheckpoint(k, step.want)
+	}
+}
+
+// checkpointsApart: a new scope replays a stream, and streams and shards do
+// not skip each other's records.
+func checkpointsApart(f *fixture) {
+	f.advance(f.checkpointKey(), "7")
+	scope, stream, shard := f.checkpointKey(), f.checkpointKey(), f.checkpointKey()
+	scope.Scope = freshScope()
+	stream.Stream.Name = "payments"
+	shard.Shard = "shardId-000000000001"
+	for _, other := range []dedupe.CheckpointKey{scope, stream, shard} {
+		f.wantCheckpoint(other, "")
+	}
+}
+
+func otherConsumer(f *fixture) {
+	f.advance(f.checkpointKey(), "7")
+	err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: "8", Consumer: "you"})
+	if !errors.Is(err, dedupe.ErrOtherConsumer) {
+		f.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, err)
+	}
+	f.wantCheckpoint(f.checkpointKey(), "7")
+}
+
+func checkpointRace(f *fixture) {
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			c := dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i*7%20), Consumer: "me"}
+			for {
+				err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
+				if err == nil {
+					return
+				}
+				if !errors.Is(err, dedupe.ErrTryAgain) {
+					f.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.wantCheckpoint(f.checkpointKey(), "20")
+}
+
+func runs(f *fixture) {
+	none, err := f.Store.ReadRun(f.ctx, f.scope, "digest")
+	if none != nil || err != nil {
+		f.Fatalf("absent run: want nil and no error, got %+v, %v", none, err)
+	}
+	want := dedupe.Run{Digest: "digest", ID: "run-1", Input: 1 << 40, Lines: 7, Output: 3, Parked: 2, Tally: dedupe.Tally{In: 7, New: 6, Parked: 1, Out: 6}}
+	for range 2 {
+		f.must(f.Store.SaveRun(f.ctx, f.scope, want))
+		got, err := f.Store.ReadRun(f.ctx, f.scope, "digest")
+		f.must(err)
+		if got == nil || *got != want {
+			f.Errorf("want %+v, got %+v", want, got)
+		}
+		want.Finished, want.Lines = true, 8
+	}
+	if other, err := f.Store.ReadRun(f.ctx, freshScope(), "digest"); other != nil || err != nil {
+		f.Errorf("a run of another scope: got %+v, %v", other, err)
+	}
+}

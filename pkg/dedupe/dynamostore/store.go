@@ -1,0 +1,217 @@
+// Package dynamostore keeps record entries on DynamoDB: the ledger for
+// production.
+//
+// An entry is one conditional put of one write unit, as long as it is within
+// 1 KB. The entries of a call are put at the same time, up to a bound, since
+// DynamoDB has no batch of conditional writes below a transaction, which costs twice.
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// DefaultConcurrency is how many requests are under way at once. One connection
+// each; at 2 ms a request 32 of them put 16,000 entries a second.
+const DefaultConcurrency = 32
+
+// Client is the part of *dynamodb.Client that the store calls.
+type Client interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+}
+
+// Store is a dedupe.Store on DynamoDB. It is safe for concurrent use.
+type Store struct {
+	client      Client
+	table       string
+	concurrency int
+}
+
+var _ dedupe.Store = (*Store)(nil)
+
+// Option changes a Store from its defaults.
+type Option func(*Store)
+
+// WithConcurrency sets how many requests are under way at once, at least one.
+func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
+
+// New makes a Store on an existing table, which may be that of claims.
+func New(client Client, table string, options ...Option) *Store {
+	s := &Store{client, table, DefaultConcurrency}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
+const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
+
+func failed(doing string, err error) error {
+	return dynamo.Translate(doing, err, dedupe.ErrTryAgain)
+}
+
+// PutIfAbsent puts each entry IF its key is absent OR purged before the
+// entry's arrival. The time is tested here, since DynamoDB deletes rows days
+// after their TTL. Nothing is said about the owner: with that a redelivery
+// would take its own effect for a new one.
+func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	results := make([]dedupe.PutResult, len(entries))
+	s.each(len(entries), func(i int) { results[i] = s.put(ctx, entries[i]) })
+	return results, nil
+}
+
+func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.table), Item: dynamo.Encode(newEntryRow(e)),
+		ConditionExpression:                 aws.String("attribute_not_exists(pk) OR purge_at < :arrival"),
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":arrival": seconds(e.Arrival)},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	old, there := dynamo.ConditionFailure(err)
+	if !there {
+		return dedupe.PutResult{Err: failed("put entry", err)}
+	}
+	var row entryRow
+	if err := dynamo.Decode(old, &row); err != nil {
+		return dedupe.PutResult{Err: err}
+	}
+	return dedupe.PutResult{Existing: row.entry(e.Scope, e.Key)}
+}
+
+// RaisePurge sets a later purge time IF the owner still holds the entry.
+func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+	results := make([]dedupe.RaiseResult, len(raises))
+	s.each(len(raises), func(i int) { results[i] = s.raise(ctx, raises[i]) })
+	return results, nil
+}
+
+func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
+	in := &dynamodb.UpdateItemInput{
+		TableName: aws.String(s.table), Key: dynamo.Encode(entryKey(r.Scope, r.Key)),
+		ExpressionAttributeNames:            map[string]string{"#owner": "owner"},
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":owner": text(r.Owner)},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}
+	if r.PurgeAt == dedupe.Never {
+		in.UpdateExpression = aws.String("REMOVE purge_at")
+		in.ConditionExpression = aws.String("#owner = :owner")
+	} else {
+		in.UpdateExpression = aws.String("SET purge_at = :purge")
+		in.ConditionExpression = aws.String("#owner = :owner AND purge_at < :purge")
+		in.ExpressionAttributeValues[":purge"] = number(r.PurgeAt)
+	}
+	_, err := s.client.UpdateItem(ctx, in)
+	old, stays := dynamo.ConditionFailure(err)
+	if !stays {
+		return dedupe.RaiseResult{Stands: err == nil, Err: failed("raise purge time", err)}
+	}
+	var row entryRow
+	if err := dynamo.Decode(old, &row); err != nil {
+		return dedupe.RaiseResult{Err: err}
+	}
+	return dedupe.RaiseResult{Stands: row.Owner == r.Owner} // it is late enough already
+}
+
+// each runs work for 0 to n-1, at most s.concurrency at a time.
+func (s *Store) each(n int, work func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(s.concurrency)
+	for i := range n {
+		g.Go(func() error { work(i); return nil })
+	}
+	_ = g.Wait() // the work keeps its errors itself
+}
+
+// ReadCheckpoint reads a checkpoint consistently.
+func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+	var row checkpointRow
+	found, err := s.get(ctx, "read checkpoint", checkpointKey(k), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.checkpoint(), nil
+}
+
+// AdvanceCheckpoint puts the checkpoint IF there is none OR it is this
+// consumer's and behind. Sequence numbers are compared as texts of one length.
+func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
+	row := newCheckpointRow(k, c)
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.table), Item: dynamo.Encode(row),
+		ConditionExpression:      aws.String("attribute_not_exists(pk) OR (consumer = :consumer AND #sequence < :sequence)"),
+		ExpressionAttributeNames: map[string]string{"#sequence": "sequence"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":consumer": text(row.Consumer), ":sequence": text(row.Sequence),
+		},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	old, stays := dynamo.ConditionFailure(err)
+	if !stays {
+		return failed("write checkpoint", err)
+	}
+	var there checkpointRow
+	if err := dynamo.Decode(old, &there); err != nil {
+		return err
+	}
+	if there.Consumer != c.Consumer {
+		return fmt.Errorf("%w (it is %q's)", dedupe.ErrOtherConsumer, there.Consumer)
+	}
+	return nil
+}
+
+// ReadRun reads an offline run consistently.
+func (s *Store) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
+	var row runRow
+	found, err := s.get(ctx, "read run", runKey(scope, digest), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.run(digest), nil
+}
+
+// SaveRun puts an offline run, whatever is there.
+func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r)),
+	})
+	return failed("save run", err)
+}
+
+func (s *Store) get(ctx context.Context, doing string, k key, row any) (found bool, err error) {
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: aws.String(s.table), Key: dynamo.Encode(k), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return false, failed(doing, err)
+	}
+	if out.Item == nil {
+		return false, nil
+	}
+	return true, dynamo.Decode(out.Item, row)
+}
+
+// sequenceDigits is the longest sequence number; shorter ones are padded to it,
+// so that texts order as numbers do.
+const sequenceDigits = 128
+
+func pad(sequence string) string {
+	return strings.Repeat("0", max(0, sequenceDigits-len(sequence))) + sequence
+}
+
+func unpad(sequence string) string {
+	if s := strings.TrimLeft(sequence, "0"); s != "" {
+		return s
+	}
+	return "0"
+}

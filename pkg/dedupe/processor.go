@@ -1,0 +1,301 @@
+package dedupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// DefaultChunk is how many user records are decided and sent at a time, so that
+// a slow ledger makes progress before a deadline.
+const DefaultChunk = 500
+
+// Record is a record as a stream delivers it.
+type Record struct {
+	Sequence     string
+	PartitionKey string
+	Arrival      time.Time // ApproximateArrivalTimestamp
+	Data         []byte
+}
+
+// Batch is what one invocation is given of one shard, in order.
+type Batch struct {
+	Stream  Stream
+	Shard   string
+	Records []Record
+}
+
+// Output is a record on its way to the sink.
+type Output struct {
+	ID              string
+	PartitionKey    string
+	ExplicitHashKey string // of a user record that has its own; else empty
+	Data            []byte
+}
+
+// Sink is where unique records go.
+type Sink interface {
+	// Check returns a *PoisonError for a record that the sink can never take,
+	// such as one that is too large.
+	Check(o Output) error
+	// Send delivers records in order. It returns how many of them, from the
+	// first on, are delivered for sure; with fewer than all there is an error. Of
+	// the others some may be delivered too: they will be sent again.
+	Send(ctx context.Context, outputs []Output) (delivered int, err error)
+}
+
+// Failure is a record that can never be processed.
+type Failure struct {
+	Owner        string // names the object, so that keeping it again changes nothing
+	Position     Position
+	Reason       string // a fixed text
+	PartitionKey string
+	Arrival      time.Time
+	Data         []byte // the whole payload
+}
+
+// FailureStore keeps such records whole.
+type FailureStore interface {
+	// Keep returns nil only if the record is kept, now or before. It is safe
+	// to repeat.
+	Keep(ctx context.Context, f Failure) error
+}
+
+// Format reads and rewrites payloads; *format.JSON is one. Errors of type
+// *format.BadRecord make a record poison.
+type Format interface {
+	Read(payload []byte) (format.Fields, error)
+	Rename(payload []byte, oldID, newID string) ([]byte, error)
+}
+
+// Tally counts user records by what became of them:
+// In = New + Retry + Natural + Synthetic + Parked + Skipped + Failed.
+type Tally struct {
+	In        int64 `json:"in"`
+	New       int64 `json:"new"`
+	Retry     int64 `json:"retry"`
+	Natural   int64 `json:"natural"`
+	Synthetic int64 `json:"synthetic"`
+	Parked    int64 `json:"parked"`  // kept in the failure store
+	Skipped   int64 `json:"skipped"` // at or below the checkpoint; aggregates count as one
+	Failed    int64 `json:"failed"`  // and those after the first that failed
+	Out       int64 `json:"out"`     // sent
+}
+
+// Settings are what a Processor needs besides its parts.
+type Settings struct {
+	Scope         string
+	Retention     Retention
+	Chunk         int  // user records at a time; DefaultChunk if 0
+	PassNatural   bool // natural duplicates pass unchanged
+	PassSynthetic bool // synthetic duplicates pass unchanged
+	// Checkpoints turns the checkpoint on. It is right only where one shard
+	// has one invocation at a time, and one consumer its scope and stream.
+	Checkpoints Checkpoints
+	Consumer    string // the function's name; with Checkpoints
+}
+
+// Processor takes batches from a stream to a sink. It is safe for concurrent use.
+type Processor struct {
+	settings Settings
+	decider  Decider
+	format   Format
+	sink     Sink
+	failures FailureStore
+}
+
+// NewProcessor makes a Processor.
+func NewProcessor(ledger Ledger, f Format, sink Sink, failures FailureStore, s Settings) *Processor {
+	if s.Chunk == 0 {
+		s.Chunk = DefaultChunk
+	}
+	d := Decider{Ledger: ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic}
+	return &Processor{settings: s, decider: d, format: f, sink: sink, failures: failures}
+}
+
+// Result is what became of a batch.
+type Result struct {
+	// Failed is the sequence number of the first record that failed; it and all
+	// after it are to be delivered again. Empty if none did.
+	Failed string
+	Err    error // why
+	Tally  Tally
+}
+
+// Process takes one batch through all steps. It is safe to repeat at any time,
+// with the same batch, a part of it, or a longer one.
+func (p *Processor) Process(ctx context.Context, b Batch) Result {
+	r := &run{Processor: p, batch: b}
+	if len(b.Records) == 0 {
+		return r.result
+	}
+	rest, err := r.skipDone(ctx)
+	if err != nil {
+		r.failFrom(0, err)
+		return r.result
+	}
+	for rest < len(b.Records) {
+		next, failed, err := r.chunk(ctx, rest)
+		if err != nil {
+			r.failFrom(failed, err)
+			return r.result
+		}
+		rest = next
+	}
+	return r.result
+}
+
+// run is one batch on its way.
+type run struct {
+	*Processor
+	batch  Batch
+	result Result
+}
+
+// failFrom ends the batch before a record.
+func (r *run) failFrom(record int, err error) {
+	r.result.Failed, r.result.Err = r.batch.Records[record].Sequence, err
+}
+
+// skipDone returns the first record above the shard's checkpoint. Sequence
+// numbers only grow in a shard, so those below it need no decoding.
+func (r *run) skipDone(ctx context.Context) (first int, err error) {
+	if r.settings.Checkpoints == nil {
+		return 0, nil
+	}
+	done, err := r.settings.Checkpoints.ReadCheckpoint(ctx, r.checkpointKey())
+	if err != nil || done == nil {
+		return 0, err
+	}
+	if done.Consumer != r.settings.Consumer {
+		return 0, fmt.Errorf("%w (it is %q's)", ErrOtherConsumer, done.Consumer)
+	}
+	for first < len(r.batch.Records) && CompareSequence(r.batch.Records[first].Sequence, done.Sequence) <= 0 {
+		first++
+	}
+	r.result.Tally.In += int64(first)
+	r.result.Tally.Skipped += int64(first)
+	return first, nil
+}
+
+// chunk takes the records from first on, as many as make a chunk, through the
+// steps after decoding. With an error it returns the record that failed;
+// everything before that one is done.
+func (r *run) chunk(ctx context.Context, first int) (next, failed int, err error) {
+	users, next := r.decode(first)
+	r.decide(ctx, users)
+	outputs, failed, err := r.keepAndCollect(ctx, users)
+	sent, sendErr := r.send(ctx, outputs)
+	if sendErr != nil {
+		failed, err = sent, sendErr
+	}
+	if err == nil {
+		failed = next
+	}
+	r.count(users, failed, next)
+	if moved := r.advance(ctx, first, failed); moved != nil && err == nil {
+		return next, first, moved
+	}
+	return next, failed, err
+}
+
+// keepAndCollect keeps poison records and collects those to be sent, in order,
+// up to the first record that failed.
+func (r *run) keepAndCollect(ctx context.Context, users []*userRecord) (outputs []*userRecord, failed int, err error) {
+	// A record inside an aggregate fails all of it: nothing of it must be
+	// kept from being sent again.
+	for _, u := range users {
+		if err := r.settle(ctx, u); err != nil {
+			return outputs, u.record, err
+		}
+		if u.deliver {
+			outputs = append(outputs, u)
+		}
+	}
+	return outputs, 0, nil
+}
+
+// settle does for one record what its decision asks for, short of sending it.
+func (r *run) settle(ctx context.Context, u *userRecord) error {
+	if u.poison == nil && u.decision.Outcome == Undecided {
+		return u.decision.Err
+	}
+	if u.poison == nil {
+		u.prepare(r.Processor)
+	}
+	if u.poison == nil {
+		return nil
+	}
+	u.deliver = false
+	return r.failures.Keep(ctx, u.failure())
+}
+
+// send sends what is to be delivered. With an error it returns the record
+// before which everything is delivered.
+func (r *run) send(ctx context.Context, users []*userRecord) (failed int, err error) {
+	if len(users) == 0 {
+		return 0, nil
+	}
+	outputs := make([]Output, len(users))
+	for i, u := range users {
+		outputs[i] = u.output
+	}
+	delivered, err := r.sink.Send(ctx, outputs)
+	r.result.Tally.Out += int64(delivered)
+	if err != nil {
+		return users[min(delivered, len(users)-1)].record, err
+	}
+	return 0, nil
+}
+
+// count adds the user records of a chunk to the tally. Those from the failed
+// record on will come again.
+func (r *run) count(users []*userRecord, failed, next int) {
+	t := &r.result.Tally
+	for _, u := range users {
+		t.In++
+		switch {
+		case u.record >= failed && failed < next:
+			t.Failed++
+		case u.poison != nil:
+			t.Parked++
+		default:
+			u.decision.Outcome.count(t)
+		}
+	}
+}
+
+func (o Outcome) count(t *Tally) {
+	switch o {
+	case New:
+		t.New++
+	case Retry:
+		t.Retry++
+	case Natural:
+		t.Natural++
+	case Synthetic:
+		t.Synthetic++
+	}
+}
+
+// advance moves the checkpoint to before the record that failed, if there is
+// one done since first. It only saves work, so its failure is none of the
+// batch's; but another consumer's row means that records would be skipped.
+func (r *run) advance(ctx context.Context, first, failed int) error {
+	if r.settings.Checkpoints == nil || failed == first {
+		return nil
+	}
+	err := r.settings.Checkpoints.AdvanceCheckpoint(ctx, r.checkpointKey(),
+		Checkpoint{Sequence: r.batch.Records[failed-1].Sequence, Consumer: r.settings.Consumer})
+	if errors.Is(err, ErrOtherConsumer) {
+		return err
+	}
+	return nil
+}
+
+func (r *run) checkpointKey() CheckpointKey {
+	return CheckpointKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard}
+}

@@ -1,0 +1,160 @@
+package dedupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// The reasons for which this package makes a record poison.
+const (
+	reasonAggregate = "a KPL aggregate with a good digest and a broken message"
+	reasonPanic     = "reading the record panicked"
+	reasonNoID      = "its id and all ids derived from it are used by other records"
+)
+
+// userRecord is one record of a producer: a Kinesis record, or a part of one
+// that is a KPL aggregate.
+type userRecord struct {
+	record   int // place of the Kinesis record in the batch
+	position Position
+	source   *Record
+	payload  []byte
+	fields   format.Fields
+	output   Output
+	decision Decision
+	deliver  bool
+	poison   *PoisonError // never nil for a record that can never be processed
+}
+
+// decode opens records from first on, until they make a chunk. A chunk ends only
+// between Kinesis records.
+func (r *run) decode(first int) (users []*userRecord, next int) {
+	var d kpl.Decoder
+	for next = first; next < len(r.batch.Records) && len(users) < r.settings.Chunk; next++ {
+		users = append(users, r.open(&d, next)...)
+	}
+	return users, next
+}
+
+// open makes the user records of one Kinesis record.
+func (r *run) open(d *kpl.Decoder, record int) []*userRecord {
+	source := &r.batch.Records[record]
+	parts, aggregated, err := d.Decode(source.Data)
+	if !aggregated && err == nil {
+		u := r.newUserRecord(record, Plain, source.Data)
+		u.output.PartitionKey = source.PartitionKey
+		u.read(r.format)
+		return []*userRecord{u}
+	}
+	if err != nil {
+		u := r.newUserRecord(record, Plain, source.Data)
+		u.poison = &PoisonError{reasonAggregate}
+		return []*userRecord{u}
+	}
+	users := make([]*userRecord, len(parts))
+	for i, part := range parts {
+		u := r.newUserRecord(record, i, part.Data)
+		u.output.PartitionKey, u.output.ExplicitHashKey = string(part.PartitionKey), string(part.ExplicitHashKey)
+		u.read(r.format)
+		users[i] = u
+	}
+	return users
+}
+
+func (r *run) newUserRecord(record, sub int, payload []byte) *userRecord {
+	source := &r.batch.Records[record]
+	return &userRecord{record: record, source: source, payload: payload, position: Position{
+		Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: source.Sequence, Sub: sub,
+	}}
+}
+
+// read reads id and fingerprint. Whatever is wrong with one record, a panic
+// included, is that record's alone.
+func (u *userRecord) read(f Format) {
+	defer u.recover()
+	fields, err := f.Read(u.payload)
+	if err != nil {
+		u.poison = poisonOf(err)
+		return
+	}
+	u.fields = fields
+}
+
+func (u *userRecord) recover() {
+	if recover() != nil {
+		u.poison = &PoisonError{reasonPanic}
+	}
+}
+
+// poisonOf makes a reason of an error about a record. Only fixed texts go on.
+func poisonOf(err error) *PoisonError {
+	if bad, ok := errors.AsType[*format.BadRecord](err); ok {
+		return &PoisonError{bad.Reason}
+	}
+	if poison, ok := errors.AsType[*PoisonError](err); ok {
+		return poison
+	}
+	return &PoisonError{fmt.Sprintf("it cannot be read (%T)", err)}
+}
+
+// decide asks the ledger about the records that are not poison.
+func (r *run) decide(ctx context.Context, users []*userRecord) {
+	candidates := make([]Candidate, 0, len(users))
+	good := make([]*userRecord, 0, len(users))
+	for _, u := range users {
+		if u.poison == nil {
+			good = append(good, u)
+			candidates = append(candidates, Candidate{
+				ID: u.fields.ID, Owner: u.position.String(), Fingerprint: u.fields.Fingerprint,
+				Version: u.fields.Version, Arrival: u.source.Arrival,
+			})
+		}
+	}
+	if len(good) == 0 {
+		return
+	}
+	for i, decision := range r.decider.Decide(ctx, candidates) {
+		good[i].decision = decision
+	}
+}
+
+// prepare makes the output of a record that is to be delivered, or finds that
+// it is poison after all.
+func (u *userRecord) prepare(p *Processor) {
+	defer u.recover()
+	switch u.decision.Outcome {
+	case NoID:
+		u.poison = &PoisonError{reasonNoID}
+		return
+	case Natural:
+		u.deliver = p.settings.PassNatural
+	default:
+		u.deliver = true
+	}
+	if !u.deliver {
+		return
+	}
+	u.output.ID, u.output.Data = u.fields.ID, u.payload
+	if u.decision.Outcome != Natural && u.decision.ID != u.fields.ID {
+		renamed, err := p.format.Rename(u.payload, u.fields.ID, u.decision.ID)
+		if err != nil {
+			u.poison = poisonOf(err)
+			return
+		}
+		u.output.ID, u.output.Data = u.decision.ID, renamed
+	}
+	if err := p.sink.Check(u.output); err != nil {
+		u.poison = poisonOf(err)
+	}
+}
+
+func (u *userRecord) failure() Failure {
+	return Failure{
+		Owner: u.position.String(), Position: u.position, Reason: u.poison.Reason,
+		PartitionKey: u.source.PartitionKey, Arrival: u.source.Arrival, Data: u.payload,
+	}
+}

@@ -1,0 +1,192 @@
+package format
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+)
+
+// The canonical form of a record is one byte string for all the ways to write
+// the same JSON document, and different ones for different documents: it can be
+// read back. Its fingerprint is the lower-case hexadecimal SHA-256 of it.
+//
+//	object  {  then each member, its name (as a string) and its value  }
+//	array   [  then each element  ]
+//	string  s  then what it means (see appendText), then the bytes 0 1
+//	number  n  then - if it is negative, digits, e, exponent, ;
+//	others  t true, f false, z null
+//
+// Members are in the order of the bytes of their names' meaning; members of one
+// name stay in the record's order, since readers differ in which one they take.
+// The digits of a number are without zeros at either end, so that its value,
+// digits times ten to the exponent, has one form; zero has no digits. Nothing
+// is rounded and nothing is written out, however large the exponent. Only an
+// exponent of more than 18 digits is not calculated with: it follows the
+// other, after a second e, and numbers like that are equal only when written
+// alike.
+//
+// Left out are the id, the owner, the contexts and the volatile members, and
+// the objects made to hold the contexts: those on the way to them in which
+// nothing else is left. So a record has the same fingerprint before and after
+// Rename.
+
+// usualNodes is how many values find room on the stack. A record of 1 KB has
+// about 40.
+const usualNodes = 96
+
+// compute returns the fingerprint of the scanned record.
+func (f *JSON) compute(scanned *scan) string {
+	var (
+		places  [usualPlaces]span
+		nodes   [usualNodes]node
+		members [usualNodes]int
+	)
+	s := scan{text: scanned.text, found: f.room(places[:]), nodes: nodes[:]}
+	room := members[:]
+	if scanned.count > usualNodes {
+		s.nodes, room = make([]node, scanned.count), make([]int, scanned.count)
+	}
+	_ = s.record(f.tree.root) // it was good the first time
+	out := make([]byte, 0, len(s.text)*5/4)
+	sum := sha256.Sum256(s.canonical(out, 0, room))
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
+}
+
+// canonical appends the canonical form of node number n. room has at least as
+// many slots as there are nodes from n on.
+func (s *scan) canonical(out []byte, n int, room []int) []byte {
+	value := s.nodes[n].value.of(s.text)
+	switch value[0] {
+	case '{':
+		return s.canonicalObject(out, n, room)
+	case '[':
+		return s.canonicalArray(out, n, room)
+	case '"':
+		return appendString(out, value[1:len(value)-1], s.nodes[n].escaped)
+	case 't', 'f':
+		return append(out, value[0])
+	case 'n':
+		return append(out, 'z')
+	default:
+		return appendNumber(out, value)
+	}
+}
+
+func (s *scan) canonicalObject(out []byte, n int, room []int) []byte {
+	out = append(out, '{')
+	members, room := s.sortedMembers(n, room)
+	for _, m := range members {
+		begin := len(out)
+		out = appendString(out, s.nodes[m].name.of(s.text), s.nodes[m].nameEscaped)
+		value := len(out)
+		out = s.canonical(out, m, room)
+		if s.nodes[m].host && string(out[value:]) == "{}" {
+			out = out[:begin]
+		}
+	}
+	return append(out, '}')
+}
+
+func (s *scan) canonicalArray(out []byte, n int, room []int) []byte {
+	out = append(out, '[')
+	for m := n + 1; m < s.nodes[n].next; m = s.nodes[m].next {
+		if !s.nodes[m].leftOut {
+			out = s.canonical(out, m, room)
+		}
+	}
+	return append(out, ']')
+}
+
+// sortedMembers returns the members of object n that count, and the room that remains.
+func (s *scan) sortedMembers(n int, room []int) (members, rest []int) {
+	count := 0
+	for m := n + 1; m < s.nodes[n].next; m = s.nodes[m].next {
+		if !s.nodes[m].leftOut {
+			room[count] = m
+			count++
+		}
+	}
+	members = room[:count]
+	slices.SortFunc(members, func(a, b int) int {
+		if order := s.compareNames(a, b); order != 0 {
+			return order
+		}
+		return cmp.Compare(a, b)
+	})
+	return members, room[count:]
+}
+
+func (s *scan) compareNames(a, b int) int {
+	x, y := &s.nodes[a], &s.nodes[b]
+	if !x.nameEscaped && !y.nameEscaped {
+		return bytes.Compare(x.name.of(s.text), y.name.of(s.text))
+	}
+	var left, right [64]byte
+	return bytes.Compare(
+		appendText(left[:0], x.name.of(s.text), x.nameEscaped),
+		appendText(right[:0], y.name.of(s.text), y.nameEscaped))
+}
+
+func appendString(out, raw []byte, escaped bool) []byte {
+	out = append(out, 's')
+	out = appendText(out, raw, escaped)
+	return append(out, 0, 1)
+}
+
+func appendNumber(out, raw []byte) []byte {
+	out = append(out, 'n')
+	raw, negative := bytes.CutPrefix(raw, []byte("-"))
+	mantissa, exponent := raw, []byte(nil)
+	if i := bytes.IndexAny(raw, "eE"); i >= 0 {
+		mantissa, exponent = raw[:i], raw[i+1:]
+	}
+	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
+	scale := int64(-len(fraction))
+
+	whole = bytes.TrimLeft(whole, "0")
+	if len(whole) == 0 {
+		fraction = bytes.TrimLeft(fraction, "0")
+	}
+	digits := len(whole) + len(fraction)
+	if fraction = bytes.TrimRight(fraction, "0"); len(fraction) == 0 {
+		whole = bytes.TrimRight(whole, "0")
+	}
+	scale += int64(digits - len(whole) - len(fraction))
+	if len(whole)+len(fraction) == 0 {
+		return append(out, ';') // zero, whatever its sign and exponent
+	}
+	if negative {
+		out = append(out, '-')
+	}
+	out = append(out, whole...)
+	out = append(out, fraction...)
+	return appendExponent(append(out, 'e'), scale, exponent)
+}
+
+// appendExponent appends the sum of a scale and an exponent as it is written.
+func appendExponent(out []byte, scale int64, exponent []byte) []byte {
+	exponent = bytes.TrimPrefix(exponent, []byte("+"))
+	exponent, negative := bytes.CutPrefix(exponent, []byte("-"))
+	exponent = bytes.TrimLeft(exponent, "0")
+	const exact = 18 // digits, so that adding a scale cannot overflow
+	if len(exponent) <= exact {
+		var n int64
+		for _, c := range exponent {
+			n = 10*n + int64(c-'0')
+		}
+		if negative {
+			n = -n
+		}
+		return append(strconv.AppendInt(out, scale+n, 10), ';')
+	}
+	out = append(strconv.AppendInt(out, scale, 10), 'e')
+	if negative {
+		out = append(out, '-')
+	}
+	return append(append(out, exponent...), ';')
+}

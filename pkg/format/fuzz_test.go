@@ -1,0 +1,155 @@
+package format_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// seeds are records of every kind, good and bad.
+var seeds = []string{
+	string(page),
+	`{"id":"x"}`, `{"id":17.50e+3,"a":[1,{"b":null}],"contexts":null}`, `{"id":"x","contexts":[1]}`, `{"id":"x","contexts":{}}`,
+	`{"i\u0064":"\ud83d\ude00","id":"y"}`, `{"id":"\ud800"}`, "{\"id\":\"\xff\"}", "{\"id\":\"x\",\"\xff\":\"\xed\xa0\x80\"}",
+	`{"meta":{"id":"x","a":{}}}`, `{"meta":1,"meta":{"id":"x"},"owner":"o"}`, `{"meta":{"id":"x"},"owner":"o","b":[1,2],"a":{"meta":{"v":1}}}`,
+	`{}`, `[]`, `null`, `"x"`, ``, ` `, `{"id"`, `{"id":01}`, `{"id":"x",}`, `{"id":"\x"}`, "{\"id\":\"\n\"}", "\ufeff{}", `{"id":"x"}{}`,
+	strings.Repeat(`{"a":`, 1001) + "1" + strings.Repeat("}", 1001),
+}
+
+// FuzzRead: Read never panics; takes for JSON what encoding/json does, but for
+// what is nested deeper than MaxDepth; finds the id where gjson does; does not
+// see white space; and does not see a Rename but for the id.
+func FuzzRead(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, record []byte) {
+		original := slices.Clone(record)
+		for _, o := range properties {
+			fuzzRead(t, newJSON(t, o), o.IDPath, record)
+		}
+		if !bytes.Equal(record, original) {
+			t.Fatal("the record was changed")
+		}
+	})
+}
+
+func fuzzRead(t *testing.T, f *format.JSON, idPath string, record []byte) {
+	fields, err := f.Read(record)
+	reason := ""
+	var badRecord *format.BadRecord
+	if errors.As(err, &badRecord) {
+		reason = badRecord.Reason
+	} else if err != nil {
+		t.Fatalf("no BadRecord: %v", err)
+	}
+	if strings.HasPrefix(reason, "nested deeper") {
+		return
+	}
+	if valid := isJSON(record); valid != (reason != "not valid JSON") {
+		t.Fatalf("encoding/json says %v, Read says %v", valid, err)
+	}
+	if !gjson.ValidBytes(record) || record[len(record)-len(bytes.TrimLeft(record, " \t\r\n"))] != '{' {
+		return
+	}
+	switch id := gjson.GetBytes(record, idPath); {
+	case strings.HasPrefix(reason, "the id is missing"):
+		if id.Type != gjson.Null && (id.Type != gjson.String || id.Str != "") {
+			t.Fatalf("gjson finds the id %s", id.Raw)
+		}
+	case err == nil:
+		if id.Type == gjson.Number && id.Raw != fields.ID || id.Type == gjson.String && id.Str != fields.ID || id.Type != gjson.Number && id.Type != gjson.String {
+			t.Fatalf("gjson finds the id %s, Read finds %q", id.Raw, fields.ID)
+		}
+	}
+	if err == nil {
+		fuzzSpace(t, f, record, fields)
+		fuzzRename(t, f, record, fields)
+	}
+}
+
+func isJSON(record []byte) bool {
+	decoder := json.NewDecoder(bytes.NewReader(record))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return false
+	}
+	_, err := decoder.Token()
+	return errors.Is(err, io.EOF)
+}
+
+func fuzzSpace(t *testing.T, f *format.JSON, record []byte, want format.Fields) {
+	var compact, indented bytes.Buffer
+	if err := errors.Join(json.Compact(&compact, record), json.Indent(&indented, record, "\t", " \r")); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{compact.String(), indented.String()} {
+		if got := mustRead(t, f, other); got != want {
+			t.Fatalf("white space matters: %+v, %+v\n%s\n%s", want, got, record, other)
+		}
+	}
+}
+
+func fuzzRename(t *testing.T, f *format.JSON, record []byte, fields format.Fields) {
+	renamed, err := f.Rename(record, fields.ID, "new")
+	if err != nil {
+		return
+	}
+	if !json.Valid(renamed) || !bytes.Contains(renamed, []byte("originalEventId")) {
+		t.Fatalf("Rename wrote %q", renamed)
+	}
+	fields.ID = "new"
+	if got := mustRead(t, f, string(renamed)); got != fields {
+		t.Fatalf("want %+v, got %+v\n%s\n%s", fields, got, record, renamed)
+	}
+}
+
+// FuzzNumbers: two numbers are the same exactly if their values are.
+func FuzzNumbers(f *testing.F) {
+	numbers := []string{"0", "-0", "1", "1.0", "10e-1", "0.1E+1", "12345678901234567890.1", "1e400", "10e399", "-1.50", "-15e-1", "0.0e5", "100", "1e2"}
+	for _, a := range numbers {
+		for _, b := range numbers {
+			f.Add(a, b)
+		}
+	}
+	read, err := format.NewJSON(format.Options{IDPath: "id"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		x, y := rational(a), rational(b)
+		if x == nil || y == nil {
+			return
+		}
+		first := mustRead(t, read, `{"id":"x","n":`+a+`}`)
+		second := mustRead(t, read, `{"id":"x","n":`+b+`}`)
+		if same := x.Cmp(y) == 0; same != (first.Fingerprint == second.Fingerprint) {
+			t.Fatalf("%s and %s: the same is %v", a, b, same)
+		}
+	})
+}
+
+// rational returns the value of a JSON number that big.Rat can hold; else nil.
+func rational(text string) *big.Rat {
+	if text == "" || strings.Trim(text, "0123456789+-.eE") != "" || !json.Valid([]byte(text)) {
+		return nil
+	}
+	if i := strings.IndexAny(text, "eE"); i >= 0 && len(strings.TrimLeft(text[i+1:], "+-0")) > 3 {
+		return nil
+	}
+	value, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return nil
+	}
+	return value
+}

@@ -1,0 +1,125 @@
+package format
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// path is an option's path, taken apart: the names and indexes that lead to a value.
+type path []string
+
+// parsePath reads a path in the syntax of gjson, of which only names, array
+// indexes and escapes are allowed: a record has one id, and it has to be
+// rewritten where it stands.
+func parsePath(option, text string) (path, error) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		return nil, &OptionError{option, "must be UTF-8 without control characters"}
+	}
+	var parts path
+	var part []byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			if i++; i == len(text) {
+				return nil, &OptionError{option, `ends with a lone \; a name's own \ is written \\`}
+			}
+			part = append(part, text[i])
+		case c == '.':
+			parts, part = append(parts, string(part)), nil
+		case strings.IndexByte(`*?#|`, c) >= 0, len(part) == 0 && strings.IndexByte(`@![{`, c) >= 0:
+			return nil, &OptionError{option, fmt.Sprintf(
+				`has a %c; only names and array indexes with dots between are allowed, no wildcards, queries, modifiers or pipes; in a name it is written \%c`, c, c)}
+		default:
+			part = append(part, c)
+		}
+	}
+	parts = append(parts, string(part))
+	if slices.Contains(parts, "") {
+		return nil, &OptionError{option, `has an empty part; names and array indexes with one dot between are allowed, and a name's own dot is written \.`}
+	}
+	return parts, nil
+}
+
+// inside reports whether p leads into what q leads to, or to the same.
+func (p path) inside(q path) bool { return len(p) >= len(q) && slices.Equal(p[:len(q)], q) }
+
+// index returns the array index that a part can be, or -1. An index has one
+// spelling, so that no two paths lead to one element.
+func index(part string) int {
+	n, err := strconv.Atoi(part)
+	if err != nil || n < 0 || strconv.Itoa(n) != part {
+		return -1
+	}
+	return n
+}
+
+// place is where a path, or the beginning of one, leads. Places form a tree
+// that all paths share, so that one scan finds everything.
+type place struct {
+	name    string
+	index   int  // as an array index; -1: it cannot be one
+	number  int  // its slot in scan.found
+	leftOut bool // not part of the canonical form
+	host    bool // holds the contexts: not part of the canonical form when nothing else is in it
+	below   []*place
+}
+
+// tree makes places, numbered from the root, which is the record itself.
+type tree struct {
+	root  *place
+	count int
+}
+
+func newTree() *tree { return &tree{&place{index: -1}, 1} }
+
+// add returns the places that lead to the path's end, the root first.
+func (t *tree) add(p path) []*place {
+	at := t.root
+	trail := []*place{at}
+	for _, name := range p {
+		i := slices.IndexFunc(at.below, func(b *place) bool { return b.name == name })
+		if i < 0 {
+			i = len(at.below)
+			at.below = append(at.below, &place{name: name, index: index(name), number: t.count})
+			t.count++
+		}
+		at = at.below[i]
+		trail = append(trail, at)
+	}
+	return trail
+}
+
+// member returns the place below p of a member with that name, given as it is
+// written in the record; nil if no path leads there.
+func (p *place) member(name []byte, escaped bool) *place {
+	if p == nil || len(p.below) == 0 {
+		return nil
+	}
+	if escaped {
+		var space [64]byte
+		name = appendText(space[:0], name, escaped)
+	}
+	for _, b := range p.below {
+		if b.name == string(name) {
+			return b
+		}
+	}
+	return nil
+}
+
+// element is member for an element of an array.
+func (p *place) element(index int) *place {
+	if p == nil {
+		return nil
+	}
+	for _, b := range p.below {
+		if b.index == index {
+			return b
+		}
+	}
+	return nil
+}

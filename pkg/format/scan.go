@@ -1,0 +1,341 @@
+package format
+
+import (
+	"bytes"
+	"encoding/hex"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep a record may be nested; the record itself is level 1.
+// Without a limit some megabytes of brackets are a stack overflow, which ends
+// the process. 1,000 is the default of Jackson 2.15 and later, of which nobody
+// complained, says its issue 1233 (jackson-core); Jackson 3 has 500.
+const MaxDepth = 1000
+
+// span is a part of a record: its bytes from one index to before another. A
+// value is never empty, so the zero span is no value.
+type span struct{ from, to int }
+
+func (s span) of(text []byte) []byte { return text[s.from:s.to] }
+
+// node is a value in the table that a scan makes. The values inside a value
+// follow it directly, up to next.
+type node struct {
+	name        span // without its quotes; of a member only
+	value       span
+	next        int
+	nameEscaped bool // the name is written with escapes
+	escaped     bool // the value is a string that is
+	leftOut     bool
+	host        bool
+}
+
+// scan goes through one record. It writes into slices of fixed length, and
+// never keeps a pointer, so that its caller can have them on the stack.
+type scan struct {
+	text  []byte
+	found []span // by the number of the place: where it is first in the record
+	nodes []node // room for a table of the values; those that do not fit are only counted
+	count int    // the number of values
+}
+
+// The answers of the scanning methods, instead of an index.
+const (
+	notJSON = -1
+	tooDeep = -2
+)
+
+// record checks the whole record and finds the places.
+func (s *scan) record(root *place) *BadRecord {
+	begin := s.space(0)
+	end := s.value(begin, 1, root, node{})
+	if end >= 0 && s.space(end) != len(s.text) {
+		end = notJSON
+	}
+	switch {
+	case end == tooDeep:
+		return bad(reasonTooDeep)
+	case end < 0:
+		return bad(reasonNotJSON)
+	case s.text[begin] != '{':
+		return bad(reasonNotObject)
+	}
+	return nil
+}
+
+// value scans the value that begins at i and returns where it ends. n holds its name.
+func (s *scan) value(i, depth int, at *place, n node) int {
+	number := s.count
+	s.count++
+	var end int
+	switch s.at(i) {
+	case '{':
+		end = s.object(i, depth, at)
+	case '[':
+		end = s.array(i, depth, at)
+	case '"':
+		end, n.escaped = s.str(i)
+	case 't':
+		end = s.literal(i, "true")
+	case 'f':
+		end = s.literal(i, "false")
+	case 'n':
+		end = s.literal(i, "null")
+	default:
+		end = s.number(i)
+	}
+	if end < 0 {
+		return end
+	}
+	n.value = span{i, end}
+	if at != nil && s.found[at.number].to == 0 {
+		s.found[at.number] = n.value
+		n.leftOut, n.host = at.leftOut, at.host
+	}
+	if number < len(s.nodes) {
+		n.next = s.count
+		s.nodes[number] = n
+	}
+	return end
+}
+
+func (s *scan) object(i, depth int, at *place) int {
+	if depth > MaxDepth {
+		return tooDeep
+	}
+	i = s.space(i + 1)
+	if s.at(i) == '}' {
+		return i + 1
+	}
+	for {
+		if s.at(i) != '"' {
+			return notJSON
+		}
+		end, escaped := s.str(i)
+		if end < 0 {
+			return end
+		}
+		n := node{name: span{i + 1, end - 1}, nameEscaped: escaped}
+		if i = s.space(end); s.at(i) != ':' {
+			return notJSON
+		}
+		i = s.value(s.space(i+1), depth+1, at.member(n.name.of(s.text), escaped), n)
+		if i < 0 {
+			return i
+		}
+		switch i = s.space(i); s.at(i) {
+		case ',':
+			i = s.space(i + 1)
+		case '}':
+			return i + 1
+		default:
+			return notJSON
+		}
+	}
+}
+
+func (s *scan) array(i, depth int, at *place) int {
+	if depth > MaxDepth {
+		return tooDeep
+	}
+	i = s.space(i + 1)
+	if s.at(i) == ']' {
+		return i + 1
+	}
+	for index := 0; ; index++ {
+		i = s.value(i, depth+1, at.element(index), node{})
+		if i < 0 {
+			return i
+		}
+		switch i = s.space(i); s.at(i) {
+		case ',':
+			i = s.space(i + 1)
+		case ']':
+			return i + 1
+		default:
+			return notJSON
+		}
+	}
+}
+
+// str scans the string whose quote is at i, and says whether it has escapes.
+func (s *scan) str(i int) (end int, escaped bool) {
+	for i++; i < len(s.text); i++ {
+		switch c := s.text[i]; {
+		case c == '"':
+			return i + 1, escaped
+		case c < ' ':
+			return notJSON, escaped
+		case c == '\\':
+			escaped = true
+			if i = s.escape(i + 1); i < 0 {
+				return i, escaped
+			}
+		}
+	}
+	return notJSON, escaped
+}
+
+// escape scans the escape whose letter is at i and returns where its last byte is.
+func (s *scan) escape(i int) int {
+	switch s.at(i) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i
+	case 'u':
+		for range 4 {
+			if i++; !isHex(s.at(i)) {
+				return notJSON
+			}
+		}
+		return i
+	}
+	return notJSON
+}
+
+func (s *scan) number(i int) int {
+	if s.at(i) == '-' {
+		i++
+	}
+	if s.at(i) == '0' {
+		i++
+	} else if i = s.digits(i); i < 0 {
+		return i
+	}
+	if s.at(i) == '.' {
+		if i = s.digits(i + 1); i < 0 {
+			return i
+		}
+	}
+	if s.at(i) == 'e' || s.at(i) == 'E' {
+		i++
+		if s.at(i) == '+' || s.at(i) == '-' {
+			i++
+		}
+		i = s.digits(i)
+	}
+	return i
+}
+
+// digits scans at least one digit.
+func (s *scan) digits(i int) int {
+	begin := i
+	for isDigit(s.at(i)) {
+		i++
+	}
+	if i == begin {
+		return notJSON
+	}
+	return i
+}
+
+func (s *scan) literal(i int, word string) int {
+	if len(s.text)-i < len(word) || string(s.text[i:i+len(word)]) != word {
+		return notJSON
+	}
+	return i + len(word)
+}
+
+// space returns the index of the first byte from i on that is no white space.
+func (s *scan) space(i int) int {
+	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\r' || s.text[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// at returns the byte at i, or 0, which is nowhere allowed, behind the end.
+func (s *scan) at(i int) byte {
+	if i < len(s.text) {
+		return s.text[i]
+	}
+	return 0
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c|' ' && c|' ' <= 'f' }
+
+// appendText appends what a scanned string means, given without its quotes. It
+// is exact also for what is not Unicode: bytes that are not UTF-8 stay; U+0000
+// becomes the bytes 0 0, and half of a surrogate pair the byte 0 and its two
+// bytes, of which the first is D8 to DF. So different strings give different
+// bytes, and none has the byte 0 before a byte from 1 to D7.
+func appendText(out, raw []byte, escaped bool) []byte {
+	if !escaped {
+		return append(out, raw...)
+	}
+	for i := 0; i < len(raw); {
+		if raw[i] != '\\' {
+			out = append(out, raw[i])
+			i++
+			continue
+		}
+		var r rune
+		switch r, i = unescape(raw, i); {
+		case r == 0:
+			out = append(out, 0, 0)
+		case utf16.IsSurrogate(r):
+			out = append(out, 0, byte(r>>8), byte(r))
+		default:
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// unicodeText returns what a scanned string means, if it is Unicode.
+func unicodeText(raw []byte) (string, bool) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw), utf8.Valid(raw)
+	}
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		if raw[i] != '\\' {
+			out = append(out, raw[i])
+			i++
+			continue
+		}
+		var r rune
+		if r, i = unescape(raw, i); utf16.IsSurrogate(r) {
+			return "", false
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return string(out), utf8.Valid(out)
+}
+
+// unescape reads the escape at i of a scanned string and returns the index
+// behind it. Two halves of a surrogate pair are one rune; half of a pair alone
+// is returned as it is.
+func unescape(raw []byte, i int) (r rune, next int) {
+	switch c := raw[i+1]; c {
+	case 'b':
+		return '\b', i + 2
+	case 'f':
+		return '\f', i + 2
+	case 'n':
+		return '\n', i + 2
+	case 'r':
+		return '\r', i + 2
+	case 't':
+		return '\t', i + 2
+	case 'u':
+		r, i = codeUnit(raw, i), i+6
+	default:
+		return rune(c), i + 2
+	}
+	if utf16.IsSurrogate(r) && len(raw)-i >= 6 && raw[i] == '\\' && raw[i+1] == 'u' {
+		if pair := utf16.DecodeRune(r, codeUnit(raw, i)); pair != utf8.RuneError {
+			return pair, i + 6
+		}
+	}
+	return r, i
+}
+
+// codeUnit reads the four digits of the \u at i.
+func codeUnit(raw []byte, i int) rune {
+	var unit [2]byte
+	hex.Decode(unit[:], raw[i+2:i+6]) //nolint:errcheck // the scan has checked the digits
+	return rune(unit[0])<<8 | rune(unit[1])
+}

@@ -1,0 +1,34 @@
+package kpl_test
+
+import (
+	"crypto/md5"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// FuzzDecode decodes the input as a record, as a message, and as a record whose
+// message was changed and whose MD5 was not: without the last two hardly any
+// input would come past the MD5. One Decoder serves all inputs, as in life.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(vectorBytes(f))
+	f.Add(aggregateOf(3, 20, 2))
+	f.Add(encode([]kpl.UserRecord{x("k", "0"), x("l"), x("k", "1"), {}}))
+	for _, c := range poisonCases {
+		f.Add(c.message)
+		f.Add(sign(c.message...))
+	}
+	for _, c := range legalCases {
+		f.Add(c.message)
+		f.Add(sign(c.message...))
+	}
+	var d kpl.Decoder
+	f.Fuzz(func(t *testing.T, data []byte) {
+		checkDecode(t, &d, data)
+		checkDecode(t, &d, sign(data...))
+		if len(data) > len(magic)+md5.Size {
+			checkDecode(t, &d, sign(data[len(magic):len(data)-md5.Size]...))
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package kpl
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The protobuf wire format, as far as an aggregate needs it: a field is a tag
+// (number times 8 plus wire type) and a value. Source: protobuf.dev, "Encoding".
+//
+// This is encoding/binary and forty lines, not package protowire of
+// google.golang.org/protobuf, which opens and reads the program's own executable
+// when the program starts. The tests hold it against protowire.
+const (
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+	wireFixed32 = 5
+
+	tagKeyTable     = 1<<3 | wireBytes
+	tagHashKeyTable = 2<<3 | wireBytes
+	tagRecord       = 3<<3 | wireBytes
+	lastOfMessage   = 3
+
+	tagKeyIndex     = 1<<3 | wireVarint
+	tagHashKeyIndex = 2<<3 | wireVarint
+	tagData         = 3<<3 | wireBytes
+	lastOfRecord    = 3 // tags are 4, and as good as unknown
+
+	maxNumber = 1<<29 - 1
+)
+
+// wire is a Kinesis record up to the end of the message to be read. All places
+// are places in the record, so that errors name those that a dump of it shows.
+type wire []byte
+
+// field is one field of a message, in four words, so that it stays in registers:
+// what reading costs per user record is what counts beside the MD5.
+type field struct {
+	tag   uint64
+	value uint64 // a varint's number, else the place where the bytes begin
+	at    int    // the place where the field begins
+	end   int    // the place behind it
+}
+
+func (f field) number() uint64 { return f.tag >> 3 }
+
+func (f field) wrongType() error {
+	return poison(f.at, "field %d has wire type %d, which is not its own", f.number(), f.tag&7)
+}
+
+// bytes returns those of a field, not copied. Their capacity ends where they do,
+// so that appending to them does not overwrite the next field.
+func (w wire) bytes(f field) []byte { return w[f.value:f.end:f.end] }
+
+// next reads the field at a place, which must be before the end.
+func (w wire) next(at int) (f field, err error) {
+	tag, begin := uint64(w[at]), at+1
+	if tag >= 0x80 {
+		if tag, begin, err = w.varint(at); err != nil {
+			return f, err
+		}
+	}
+	if tag < 1<<3 || tag > maxNumber<<3|7 {
+		return f, poison(at, "there is no field number %d", tag>>3)
+	}
+	var size uint64
+	switch tag & 7 {
+	case wireVarint:
+		value, end, err := w.varint(begin)
+		return field{tag, value, at, end}, err
+	case wireBytes:
+		if size, begin, err = w.varint(begin); err != nil {
+			return f, err
+		}
+	case wireFixed64:
+		size = 8
+	case wireFixed32:
+		size = 4
+	default:
+		return f, poison(at, "field %d has wire type %d", tag>>3, tag&7)
+	}
+	if left := len(w) - begin; size > uint64(left) {
+		return f, poison(begin, "%d bytes are announced and %d are left", size, left)
+	}
+	return field{tag, uint64(begin), at, begin + int(size)}, nil
+}
+
+// varint reads the number at a place, and returns the place behind it. Most
+// numbers fit into one byte.
+func (w wire) varint(at int) (value uint64, end int, err error) {
+	if at < len(w) && w[at] < 0x80 {
+		return uint64(w[at]), at + 1, nil
+	}
+	return w.longVarint(at)
+}
+
+func (w wire) longVarint(at int) (value uint64, end int, err error) {
+	value, n := binary.Uvarint(w[at:])
+	switch {
+	case n == 0:
+		return 0, 0, poison(at, "a varint has no end")
+	case n < 0:
+		return 0, 0, poison(at, "a varint has more than 64 bits")
+	}
+	return value, at + n, nil
+}
+
+func poison(at int, format string, args ...any) error {
+	return fmt.Errorf("%w: at byte %d: %s", ErrPoison, at, fmt.Sprintf(format, args...))
+}
