@@ -91,5 +91,9 @@ func number(n int64) types.AttributeValue {
 
 // seconds is a time as a decimal number of seconds, exact to the millisecond.
 func seconds(t time.Time) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: fmt.Sprintf("%d.%03d", t.Unix(), t.Nanosecond()/int(time.Millisecond))}
+	sign, ms := "", t.UnixMilli()
+	if ms < 0 {
+		sign, ms = "-", -ms
+	}
+	return &types.AttributeValueMemberN{Value: fmt.Sprintf("%s%d.%03d", sign, ms/1000, ms%1000)}
 }

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 
+	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -28,26 +29,29 @@ const (
 // CreateCampaign puts a campaign if its name is free, else returns the one that
 // has it. Safe to repeat. Errors: itembank.ErrTryAgain, or a fault of the file.
 func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existing *itembank.Campaign, err error) {
-	err = s.write(ctx, "create campaign", func(ctx context.Context, w *statements) error {
+	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
 		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {
 			return err
 		}
-		_, err := w.exec(ctx, insertCampaign, c.Name, c.Mode, millis(c.OpensAt), millis(c.ClosesAt),
-			c.Scope, c.Shards, c.PageSize, c.Generation, millis(c.CreatedAt))
+		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
+			c.Scope, c.Shards, c.PageSize, c.Generation, sqlite.Millis(c.CreatedAt))
 		return err
 	})
 	return existing, err
 }
 
 // Campaign reads a campaign; nil if there is none. Errors: as CreateCampaign.
-func (s *Store) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
-	c, err := readCampaign(ctx, s.reader, name)
-	return c, s.wrap("read campaign", err)
+func (s *Store) Campaign(ctx context.Context, name string) (c *itembank.Campaign, err error) {
+	err = s.db.Read(ctx, "read campaign", func(ctx context.Context, r *sqlite.Statements) error {
+		c, err = readCampaign(ctx, r, name)
+		return err
+	})
+	return c, err
 }
 
-func readCampaign(ctx context.Context, on *statements, name string) (*itembank.Campaign, error) {
+func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*itembank.Campaign, error) {
 	var c itembank.Campaign
-	found, err := on.one(ctx, selectCampaign, args{name}, intoCampaign(&c)...)
+	found, err := on.One(ctx, selectCampaign, sqlite.Args{name}, intoCampaign(&c)...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -58,30 +62,32 @@ func readCampaign(ctx context.Context, on *statements, name string) (*itembank.C
 // CreateCampaign.
 func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 	var all []itembank.Campaign
-	err := s.reader.each(ctx, selectCampaigns, nil, func(scan func(...any) error) error {
-		var c itembank.Campaign
-		err := scan(intoCampaign(&c)...)
-		all = append(all, c)
-		return err
+	err := s.db.Read(ctx, "list campaigns", func(ctx context.Context, r *sqlite.Statements) error {
+		return r.Each(ctx, selectCampaigns, nil, func(scan func(...any) error) error {
+			var c itembank.Campaign
+			err := scan(intoCampaign(&c)...)
+			all = append(all, c)
+			return err
+		})
 	})
 	if err != nil {
-		return nil, s.wrap("list campaigns", err)
+		return nil, err
 	}
 	return all, nil
 }
 
 func intoCampaign(c *itembank.Campaign) []any {
 	return []any{
-		&c.Name, &c.Mode, intoTime{&c.OpensAt}, intoTime{&c.ClosesAt},
-		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, intoTime{&c.CreatedAt},
+		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
+		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, sqlite.IntoTime(&c.CreatedAt),
 	}
 }
 
 // SetMode changes the mode of a campaign, if there is one. Safe to repeat.
 // Errors: as CreateCampaign.
 func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (found bool, err error) {
-	err = s.write(ctx, "set mode", func(ctx context.Context, w *statements) error {
-		n, err := w.exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
+	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
+		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
 		found = n == 1
 		return err
 	})
@@ -90,8 +96,10 @@ func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (foun
 
 // Counts counts the rows of a campaign at one moment. It reads all of them, and
 // blocks nobody. Errors: as CreateCampaign.
-func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (itembank.Counts, error) {
-	var n itembank.Counts
-	_, err := s.reader.one(ctx, selectCounts, args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)
-	return n, s.wrap("count", err)
+func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (n itembank.Counts, err error) {
+	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
+		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)
+		return err
+	})
+	return n, err
 }

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 
+	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -33,15 +34,17 @@ const (
 // itembank.ErrTryAgain, or a fault of the file.
 func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
 	var page itembank.FreePage
-	a := args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}
-	err := s.reader.each(ctx, selectFree, a, func(scan func(...any) error) error {
-		item := itembank.FreeItem{Shard: shard}
-		err := scan(intoHash{&item.Hash}, &item.Value, intoTime{&item.EndsAt})
-		page.Items = append(page.Items, item)
-		return err
+	a := sqlite.Args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}
+	err := s.db.Read(ctx, "read the bank", func(ctx context.Context, on *sqlite.Statements) error {
+		return on.Each(ctx, selectFree, a, func(scan func(...any) error) error {
+			item := itembank.FreeItem{Shard: shard}
+			err := scan(sqlite.IntoBytes(item.Hash[:]), &item.Value, sqlite.IntoTime(&item.EndsAt))
+			page.Items = append(page.Items, item)
+			return err
+		})
 	})
 	if err != nil {
-		return itembank.FreePage{}, s.wrap("read the bank", err)
+		return itembank.FreePage{}, err
 	}
 	if page.More = len(page.Items) > limit; page.More {
 		page.Items = page.Items[:limit]
@@ -53,7 +56,7 @@ func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.
 // has no claim in the scope. Else it writes nothing and reports both. Safe to
 // repeat: after an answer that was lost, the claim is found. Errors: as FreeItems.
 func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
-	err = s.write(ctx, "take", func(ctx context.Context, w *statements) error {
+	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
 		found, err = take(ctx, w, item, claim)
 		return err
 	})
@@ -61,40 +64,51 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 }
 
 // take looks first, in the same transaction as it writes.
-func take(ctx context.Context, w *statements, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
+func take(ctx context.Context, w *sqlite.Statements, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
 	if found.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
 		return found, err
 	}
-	key := args{item.Shard.Campaign, item.Shard.Generation, item.Shard.Number, item.Hash[:]}
+	key := sqlite.Args{item.Shard.Campaign, item.Shard.Generation, item.Shard.Number, item.Hash[:]}
 	var free int
-	if _, err = w.one(ctx, selectIsFree, key, &free); err != nil {
+	if _, err = w.One(ctx, selectIsFree, key, &free); err != nil {
 		return found, err
 	}
 	found.ItemGone = free == 0
 	if !found.Taken() {
 		return found, nil
 	}
-	if _, err = w.exec(ctx, deleteFree, key...); err != nil {
+	if _, err = w.Exec(ctx, deleteFree, key...); err != nil {
 		return found, err
 	}
-	_, err = w.exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
-		claim.Item, claim.ItemHash[:], millis(claim.ClaimedAt), millis(claim.EndsAt))
+	_, err = w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
+		claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
 	return found, err
 }
 
 // HeldClaim reads the claim of a claimant in a scope; nil if there is none.
 // Errors: as FreeItems.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
-	c, err := readClaim(ctx, s.reader, scope, claimant)
-	return c, s.wrap("read claim", err)
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *itembank.Claim, err error) {
+	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
+		held, err = readClaim(ctx, r, scope, claimant)
+		return err
+	})
+	return held, err
 }
 
-func readClaim(ctx context.Context, on *statements, scope, claimant string) (*itembank.Claim, error) {
+func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant string) (*itembank.Claim, error) {
 	var c itembank.Claim
-	found, err := on.one(ctx, selectClaim, args{scope, claimant, slot}, &c.ID, &c.Campaign, &c.Scope, &c.Claimant,
-		&c.Item, intoHash{&c.ItemHash}, intoTime{&c.ClaimedAt}, intoTime{&c.EndsAt})
+	found, err := on.One(ctx, selectClaim, sqlite.Args{scope, claimant, slot}, &c.ID, &c.Campaign, &c.Scope, &c.Claimant,
+		&c.Item, sqlite.IntoBytes(c.ItemHash[:]), sqlite.IntoTime(&c.ClaimedAt), sqlite.IntoTime(&c.EndsAt))
 	if err != nil || !found {
 		return nil, err
 	}
 	return &c, nil
+}
+
+// blob is the column of a hash; NULL if there is none.
+func blob(h *itembank.Hash) []byte {
+	if h == nil {
+		return nil
+	}
+	return h[:]
 }

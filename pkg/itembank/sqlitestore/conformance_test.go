@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -13,7 +12,7 @@ func TestConformance(t *testing.T) { itembanktest.Run(t, newEngine) }
 func TestMutants(t *testing.T)     { itembanktest.RunMutants(t, newEngine) }
 
 func newEngine(t *testing.T) itembanktest.Engine {
-	s, err := Create(t.Context(), filepath.Join(t.TempDir(), "codes.db"))
+	s, err := Create(t.Context(), inTemp(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,21 +28,14 @@ func newEngine(t *testing.T) itembanktest.Engine {
 type raw struct{ store *Store }
 
 func (r raw) PutBankRow(ctx context.Context, i itembank.FreeItem) error {
-	return r.exec(ctx, `INSERT OR REPLACE INTO bank (campaign, generation, shard, hash, item) VALUES (?, ?, ?, ?, ?)`,
+	return r.store.exec(ctx, `INSERT OR REPLACE INTO bank (campaign, generation, shard, hash, item) VALUES (?, ?, ?, ?, ?)`,
 		i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value)
 }
 
 func (r raw) DropItemRow(ctx context.Context, campaign string, h itembank.Hash) error {
-	return r.exec(ctx, `DELETE FROM item WHERE campaign = ? AND hash = ?`, campaign, h[:])
+	return r.store.exec(ctx, `DELETE FROM item WHERE campaign = ? AND hash = ?`, campaign, h[:])
 }
 
 func (r raw) DropClaim(ctx context.Context, scope, claimant string) error {
-	return r.exec(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ?`, scope, claimant)
-}
-
-func (r raw) exec(ctx context.Context, query string, args ...any) error {
-	return r.store.write(ctx, "test", func(ctx context.Context, w *statements) error {
-		_, err := w.exec(ctx, query, args...)
-		return err
-	})
+	return r.store.exec(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ?`, scope, claimant)
 }

@@ -7,6 +7,8 @@
 //	defer store.Close()
 //	bank := itembank.New(store)
 //
+// The file may hold the tables of package dedupe/sqlitestore as well.
+//
 // # Durability
 //
 // A write is answered after it is synced to the disk (WAL, synchronous=FULL):
@@ -26,8 +28,8 @@
 // # Limits
 //
 // The file must lie on a local disk: SQLite's shared memory and locks do not
-// work over network file systems. Nothing else in the process may open and
-// close the file, not even for reading: by the rules of POSIX locks that drops
-// SQLite's. To restore a backup, stop all processes; a file that was replaced
+// work over network file systems. Nothing in the process but oncebox's engines,
+// of which several may, may open and close the file, not even for reading: by
+// the rules of POSIX locks that drops SQLite's. To restore a backup, stop all processes; a file that was replaced
 // under a running one refuses its writes.
 package sqlitestore

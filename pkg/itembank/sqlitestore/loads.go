@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -37,13 +38,21 @@ const (
 
 // LatestLoad returns the load of the digest with the highest number; nil if
 // there is none. Errors: itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest *itembank.Load, err error) {
+	err = s.db.Read(ctx, "read load", func(ctx context.Context, r *sqlite.Statements) error {
+		latest, err = readLatestLoad(ctx, r, campaign, digest)
+		return err
+	})
+	return latest, err
+}
+
+func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest string) (*itembank.Load, error) {
 	var l itembank.Load
 	t := &l.Tally
-	found, err := s.reader.one(ctx, selectLatestLoad, args{campaign, digest},
+	found, err := r.One(ctx, selectLatestLoad, sqlite.Args{campaign, digest},
 		&l.Campaign, &l.Digest, &l.Number, &l.Generation, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
 	if err != nil || !found {
-		return nil, s.wrap("read load", err)
+		return nil, err
 	}
 	return &l, nil
 }
@@ -51,9 +60,9 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itemb
 // StartLoad puts a load's row if its number is free. Repeated, it finds its own
 // row and answers false. Errors: as LatestLoad.
 func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, err error) {
-	err = s.write(ctx, "start load", func(ctx context.Context, w *statements) error {
+	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
-		n, err := w.exec(ctx, insertLoad,
+		n, err := w.Exec(ctx, insertLoad,
 			l.Campaign, l.Digest, l.Number, l.Generation, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
 		started = n == 1
 		return err
@@ -66,9 +75,9 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, e
 // stays finished. Safe to repeat. Errors: as LatestLoad, and
 // itembank.ErrDifference for a load that was never started.
 func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
-	return s.write(ctx, "advance load", func(ctx context.Context, w *statements) error {
+	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
-		n, err := w.exec(ctx, updateLoad,
+		n, err := w.Exec(ctx, updateLoad,
 			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
 		if err != nil || n == 1 {
 			return err
@@ -78,9 +87,9 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 }
 
 // checkStarted tells a load that is further from one that is not there.
-func checkStarted(ctx context.Context, w *statements, l itembank.Load) error {
+func checkStarted(ctx context.Context, w *sqlite.Statements, l itembank.Load) error {
 	var one int
-	found, err := w.one(ctx, selectIsStarted, args{l.Campaign, l.Digest, l.Number}, &one)
+	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: load %s was never started", itembank.ErrDifference, l.ID())
 	}
@@ -91,7 +100,7 @@ func checkStarted(ctx context.Context, w *statements, l itembank.Load) error {
 // itembank.Unsettled. Safe to repeat. Errors: as LatestLoad.
 func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
 	answers := make([]itembank.Added, len(additions))
-	err := s.write(ctx, "add items", func(ctx context.Context, w *statements) (err error) {
+	err := s.db.Write(ctx, "add items", func(ctx context.Context, w *sqlite.Statements) (err error) {
 		for i, a := range additions {
 			if answers[i], err = add(ctx, w, a); err != nil {
 				return fmt.Errorf("row %d of the load: %w", a.Row, err)
@@ -106,26 +115,26 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 }
 
 // add puts the item row and the bank row, or says which of them was there.
-func add(ctx context.Context, w *statements, a itembank.Addition) (itembank.Added, error) {
-	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], millis(a.Item.EndsAt)
-	n, err := w.exec(ctx, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
+func add(ctx context.Context, w *sqlite.Statements, a itembank.Addition) (itembank.Added, error) {
+	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], sqlite.Millis(a.Item.EndsAt)
+	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
 	if err != nil {
 		return itembank.Added{}, err
 	}
 	if n == 0 {
 		return whatStood(ctx, w, shard.Campaign, hash)
 	}
-	_, err = w.exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
+	_, err = w.Exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
 	return itembank.Added{Outcome: itembank.AddedNow}, err
 }
 
 // whatStood reads why an item was not added. The item row counts first; without
 // one it was the bank row.
-func whatStood(ctx context.Context, w *statements, campaign string, hash []byte) (itembank.Added, error) {
+func whatStood(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (itembank.Added, error) {
 	added := itembank.Added{Outcome: itembank.AlreadyLoaded}
 	row := &added.Existing
-	found, err := w.one(ctx, selectItem, args{campaign, hash},
-		&row.LoadID, &row.Row, &row.Generation, intoTime{&row.EndsAt}, &row.State)
+	found, err := w.One(ctx, selectItem, sqlite.Args{campaign, hash},
+		&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State)
 	if err == nil && !found {
 		added.Outcome = itembank.Stray
 	}

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlite
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 	"modernc.org/sqlite"
 )
 
+// memory is SQLite's name of a database that is in no file.
+const memory = ":memory:"
+
 // leastReaders is the number of read connections on a small machine; larger
 // ones have one per processor. Each keeps up to 2 MB of pages.
 const leastReaders = 4
@@ -24,7 +27,7 @@ const leastReaders = 4
 // locate returns the one name of the file that all processes agree on: the
 // names of the lock files come from it.
 func locate(path string, create bool) (string, error) {
-	if path == "" || path == ":memory:" {
+	if path == "" || path == memory {
 		return "", fmt.Errorf("%q: a store must be a file; for a passing one, take one in a temporary folder", path)
 	}
 	abs, err := filepath.Abs(path)
@@ -58,64 +61,80 @@ func locateNew(abs string) (string, error) {
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
-// connect opens the connections of s, and makes the store if it is to be made.
-func (s *Store) connect(ctx context.Context, create bool) error {
-	fresh, err := s.connectWriter(ctx, create)
+// connect opens the connections, and makes the part if it is to be made.
+func (db *DB) connect(ctx context.Context, create bool) error {
+	fresh, err := db.connectWriter(ctx, create)
 	switch {
 	case err != nil:
 		return err
 	case fresh && !create:
-		return fmt.Errorf("%w: it has no tables for claims; run `oncebox init` to make them", ErrNotStore)
+		return fmt.Errorf("%w: it has no tables for %s; run `oncebox init` to make them", ErrNotStore, db.part.Purpose)
 	case fresh:
-		if err := s.makeSchema(ctx); err != nil {
+		if err := db.makePart(ctx); err != nil {
 			return err
 		}
 	}
-	s.readerDB, err = s.pool("mode=ro", max(leastReaders, runtime.GOMAXPROCS(0)), s.busyTimeout)
-	s.reader = &statements{on: s.readerDB}
+	db.readerDB, err = pool(dsn(db.path, "mode=ro", db.busyTimeout), max(leastReaders, runtime.GOMAXPROCS(0)))
+	db.reader = &Statements{on: db.readerDB}
 	return err
+}
+
+// connectMemory makes a database whose one connection writes and reads.
+func (db *DB) connectMemory(ctx context.Context) error {
+	if err := db.openWriter(ctx, memory); err != nil {
+		return err
+	}
+	db.turns = newTurnstile()
+	return db.makePart(ctx)
 }
 
 // connectWriter opens the connection for writes and sees what the file is. The
 // connection has no busy timeout of its own: pollFree waits for it, by the same
 // clock as for the turn.
-func (s *Store) connectWriter(ctx context.Context, create bool) (fresh bool, err error) {
+func (db *DB) connectWriter(ctx context.Context, create bool) (fresh bool, err error) {
 	mode := "mode=rw"
 	if create {
 		mode = "mode=rwc"
 	}
-	if s.writerDB, err = s.pool(mode, 1, 0); err != nil {
+	waiting, cancel := db.patience(ctx)
+	defer cancel()
+	if err := db.openWriter(waiting, dsn(db.path, mode, 0)); err != nil {
 		return false, err
 	}
-	waiting, cancel := s.patience(ctx)
-	defer cancel()
+	if fresh, err = db.inspect(waiting); err != nil || fresh && !create {
+		return fresh, err
+	}
+	if err := db.useWAL(waiting); err != nil {
+		return fresh, err
+	}
+	return fresh, db.makeTurns()
+}
+
+func (db *DB) openWriter(waiting context.Context, dsn string) (err error) {
+	if db.writerDB, err = pool(dsn, 1); err != nil {
+		return err
+	}
 	err = pollFree(waiting, func() (err error) {
-		s.writerConn, err = s.writerDB.Conn(context.WithoutCancel(ctx))
+		db.writerConn, err = db.writerDB.Conn(context.WithoutCancel(waiting))
 		return err
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
-	s.writer = &statements{on: s.writerConn}
-	if fresh, err = s.inspect(waiting); err != nil || fresh && !create {
-		return fresh, err
-	}
-	if err := s.useWAL(waiting); err != nil {
-		return fresh, err
-	}
-	return fresh, s.makeTurns()
+	db.writer = &Statements{on: db.writerConn}
+	return nil
 }
 
 // pool makes a pool of up to n connections, all of which stay open.
-func (s *Store) pool(mode string, n int, busyTimeout time.Duration) (*sql.DB, error) {
-	connector, err := sqlite.NewConnector(dsn(s.path, mode, busyTimeout))
+func pool(dsn string, n int) (*sql.DB, error) {
+	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
-	return db, nil
+	p := sql.OpenDB(connector)
+	p.SetMaxOpenConns(n)
+	p.SetMaxIdleConns(n)
+	return p, nil
 }
 
 // dsn makes the driver's name of a file: a URI, in which the path may hold any

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlite
 
 import (
 	"context"
@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// statements runs SQL and keeps every statement prepared after its first use.
-// The texts are the constants of this package, so there are few.
-type statements struct {
+// Statements runs SQL and keeps every statement prepared after its first use.
+// The texts are constants of the engines, so there are few.
+type Statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -22,7 +20,7 @@ type statements struct {
 	kept map[string]*sql.Stmt
 }
 
-func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
+func (s *Statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if kept, ok := s.kept[query]; ok {
@@ -41,7 +39,7 @@ func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // close closes the statements, which database/sql forgets to do for those of a
 // single connection; SQLite would keep the files open for them.
-func (s *statements) close() error {
+func (s *Statements) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -52,14 +50,14 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
-// run runs several statements once.
-func (s *statements) run(ctx context.Context, queries string) error {
+// Run runs several statements once.
+func (s *Statements) Run(ctx context.Context, queries string) error {
 	_, err := s.on.ExecContext(ctx, queries)
 	return err
 }
 
-// exec writes and returns the number of rows that it wrote.
-func (s *statements) exec(ctx context.Context, query string, args ...any) (int64, error) {
+// Exec writes and returns the number of rows that it wrote.
+func (s *Statements) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
 		return 0, err
@@ -71,11 +69,11 @@ func (s *statements) exec(ctx context.Context, query string, args ...any) (int64
 	return result.RowsAffected()
 }
 
-// args are the arguments of a query.
-type args []any
+// Args are the arguments of a query.
+type Args []any
 
-// one reads the row of a query that has at most one.
-func (s *statements) one(ctx context.Context, query string, a args, into ...any) (found bool, err error) {
+// One reads the row of a query that has at most one.
+func (s *Statements) One(ctx context.Context, query string, a Args, into ...any) (found bool, err error) {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
 		return false, err
@@ -87,8 +85,8 @@ func (s *statements) one(ctx context.Context, query string, a args, into ...any)
 	return err == nil, err
 }
 
-// each calls read for every row of a query; read scans it.
-func (s *statements) each(ctx context.Context, query string, a args, read func(scan func(into ...any) error) error) error {
+// Each calls read for every row of a query; read scans it.
+func (s *Statements) Each(ctx context.Context, query string, a Args, read func(scan func(into ...any) error) error) error {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
 		return err
@@ -106,15 +104,17 @@ func (s *statements) each(ctx context.Context, query string, a args, read func(s
 	return rows.Err()
 }
 
-// millis is the column of a time: Unix milliseconds, NULL for the zero time.
-func millis(t time.Time) any {
+// Millis is the column of a time: Unix milliseconds, NULL for the zero time.
+func Millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
 	return t.UnixMilli()
 }
 
-// intoTime scans what millis made.
+// IntoTime scans what Millis made, in UTC.
+func IntoTime(t *time.Time) sql.Scanner { return intoTime{t} }
+
 type intoTime struct{ *time.Time }
 
 func (t intoTime) Scan(column any) error {
@@ -129,21 +129,15 @@ func (t intoTime) Scan(column any) error {
 	return nil
 }
 
-// blob is the column of a hash; NULL if there is none.
-func blob(h *itembank.Hash) []byte {
-	if h == nil {
+// IntoBytes scans a blob that must be as long as b.
+func IntoBytes(b []byte) sql.Scanner { return intoBytes(b) }
+
+type intoBytes []byte
+
+func (b intoBytes) Scan(column any) error {
+	if v, ok := column.([]byte); ok && len(v) == len(b) {
+		copy(b, v)
 		return nil
 	}
-	return h[:]
-}
-
-// intoHash scans what blob made.
-type intoHash struct{ *itembank.Hash }
-
-func (h intoHash) Scan(column any) error {
-	if v, ok := column.([]byte); ok && len(v) == itembank.HashSize {
-		copy(h.Hash[:], v)
-		return nil
-	}
-	return fmt.Errorf("a hash is stored as %T, not as %d bytes", column, itembank.HashSize)
+	return fmt.Errorf("a hash or key is stored as %T, not as %d bytes", column, len(b))
 }

@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlite
 
 import (
 	"context"
@@ -25,11 +25,15 @@ const waitingPlaces = 4
 // got the next gate gives the last one up. The last of all is the turn. So
 // nobody is passed between the gates, and who leaves and comes back starts at
 // the first, while from a single lock it would mostly get the turn again at
-// once. The system frees the locks of a process that dies.
+// once. Two DBs of one process are to each other as two processes: these locks
+// belong to open files, not to processes. The system frees those of a process that dies.
 type turnstile struct {
 	line  chan struct{} // holds one; Go serves waiting senders in order
 	gates []gate
 }
+
+// newTurnstile makes one without gates, as is enough for a process alone.
+func newTurnstile() *turnstile { return &turnstile{line: make(chan struct{}, 1)} }
 
 // gate is a *flock.Flock.
 type gate interface {
@@ -39,14 +43,14 @@ type gate interface {
 }
 
 // makeTurns makes the turnstile, with lock files for the same users as the database.
-func (s *Store) makeTurns() (err error) {
-	if s.file, err = os.Stat(s.path); err != nil {
+func (db *DB) makeTurns() (err error) {
+	if db.file, err = os.Stat(db.path); err != nil {
 		return err
 	}
-	s.turns = &turnstile{line: make(chan struct{}, 1)}
-	rights := flock.SetPermissions(s.file.Mode().Perm())
+	db.turns = newTurnstile()
+	rights := flock.SetPermissions(db.file.Mode().Perm())
 	for place := waitingPlaces; place >= 0; place-- {
-		s.turns.gates = append(s.turns.gates, flock.New(lockName(s.path, place), rights))
+		db.turns.gates = append(db.turns.gates, flock.New(lockName(db.path, place), rights))
 	}
 	return nil
 }
@@ -67,8 +71,10 @@ func (t *turnstile) enter(ctx context.Context) error {
 }
 
 // leave gives the turn to the next one.
-func (t *turnstile) leave() error {
-	err := t.gates[len(t.gates)-1].Unlock()
+func (t *turnstile) leave() (err error) {
+	if n := len(t.gates); n > 0 {
+		err = t.gates[n-1].Unlock()
+	}
 	<-t.line
 	return err
 }

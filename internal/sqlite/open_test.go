@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlite
 
 import (
 	"context"
@@ -11,20 +11,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // openFunc is Open or Create.
-type openFunc func(context.Context, string, ...Option) (*Store, error)
+type openFunc func(context.Context, string, Part, []Option) (*DB, error)
 
 // checkRefused makes sure that the file is refused, named and left as it was.
 func checkRefused(t *testing.T, open openFunc, path string, want error, texts ...string) {
 	t.Helper()
 	before, _ := os.ReadFile(path)
-	s, err := open(t.Context(), path)
+	db, err := open(t.Context(), path, testPart, nil)
 	if err == nil {
-		check(t, s.Close())
+		check(t, db.Close())
 	}
 	if !errors.Is(err, want) {
 		t.Fatalf("%v, want %v", err, want)
@@ -52,19 +50,17 @@ func checkNoLeftovers(t *testing.T, path string) {
 	}
 }
 
-func inTemp(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
-
 func both(t *testing.T, test func(t *testing.T, open openFunc)) {
 	t.Run("Open", func(t *testing.T) { test(t, Open) })
 	t.Run("Create", func(t *testing.T) { test(t, Create) })
 }
 
 func TestOpenMissingFile(t *testing.T) {
-	checkRefused(t, Open, inTemp(t, "codes.db"), fs.ErrNotExist, "oncebox init")
+	checkRefused(t, Open, inTemp(t, "store.db"), fs.ErrNotExist, "oncebox init")
 }
 
 func TestCreateInMissingFolder(t *testing.T) {
-	_, err := Create(t.Context(), inTemp(t, filepath.Join("none", "codes.db")))
+	_, err := Create(t.Context(), inTemp(t, filepath.Join("none", "store.db")), testPart, nil)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want fs.ErrNotExist", err)
 	}
@@ -104,8 +100,7 @@ func TestOpenForeignDatabase(t *testing.T) {
 
 func makeForeign(t *testing.T, path, query string) {
 	t.Helper()
-	s := &Store{path: path}
-	db, err := s.pool("mode=rwc", 1, 0)
+	db, err := pool(dsn(path, "mode=rwc", 0), 1)
 	check(t, err)
 	_, err = db.ExecContext(t.Context(), query)
 	check(t, err)
@@ -114,16 +109,16 @@ func makeForeign(t *testing.T, path, query string) {
 
 func TestOpenNewerStore(t *testing.T) {
 	for name, query := range map[string]string{
-		"file":   fmt.Sprintf(`PRAGMA user_version = %d`, fileVersion+1),
-		"tables": fmt.Sprintf(`UPDATE part SET version = %d`, partVersion+1),
+		"file": fmt.Sprintf(`PRAGMA user_version = %d`, fileVersion+1),
+		"part": fmt.Sprintf(`UPDATE part SET version = %d`, testPart.Version+1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := newStore(t, 0)
-			check(t, s.Close())
-			removeLocks(t, s.path)
-			makeForeign(t, s.path, query)
+			db := newDB(t, 0)
+			check(t, db.Close())
+			removeLocks(t, db.path)
+			makeForeign(t, db.path, query)
 			both(t, func(t *testing.T, open openFunc) {
-				checkRefused(t, open, s.path, ErrNewer, "version 2", "up to 1")
+				checkRefused(t, open, db.path, ErrNewer, "version 2", "up to 1")
 			})
 		})
 	}
@@ -141,10 +136,10 @@ func TestOpenUnreadableFile(t *testing.T) {
 		t.Skip("root reads everything")
 	}
 	both(t, func(t *testing.T, open openFunc) {
-		path := inTemp(t, "codes.db")
+		path := inTemp(t, "store.db")
 		check(t, os.WriteFile(path, nil, 0o000))
-		_, err := open(t.Context(), path)
-		if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, itembank.ErrTryAgain) {
+		_, err := open(t.Context(), path, testPart, nil)
+		if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, errTryAgain) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -153,7 +148,7 @@ func TestOpenUnreadableFile(t *testing.T) {
 func TestMemoryAndEmptyNameAreRefused(t *testing.T) {
 	both(t, func(t *testing.T, open openFunc) {
 		for _, path := range []string{"", ":memory:"} {
-			if _, err := open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "must be a file") {
+			if _, err := open(t.Context(), path, testPart, nil); err == nil || !strings.Contains(err.Error(), "must be a file") {
 				t.Errorf("%q: %v", path, err)
 			}
 		}
@@ -165,7 +160,7 @@ func TestMemoryAndEmptyNameAreRefused(t *testing.T) {
 func TestEmptyFileBecomesAStoreByCreateOnly(t *testing.T) {
 	for name, query := range map[string]string{"empty": ``, "cut": `PRAGMA journal_mode = WAL`} {
 		t.Run(name, func(t *testing.T) {
-			path := inTemp(t, "codes.db")
+			path := inTemp(t, "store.db")
 			check(t, os.WriteFile(path, nil, 0o600))
 			makeForeign(t, path, query)
 			checkRefused(t, Open, path, ErrNotStore, "oncebox init")
@@ -175,23 +170,38 @@ func TestEmptyFileBecomesAStoreByCreateOnly(t *testing.T) {
 	}
 }
 
-func TestCreateAddsItsTablesToAnotherPackagesFile(t *testing.T) {
-	path := inTemp(t, "codes.db")
-	makeForeign(t, path, makeFile+`INSERT INTO part VALUES ('ledger', 9); CREATE TABLE entry (x)`)
-	checkRefused(t, Open, path, ErrNotStore, "oncebox init")
+// Each engine refuses a file that has only the other's part, says what is
+// missing, and adds it when told to.
+func TestCreateAddsItsPartToTheFile(t *testing.T) {
+	path := inTemp(t, "store.db")
+	other, err := Create(t.Context(), path, otherPart, nil)
+	check(t, err)
+	check(t, other.Close())
+	removeLocks(t, path)
+	checkRefused(t, Open, path, ErrNotStore, "no tables for things", "oncebox init")
 	checkWorks(t, Create, path)
+	for _, part := range []Part{testPart, otherPart} {
+		db, err := Open(t.Context(), path, part, nil)
+		check(t, err)
+		check(t, db.Close())
+	}
 }
 
 // checkWorks opens a store, writes to it and reads from it.
 func checkWorks(t *testing.T, open openFunc, path string) {
 	t.Helper()
-	s, err := open(t.Context(), path)
+	db, err := open(t.Context(), path, testPart, nil)
 	check(t, err)
-	defer func() { check(t, s.Close()) }()
-	_, err = s.CreateCampaign(t.Context(), itembank.Campaign{Name: "c"})
-	check(t, err)
-	if c, err := s.Campaign(t.Context(), "c"); err != nil || c == nil || c.Name != "c" {
-		t.Errorf("campaign: %+v, %v", c, err)
+	defer func() { check(t, db.Close()) }()
+	checkWritesAndReads(t, db)
+}
+
+func checkWritesAndReads(t *testing.T, db *DB) {
+	t.Helper()
+	check(t, addTurn(t.Context(), db))
+	n, err := turnsSoFar(t.Context(), db)
+	if err != nil || n == 0 {
+		t.Errorf("%d turns, %v", n, err)
 	}
 }
 
@@ -225,31 +235,32 @@ func TestOddNames(t *testing.T) {
 
 // The lock files belong to the file, by whatever name a process found it.
 func TestLinkedNamesShareTheTurns(t *testing.T) {
-	s, _ := newStore(t, 0)
+	db := newDB(t, 0)
 	link := inTemp(t, "link.db")
-	check(t, os.Symlink(s.path, link))
-	other, err := Open(t.Context(), link)
+	check(t, os.Symlink(db.path, link))
+	other, err := Open(t.Context(), link, testPart, nil)
 	check(t, err)
 	defer func() { _ = other.Close() }()
-	if other.path != s.path {
-		t.Errorf("%s and %s are one file", other.path, s.path)
+	if other.path != db.path {
+		t.Errorf("%s and %s are one file", other.path, db.path)
 	}
 	dangling := inTemp(t, "dangling.db")
 	check(t, os.Symlink(dangling+".none", dangling))
-	if _, err := Create(t.Context(), dangling); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Create(t.Context(), dangling, testPart, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want fs.ErrNotExist", err)
 	}
 }
 
 func TestCreateAtOnce(t *testing.T) {
-	path := inTemp(t, "codes.db")
+	path := inTemp(t, "store.db")
 	var all sync.WaitGroup
-	for range 8 {
+	for i := range 8 {
+		part := []Part{testPart, otherPart}[i%2]
 		all.Go(func() {
-			s, err := Create(context.Background(), path)
+			db, err := Create(context.Background(), path, part, nil)
 			if err == nil {
-				_, err = s.CreateCampaign(context.Background(), itembank.Campaign{Name: "c"})
-				err = errors.Join(err, s.Close())
+				err = db.Write(context.Background(), "test", func(context.Context, *Statements) error { return nil })
+				err = errors.Join(err, db.Close())
 			}
 			if err != nil {
 				t.Error(err)
@@ -261,10 +272,10 @@ func TestCreateAtOnce(t *testing.T) {
 }
 
 func TestDurabilitySettings(t *testing.T) {
-	s, _ := newStore(t, 0)
+	db := newDB(t, 0)
 	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "fullfsync": "1"} {
 		var got string
-		_, err := s.writer.one(t.Context(), `PRAGMA `+pragma, nil, &got)
+		_, err := db.writer.One(t.Context(), `PRAGMA `+pragma, nil, &got)
 		if err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", pragma, got, err, want)
 		}
@@ -272,59 +283,43 @@ func TestDurabilitySettings(t *testing.T) {
 }
 
 func TestReadersCannotWrite(t *testing.T) {
-	s, _ := newStore(t, 1)
-	if _, err := s.reader.exec(t.Context(), `DELETE FROM bank`); err == nil {
+	db := newDB(t, 1)
+	err := db.Read(t.Context(), "test", func(ctx context.Context, r *Statements) error {
+		_, err := r.Exec(ctx, `DELETE FROM thing`)
+		return err
+	})
+	if err == nil {
 		t.Error("a reader wrote")
 	}
 }
 
-func TestQueriesUseKeys(t *testing.T) {
-	s, _ := newStore(t, 0)
-	plan := func(scan func(...any) error) error {
-		var id, parent, unused int
-		var step string
-		if err := scan(&id, &parent, &unused, &step); err != nil {
-			return err
-		}
-		if strings.Contains(step, "SCAN") && !strings.Contains(step, "CONSTANT ROW") {
-			t.Error(step)
-		}
-		return nil
-	}
-	for query, arguments := range map[string]int{
-		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 4, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
-	} {
-		check(t, s.reader.each(t.Context(), `EXPLAIN QUERY PLAN `+query, make(args, arguments), plan))
-	}
-}
-
 func TestCloseClosesEverything(t *testing.T) {
-	before := openFiles(t, "codes.db")
-	s, _ := newStore(t, 3)
-	item := free(t, s, 1)[0]
-	checkTakes(t, s, item)
-	if n := openFiles(t, s.path); n == 0 {
+	before := openFiles(t, "store.db")
+	db := newDB(t, 3)
+	checkTakes(t, db)
+	checkThings(t, db, 2, 1)
+	if n := openFiles(t, db.path); n == 0 {
 		t.Error("no files are open; this test tests nothing")
 	}
-	check(t, s.Close())
-	check(t, s.Close())
-	if n := openFiles(t, s.path); n != before {
+	check(t, db.Close())
+	check(t, db.Close())
+	if n := openFiles(t, db.path); n != before {
 		t.Errorf("%d files are open", n)
 	}
 	for _, suffix := range []string{"-wal", "-shm"} {
-		if _, err := os.Stat(s.path + suffix); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(db.path + suffix); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s was left: %v", suffix, err)
 		}
 	}
-	checkClosed(t, s, item)
+	checkClosed(t, db)
 }
 
-func checkClosed(t *testing.T, s *Store, item itembank.FreeItem) {
+func checkClosed(t *testing.T, db *DB) {
 	t.Helper()
-	_, read := s.HeldClaim(t.Context(), "c", "ann")
-	_, write := s.Take(t.Context(), item, annsClaim(item))
+	_, read := turnsSoFar(t.Context(), db)
+	write := addTurn(t.Context(), db)
 	for _, err := range []error{read, write} {
-		if err == nil || errors.Is(err, itembank.ErrTryAgain) {
+		if err == nil || errors.Is(err, errTryAgain) {
 			t.Errorf("after Close: %v, want a fault", err)
 		}
 	}
@@ -349,10 +344,10 @@ func openFiles(t *testing.T, text string) (n int) {
 func TestNoGoroutinesAreLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 5 {
-		s, _ := newStore(t, 1)
-		checkTakes(t, s, free(t, s, 1)[0])
-		check(t, s.Close())
-		_, err := Open(t.Context(), s.path+".none")
+		db := newDB(t, 1)
+		checkTakes(t, db)
+		check(t, db.Close())
+		_, err := Open(t.Context(), db.path+".none", testPart, nil)
 		if err == nil {
 			t.Error("opened nothing")
 		}

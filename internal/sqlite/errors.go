@@ -1,4 +1,4 @@
-package sqlitestore
+package sqlite
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 var (
-	// ErrNotStore says that the file is no SQLite database, another program's, or has
-	// no tables for claims yet. Nothing was changed. The error says which.
+	// ErrNotStore says that the file is no SQLite database, another program's, or
+	// has no tables of the part yet. Nothing was changed. The error says which.
 	ErrNotStore = errors.New("not a oncebox store")
 
 	// ErrNewer says that a later version of oncebox made the store. Use that one.
@@ -27,19 +25,19 @@ type waitedError struct{ patience time.Duration }
 func (e *waitedError) Error() string { return fmt.Sprintf("still busy after %v", e.patience) }
 
 // wrap is the one translator of errors. What passes when others finish is
-// itembank.ErrTryAgain. A full or failing disk, missing rights, a damaged or
+// the part's TryAgain. A full or failing disk, missing rights, a damaged or
 // replaced file are not: asking again changes nothing until somebody has
 // looked. The context's errors stay what they are.
-func (s *Store) wrap(doing string, err error) error {
+func (db *DB) wrap(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case passes(err):
-		return fmt.Errorf("%w: %s: %s: %w", itembank.ErrTryAgain, s.path, doing, err)
+		return fmt.Errorf("%w: %s: %s: %w", db.part.TryAgain, db.path, doing, err)
 	case code(err) == sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%s: %s: %w: it is not a SQLite database: %w", s.path, doing, ErrNotStore, err)
+		return fmt.Errorf("%s: %s: %w: it is not a SQLite database: %w", db.path, doing, ErrNotStore, err)
 	}
-	return fmt.Errorf("%s: %s: %w", s.path, doing, err)
+	return fmt.Errorf("%s: %s: %w", db.path, doing, err)
 }
 
 // passes reports that waiting, and nothing else, mends the error.

@@ -1,0 +1,114 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+)
+
+// applicationID marks a SQLite file as ours; it spells "once".
+const applicationID = 0x6f6e6365
+
+// Two versions. That of the file, its user_version, says that the table part
+// names what the file holds; each engine makes, reads and changes its own part
+// of it, by the part's own version.
+const fileVersion = 1
+
+// Part is what one engine keeps in a file: its tables, and its words for them.
+type Part struct {
+	Name    string // in the table part
+	Version int    // of the tables; a later one is refused with ErrNewer
+	Tables  string // the statements that make them
+	Purpose string // what the tables are for, in errors: "claims"
+	// TryAgain is the engine's family of errors that pass when others finish.
+	TryAgain error
+}
+
+// makeFile makes an empty database a oncebox file.
+var makeFile = fmt.Sprintf(`
+	PRAGMA application_id = %d;
+	PRAGMA user_version = %d;
+	CREATE TABLE part (
+		name    TEXT NOT NULL PRIMARY KEY,
+		version INTEGER NOT NULL
+	) STRICT, WITHOUT ROWID;`, applicationID, fileVersion)
+
+const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*) FROM sqlite_schema)
+	FROM pragma_application_id a, pragma_user_version u`
+
+// inspect sees what the file is. Fresh: it has room for the part, and not
+// the part. It waits for a program that has the file locked.
+func (db *DB) inspect(waiting context.Context) (fresh bool, err error) {
+	err = pollFree(waiting, func() error {
+		fresh, err = db.identify(context.WithoutCancel(waiting), db.writer)
+		return err
+	})
+	return fresh, err
+}
+
+func (db *DB) identify(ctx context.Context, w *Statements) (fresh bool, err error) {
+	var id, version, tables int
+	if _, err := w.One(ctx, selectIdentity, nil, &id, &version, &tables); err != nil {
+		return false, err
+	}
+	switch {
+	case id == 0 && version == 0 && tables == 0:
+		return true, nil
+	case id != applicationID:
+		return false, fmt.Errorf("%w: it is another program's SQLite database", ErrNotStore)
+	case version > fileVersion:
+		return false, fmt.Errorf("%w: the file has version %d, this one knows up to %d", ErrNewer, version, fileVersion)
+	}
+	return db.identifyPart(ctx, w)
+}
+
+func (db *DB) identifyPart(ctx context.Context, w *Statements) (fresh bool, err error) {
+	var version int
+	found, err := w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
+	if err == nil && version > db.part.Version {
+		err = fmt.Errorf("%w: the tables for %s have version %d, this one knows up to %d",
+			ErrNewer, db.part.Purpose, version, db.part.Version)
+	}
+	return !found, err
+}
+
+// useWAL sets the journal mode, which stays with the file: readers and a writer
+// then do not block each other.
+func (db *DB) useWAL(waiting context.Context) error {
+	var mode string
+	err := pollFree(waiting, func() error {
+		_, err := db.writer.One(context.WithoutCancel(waiting), `PRAGMA journal_mode = WAL`, nil, &mode)
+		return err
+	})
+	if err == nil && mode != "wal" {
+		err = fmt.Errorf("journal mode WAL is needed and cannot be had here, only %q", mode)
+	}
+	return err
+}
+
+// makePart makes what is missing, unless another process was faster.
+func (db *DB) makePart(ctx context.Context) error {
+	return db.inTurn(ctx, func(ctx context.Context, w *Statements) error {
+		fresh, err := db.identify(ctx, w)
+		if err != nil || !fresh {
+			return err
+		}
+		if err := makeFileOnce(ctx, w); err != nil {
+			return err
+		}
+		if err := w.Run(ctx, db.part.Tables); err != nil {
+			return err
+		}
+		_, err = w.Exec(ctx, `INSERT INTO part (name, version) VALUES (?, ?)`, db.part.Name, db.part.Version)
+		return err
+	})
+}
+
+// makeFileOnce marks the file as ours, unless another part has done that.
+func makeFileOnce(ctx context.Context, w *Statements) error {
+	var tables int
+	_, err := w.One(ctx, `SELECT count(*) FROM sqlite_schema`, nil, &tables)
+	if err != nil || tables > 0 {
+		return err
+	}
+	return w.Run(ctx, makeFile)
+}

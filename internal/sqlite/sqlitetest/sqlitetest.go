@@ -1,0 +1,149 @@
+// Package sqlitetest is what the tests of the SQLite engines share: other
+// processes of a store, and programs that know nothing of turns.
+package sqlitetest
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	_ "modernc.org/sqlite" // the driver of Foreign
+)
+
+// The variables that make the test binary another process of the store.
+const (
+	roleVariable = "SQLITETEST_ROLE"
+	pathVariable = "SQLITETEST_PATH"
+	nameVariable = "SQLITETEST_NAME"
+)
+
+// Role is what another process does with the store at a path. It calls Ready
+// once; its result is encoded as JSON for Process.Result.
+type Role func(ctx context.Context, path, name string) (result any, err error)
+
+// Main is a package's TestMain: it runs the tests or, in a process that Start
+// has made, the role.
+func Main(m *testing.M, roles map[string]Role) {
+	role, ok := roles[os.Getenv(roleVariable)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	result, err := role(context.Background(), os.Getenv(pathVariable), os.Getenv(nameVariable))
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(result)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Ready tells the test that this process has come to the point, and waits for
+// the word to go on.
+func Ready() {
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// Process is another process of a store.
+type Process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start starts another process in a role and waits until it is ready. It is
+// killed at the end of the test, unless it has ended.
+func Start(t *testing.T, role, path, name string) *Process {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	p := &Process{cmd: exec.Command(self)} //nolint:noctx // the cleanup ends it
+	p.cmd.Env = append(os.Environ(), roleVariable+"="+role, pathVariable+"="+path, nameVariable+"="+name)
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	check(t, err)
+	out, err := p.cmd.StdoutPipe()
+	check(t, err)
+	p.out = bufio.NewReader(out)
+	check(t, p.cmd.Start())
+	t.Cleanup(p.Kill)
+	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%s: %q, %v", name, line, err)
+	}
+	return p
+}
+
+// Kill kills the process, if it has not ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// Proceed lets a ready process go on.
+func (p *Process) Proceed(t *testing.T) {
+	t.Helper()
+	_, err := io.WriteString(p.in, "go\n")
+	check(t, err)
+}
+
+// Result reads the process's result and waits for its end.
+func (p *Process) Result(t *testing.T, into any) {
+	t.Helper()
+	check(t, json.NewDecoder(p.out).Decode(into))
+	check(t, p.cmd.Wait())
+}
+
+// Foreign opens the file as a program does that knows nothing of turns, and
+// waits for nobody.
+func Foreign(t *testing.T, path string) *sql.Conn {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	check(t, err)
+	conn, err := db.Conn(t.Context())
+	check(t, err)
+	t.Cleanup(func() { _ = conn.Close(); check(t, db.Close()) })
+	return conn
+}
+
+// Run runs a statement of a foreign program.
+func Run(t *testing.T, conn *sql.Conn, query string) {
+	t.Helper()
+	_, err := conn.ExecContext(context.Background(), query)
+	check(t, err)
+}
+
+// CheckUsesKeys makes sure that none of the queries, each with its number of
+// arguments, looks through a whole table.
+func CheckUsesKeys(t *testing.T, path string, queries map[string]int) {
+	t.Helper()
+	conn := Foreign(t, path)
+	for query, arguments := range queries {
+		rows, err := conn.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+query, make([]any, arguments)...)
+		check(t, err)
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			check(t, rows.Scan(&id, &parent, &unused, &step))
+			if strings.Contains(step, "SCAN") && !strings.Contains(step, "CONSTANT ROW") {
+				t.Errorf("%s: %s", query, step)
+			}
+		}
+		check(t, errors.Join(rows.Err(), rows.Close()))
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,98 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+const (
+	// The whole condition of a put: the key is absent, or its entry was over
+	// before the new one's arrival. NULL, which is never, compares as false. The
+	// owner is not asked: with that a redelivery would take its own effect for
+	// a new one.
+	putEntry = `INSERT INTO entry (scope, key, owner, fingerprint, version, arrival, purge_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+		ON CONFLICT (scope, key) DO UPDATE
+		SET owner = ?3, fingerprint = ?4, version = ?5, arrival = ?6, purge_at = ?7
+		WHERE entry.purge_at < ?8`
+
+	selectEntry = `SELECT owner, fingerprint, version, arrival, coalesce(purge_at, 0) FROM entry
+		WHERE scope = ? AND key = ?`
+
+	// max answers NULL, which is never, if one of the two is.
+	raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
+)
+
+// PutIfAbsent puts the entries whose keys are free, and answers with the
+// others' entries, in one transaction: no answer has an error, and with an error
+// nothing was put. Repeated, it finds what it put. Errors: dedupe.ErrTryAgain,
+// or a fault of the file.
+func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	results := make([]dedupe.PutResult, len(entries))
+	err := s.db.Write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) (err error) {
+		for i, e := range entries {
+			if results[i].Existing, err = put(ctx, w, e); err != nil {
+				return fmt.Errorf("entry %d of %d: %w", i, len(entries), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// put puts an entry, or returns the one that has its key.
+func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *dedupe.Entry, err error) {
+	n, err := w.Exec(ctx, putEntry, e.Scope, e.Key[:], e.Owner, e.Fingerprint, e.Version,
+		sqlite.Millis(e.Arrival), seconds(e.PurgeAt), roundedUp(e.Arrival))
+	if err != nil || n == 1 {
+		return nil, err
+	}
+	old := dedupe.Entry{Scope: e.Scope, Key: e.Key}
+	_, err = w.One(ctx, selectEntry, sqlite.Args{e.Scope, e.Key[:]},
+		&old.Owner, &old.Fingerprint, &old.Version, sqlite.IntoTime(&old.Arrival), &old.PurgeAt)
+	return &old, err
+}
+
+// RaisePurge lifts purge times, in one transaction as PutIfAbsent does, with
+// the same errors. dedupe.Never is later than every time. Safe to repeat.
+func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+	results := make([]dedupe.RaiseResult, len(raises))
+	err := s.db.Write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
+		for i, r := range raises {
+			n, err := w.Exec(ctx, raisePurge, r.Scope, r.Key[:], r.Owner, seconds(r.PurgeAt))
+			if err != nil {
+				return fmt.Errorf("raise %d of %d: %w", i, len(raises), err)
+			}
+			results[i].Stands = n == 1
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// seconds is the column of a purge time: NULL for dedupe.Never.
+func seconds(purgeAt int64) any {
+	if purgeAt == dedupe.Never {
+		return nil
+	}
+	return purgeAt
+}
+
+// roundedUp is the least whole second that is not before t. A whole second is
+// before t if, and only if, it is less than that; so nothing of t is lost.
+func roundedUp(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}

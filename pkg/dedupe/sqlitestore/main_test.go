@@ -1,0 +1,62 @@
+package sqlitestore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+func TestMain(m *testing.M) {
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"put everything": putEverything})
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inTemp(t *testing.T) string { return filepath.Join(t.TempDir(), "ledger.db") }
+
+func newStore(t *testing.T, path string, options ...Option) *Store {
+	t.Helper()
+	s, err := Create(t.Context(), path, options...)
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Close()) })
+	return s
+}
+
+// exec writes round the store's rules.
+func (s *Store) exec(ctx context.Context, query string, args ...any) error {
+	return s.db.Write(ctx, "test", func(ctx context.Context, w *sqlite.Statements) error {
+		_, err := w.Exec(ctx, query, args...)
+		return err
+	})
+}
+
+var arrival = time.Date(2026, 11, 20, 12, 0, 0, 5e6, time.UTC)
+
+// entry is an entry that lives for an hour.
+func entry(id, owner string) dedupe.Entry {
+	return dedupe.Entry{
+		Scope: "s", Key: format.KeyOf(id), Owner: owner, Fingerprint: "f", Version: "v",
+		Arrival: arrival, PurgeAt: arrival.Add(time.Hour).Unix(),
+	}
+}
+
+// put puts one entry and returns what was there.
+func (s *Store) put(t *testing.T, e dedupe.Entry) *dedupe.Entry {
+	t.Helper()
+	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})
+	check(t, err)
+	return results[0].Existing
+}
+
+var checkpointKey = dedupe.CheckpointKey{Scope: "s", Stream: dedupe.Stream{Account: "a", Region: "r", Name: "n"}, Shard: "h"}

@@ -1,0 +1,81 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+const (
+	contestedKeys  = 2000
+	contestedBatch = 50
+)
+
+// putEverything puts an entry of its own under every key, in batches and an
+// order of its own, and tells for each key which owner it found, or itself.
+func putEverything(ctx context.Context, path, name string) (any, error) {
+	// A machine that is short of processors is not what this test is about.
+	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	order := rand.Perm(contestedKeys)
+	owners := make([]string, contestedKeys)
+	sqlitetest.Ready()
+	for begin := 0; begin < contestedKeys; begin += contestedBatch {
+		batch := order[begin : begin+contestedBatch]
+		entries := make([]dedupe.Entry, len(batch))
+		for i, key := range batch {
+			entries[i] = entry(fmt.Sprint(key), name)
+		}
+		results, err := s.PutIfAbsent(ctx, entries)
+		if err != nil {
+			return nil, err
+		}
+		for i, key := range batch {
+			owners[key] = name
+			if existing := results[i].Existing; existing != nil {
+				owners[key] = existing.Owner
+			}
+		}
+	}
+	return owners, nil
+}
+
+func TestProcessesAgreeOnOwners(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path)
+	var all []*sqlitetest.Process
+	for i := range 4 {
+		all = append(all, sqlitetest.Start(t, "put everything", path, fmt.Sprintf("process %d", i)))
+	}
+	began := time.Now()
+	for _, p := range all {
+		p.Proceed(t)
+	}
+	told := make([][]string, len(all))
+	for i, p := range all {
+		p.Result(t, &told[i])
+	}
+	t.Logf("%.0f puts/s", float64(contestedKeys*len(all))/time.Since(began).Seconds())
+	wins := map[string]int{}
+	for key := range contestedKeys {
+		e := s.put(t, entry(fmt.Sprint(key), "the test"))
+		if e == nil {
+			t.Fatalf("nobody has key %d", key)
+		}
+		wins[e.Owner]++
+		for i := range told {
+			if told[i][key] != e.Owner {
+				t.Errorf("key %d: process %d was told %q, it is %q's", key, i, told[i][key], e.Owner)
+			}
+		}
+	}
+	t.Logf("owners: %v", wins)
+}

@@ -1,0 +1,226 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// The condition is that of the domain to the nanosecond: if the two differed,
+// a batch would be decided otherwise than its records one by one.
+func TestPutTestsTheWholeTime(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	for i, purge := range []int64{arrival.Unix(), 1, -1, -1e9} {
+		for _, c := range []struct {
+			past time.Duration
+			put  bool
+		}{
+			{-time.Second, false}, {-1, false}, {0, false}, {1, true}, {time.Microsecond, true},
+			{time.Millisecond, true}, {time.Second, true},
+		} {
+			old := entry(fmt.Sprint(i, c.past), "old")
+			old.PurgeAt = purge
+			s.put(t, old)
+			e := old
+			e.Owner, e.Arrival = "new", time.Unix(purge, 0).Add(c.past)
+			if existing := s.put(t, e); (existing == nil) != c.put {
+				t.Errorf("%v past %d: found %+v, want it put: %t", c.past, purge, existing, c.put)
+			}
+		}
+	}
+}
+
+func TestBatchIsOneTransaction(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	check(t, s.exec(t.Context(), `CREATE TRIGGER bad BEFORE INSERT ON entry WHEN NEW.owner = 'bad' BEGIN SELECT raise(ABORT, 'bad'); END`))
+	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry("a", "one"), entry("b", "bad"), entry("c", "two")})
+	if err == nil || errors.Is(err, dedupe.ErrTryAgain) || results != nil {
+		t.Errorf("%+v, %v, want a fault", results, err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if existing := s.put(t, entry(id, "other")); existing != nil {
+			t.Errorf("%+v was put", existing)
+		}
+	}
+}
+
+// The keys of a call differ, but if they do not the answers are those of one
+// put after the other.
+func TestKeyTwiceInABatch(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	first := entry("a", "one")
+	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{first, entry("a", "two")})
+	if err != nil || results[0].Existing != nil || results[1].Existing == nil || *results[1].Existing != first {
+		t.Errorf("%+v, %v", results, err)
+	}
+}
+
+func TestOddTextsComeBack(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	for i, text := range []string{"", "a\x00b", "a\x00c", "'; --", "日本", "not utf-8 \xff", strings.Repeat("x", 1000)} {
+		want := entry(fmt.Sprint(i), text)
+		want.Fingerprint, want.Version = text, text
+		s.put(t, want)
+		raise := dedupe.Raise{Scope: want.Scope, Key: want.Key, Owner: text, PurgeAt: want.PurgeAt + 1}
+		other := raise
+		other.Owner += "x"
+		stands, err := s.RaisePurge(t.Context(), []dedupe.Raise{raise, other})
+		if err != nil || !stands[0].Stands || stands[1].Stands {
+			t.Errorf("%q: %+v, %v", text, stands, err)
+		}
+		want.PurgeAt++
+		if got := s.put(t, want); got == nil || *got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+}
+
+// checkUntouched reads that the store has entry "a" of "one" and nothing else.
+func checkUntouched(t *testing.T, s *Store) {
+	t.Helper()
+	var entries, checkpoints, runs int
+	var owner string
+	err := s.db.Read(t.Context(), "count", func(ctx context.Context, r *sqlite.Statements) error {
+		_, err := r.One(ctx, `SELECT count(*), min(owner), (SELECT count(*) FROM checkpoint), (SELECT count(*) FROM run) FROM entry`,
+			nil, &entries, &owner, &checkpoints, &runs)
+		return err
+	})
+	if err != nil || entries != 1 || owner != "one" || checkpoints != 0 || runs != 0 {
+		t.Errorf("%d entries (%q), %d checkpoints, %d runs, %v", entries, owner, checkpoints, runs, err)
+	}
+}
+
+func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path, WithBusyTimeout(30*time.Millisecond))
+	one := entry("a", "one")
+	s.put(t, one)
+	other := sqlitetest.Foreign(t, path)
+	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
+	ctx := t.Context()
+	_, put := s.PutIfAbsent(ctx, []dedupe.Entry{entry("b", "two")})
+	_, raise := s.RaisePurge(ctx, []dedupe.Raise{{Scope: one.Scope, Key: one.Key, Owner: "one", PurgeAt: dedupe.Never}})
+	for name, err := range map[string]error{
+		"PutIfAbsent": put, "RaisePurge": raise,
+		"AdvanceCheckpoint": s.AdvanceCheckpoint(ctx, checkpointKey, dedupe.Checkpoint{Sequence: "1"}),
+		"SaveRun":           s.SaveRun(ctx, "s", dedupe.Run{Digest: "d"}),
+	} {
+		if !errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
+		}
+	}
+	checkUntouched(t, s)
+	sqlitetest.Run(t, other, `ROLLBACK`)
+	if existing := s.put(t, one); existing == nil || *existing != one {
+		t.Errorf("found %+v, want %+v", existing, one)
+	}
+}
+
+func TestContextEndsReads(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, checkpoint := s.ReadCheckpoint(ctx, checkpointKey)
+	_, run := s.ReadRun(ctx, "s", "d")
+	for name, err := range map[string]error{"ReadCheckpoint": checkpoint, "ReadRun": run} {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
+		}
+	}
+}
+
+func TestSequences(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	for i, c := range []struct{ sequence, want string }{
+		{"0", "0"}, {"000", "0"}, {"007", "7"}, {strings.Repeat("9", 128), strings.Repeat("9", 128)},
+		{"00" + strings.Repeat("9", 128), strings.Repeat("9", 128)},
+	} {
+		k := checkpointKey
+		k.Shard = fmt.Sprint(i)
+		check(t, s.AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: c.sequence}))
+		if got, err := s.ReadCheckpoint(t.Context(), k); err != nil || got.Sequence != c.want {
+			t.Errorf("%s came back as %+v, %v, want %s", c.sequence, got, err, c.want)
+		}
+	}
+	for _, bad := range []string{"", "LATEST", "-1", "1.0", " 1", "1" + strings.Repeat("0", 128)} {
+		k := checkpointKey
+		k.Shard = "bad"
+		if err := s.AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: bad}); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("%q: %v, want a fault", bad, err)
+		}
+		if got, err := s.ReadCheckpoint(t.Context(), k); got != nil || err != nil {
+			t.Errorf("%q was put: %+v, %v", bad, got, err)
+		}
+	}
+}
+
+func TestOtherConsumerIsNamed(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	check(t, s.AdvanceCheckpoint(t.Context(), checkpointKey, dedupe.Checkpoint{Sequence: "7", Consumer: "me"}))
+	err := s.AdvanceCheckpoint(t.Context(), checkpointKey, dedupe.Checkpoint{Sequence: "6", Consumer: "you"})
+	if !errors.Is(err, dedupe.ErrOtherConsumer) || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), `"me"`) {
+		t.Errorf("%v, want ErrOtherConsumer with its name", err)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	text := inTemp(t)
+	check(t, os.WriteFile(text, []byte("no database"), 0o600))
+	newer, busy := inTemp(t), inTemp(t)
+	s := newStore(t, newer)
+	check(t, s.exec(t.Context(), `UPDATE part SET version = version + 1`))
+	check(t, s.Close())
+	check(t, newStore(t, busy).Close())
+	sqlitetest.Run(t, sqlitetest.Foreign(t, busy), `PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`)
+	for _, c := range []struct {
+		path string
+		want error
+		text string
+	}{
+		{inTemp(t), fs.ErrNotExist, "oncebox init"},
+		{text, ErrNotStore, "not a SQLite database"},
+		{newer, ErrNewer, "tables for deduplication have version 2"},
+		{busy, dedupe.ErrTryAgain, "SQLITE_BUSY"},
+	} {
+		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v, want %v with %q", err, c.want, c.text)
+		}
+	}
+}
+
+func TestQueriesUseKeys(t *testing.T) {
+	path := inTemp(t)
+	newStore(t, path)
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntry: 2, raisePurge: 4, selectCheckpoint: 3, selectRun: 2})
+}
+
+func TestMemoryIsApartAndEndsWithClose(t *testing.T) {
+	one, err := OpenMemory(t.Context())
+	check(t, err)
+	other, err := OpenMemory(t.Context())
+	check(t, err)
+	defer func() { check(t, other.Close()) }()
+	one.put(t, entry("a", "one"))
+	if existing := other.put(t, entry("a", "two")); existing != nil {
+		t.Errorf("found %+v of another store", existing)
+	}
+	check(t, one.Close())
+	check(t, one.Close())
+	_, put := one.PutIfAbsent(t.Context(), []dedupe.Entry{entry("b", "one")})
+	_, read := one.ReadRun(t.Context(), "s", "d")
+	for _, err := range []error{put, read} {
+		if err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("after Close: %v, want a fault", err)
+		}
+	}
+}

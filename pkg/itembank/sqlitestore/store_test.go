@@ -1,0 +1,168 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// checkUntouched reads that the store is as newStore made it with one item.
+func checkUntouched(t *testing.T, s *Store, c itembank.Campaign) {
+	t.Helper()
+	n, err := s.Counts(t.Context(), c)
+	if want := (itembank.Counts{Loaded: 1, Free: 1}); err != nil || n != want {
+		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
+	}
+	all, err := s.Campaigns(t.Context())
+	if err != nil || len(all) != 1 || all[0] != c {
+		t.Errorf("campaigns are %+v (%v), want %+v alone", all, err, c)
+	}
+	if held, err := s.HeldClaim(t.Context(), "c", "ann"); held != nil || err != nil {
+		t.Errorf("claim: %+v, %v", held, err)
+	}
+}
+
+func checkTakes(t *testing.T, s *Store, item itembank.FreeItem) {
+	t.Helper()
+	found, err := s.Take(t.Context(), item, annsClaim(item))
+	if err != nil || !found.Taken() {
+		t.Errorf("once the store is free: %+v, %v", found, err)
+	}
+}
+
+func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
+	path := inTemp(t)
+	s, c := newStore(t, path, 1, WithBusyTimeout(30*time.Millisecond))
+	item := free(t, s, 1)[0]
+	other := sqlitetest.Foreign(t, path)
+	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
+	ctx := t.Context()
+	l := itembank.Load{Campaign: "c", Digest: "d", Number: 1}
+	_, take := s.Take(ctx, item, annsClaim(item))
+	_, setMode := s.SetMode(ctx, "c", itembank.ClosedByHand)
+	_, startLoad := s.StartLoad(ctx, l)
+	_, addItems := s.AddItems(ctx, []itembank.Addition{{Item: itembank.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
+	_, create := s.CreateCampaign(ctx, itembank.Campaign{Name: "other"})
+	for name, err := range map[string]error{
+		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
+		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
+	} {
+		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
+		}
+	}
+	checkUntouched(t, s, c)
+	sqlitetest.Run(t, other, `ROLLBACK`)
+	checkTakes(t, s, item)
+}
+
+func TestContextEndsReads(t *testing.T) {
+	s, c := newStore(t, inTemp(t), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, campaign := s.Campaign(ctx, "c")
+	_, campaigns := s.Campaigns(ctx)
+	_, counts := s.Counts(ctx, c)
+	_, held := s.HeldClaim(ctx, "c", "ann")
+	_, items := s.FreeItems(ctx, itembank.Shard{Campaign: "c", Generation: 1}, itembank.Range{}, 1)
+	_, load := s.LatestLoad(ctx, "c", "d")
+	for name, err := range map[string]error{
+		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
+		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
+	} {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
+			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	text := inTemp(t)
+	check(t, os.WriteFile(text, []byte("no database"), 0o600))
+	other, newer, busy := inTemp(t), inTemp(t), inTemp(t)
+	db, err := sqlite.Create(t.Context(), other, sqlite.Part{Name: "other", Version: 1}, nil)
+	check(t, err)
+	check(t, db.Close())
+	s, _ := newStore(t, newer, 0)
+	check(t, s.exec(t.Context(), `UPDATE part SET version = version + 1`))
+	check(t, s.Close())
+	s, _ = newStore(t, busy, 0)
+	check(t, s.Close())
+	sqlitetest.Run(t, sqlitetest.Foreign(t, busy), `PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`)
+	for _, c := range []struct {
+		path string
+		want error
+		text string
+	}{
+		{inTemp(t), fs.ErrNotExist, "oncebox init"},
+		{text, ErrNotStore, "not a SQLite database"},
+		{other, ErrNotStore, "no tables for claims"},
+		{newer, ErrNewer, "tables for claims have version 2"},
+		{busy, itembank.ErrTryAgain, "SQLITE_BUSY"},
+	} {
+		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v, want %v with %q", err, c.want, c.text)
+		}
+	}
+}
+
+func TestFullDiskLeavesNoHalves(t *testing.T) {
+	s, c := newStore(t, inTemp(t), 1)
+	item := free(t, s, 1)[0]
+	check(t, s.db.Write(t.Context(), "test", func(ctx context.Context, w *sqlite.Statements) error {
+		var limit int
+		_, err := w.One(ctx, `PRAGMA max_page_count = 1`, nil, &limit) // as small as the file
+		return err
+	}))
+	var full error
+	for row := int64(1); full == nil && row < 1000; row++ {
+		value := strings.Repeat("x", itembank.MaxItem)
+		a := itembank.Addition{Item: itembank.FreeItem{Shard: item.Shard, Value: value}, LoadID: "l", Row: row}
+		a.Item.Hash[0], a.Item.Hash[1] = byte(row>>8), byte(row)
+		_, full = s.AddItems(t.Context(), []itembank.Addition{a})
+	}
+	var e interface {
+		error
+		Code() int
+	}
+	if !errors.As(full, &e) || e.Code()&0xff != sqlite3.SQLITE_FULL || errors.Is(full, itembank.ErrTryAgain) {
+		t.Errorf("full: %v", full)
+	}
+	checkTakes(t, s, item) // deleting makes room
+	if n, err := s.Counts(t.Context(), c); err != nil || n.Loaded != n.Free+n.Claimed {
+		t.Errorf("after the disk was full: %+v, %v", n, err)
+	}
+}
+
+func TestQueriesUseKeys(t *testing.T) {
+	path := inTemp(t)
+	newStore(t, path, 0)
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 4, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+	})
+}
+
+func TestCloseEndsTheStore(t *testing.T) {
+	s, _ := newStore(t, inTemp(t), 1)
+	item := free(t, s, 1)[0]
+	check(t, s.Close())
+	check(t, s.Close())
+	_, read := s.HeldClaim(t.Context(), "c", "ann")
+	_, write := s.Take(t.Context(), item, annsClaim(item))
+	for _, err := range []error{read, write} {
+		if err == nil || errors.Is(err, itembank.ErrTryAgain) {
+			t.Errorf("after Close: %v, want a fault", err)
+		}
+	}
+}
