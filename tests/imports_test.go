@@ -20,6 +20,11 @@ func TestImports(t *testing.T) {
 		{"../cmd/...", neverShipped},
 		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd"}},
 		{"../pkg/itembank", append([]string{"github.com/aws", "modernc.org/sqlite", "net/http", "os/exec"}, neverShipped...)},
+		{"../pkg/dedupe", append([]string{"github.com/aws", "modernc.org/sqlite", "net/http", "os/exec"}, neverShipped...)},
+		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
+		{"../pkg/format", append([]string{"github.com/aws", "github.com/tidwall", "modernc.org/sqlite", "net/http"}, neverShipped...)},
+		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", module + "/pkg/dedupe/sqlitestore", module + "/pkg/itembank"}},
+		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", module + "/pkg/dedupe/dynamostore", module + "/pkg/itembank"}},
 		{"../pkg/itembank/dynamostore", []string{"modernc.org/sqlite", module + "/pkg/itembank/sqlitestore"}},
 		{"../pkg/itembank/sqlitestore", []string{"github.com/aws", module + "/pkg/itembank/dynamostore"}},
 	} {
