@@ -12,7 +12,7 @@ var (
 	goBlock    = regexp.MustCompile("(?s)```go\n(.*?)```")
 	link       = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 	makeTarget = regexp.MustCompile("(?m)^make ([a-z-]+)|`make ([a-z-]+)")
-	quoted     = regexp.MustCompile("`((?:claimapi|dynamostore|Bank|request)\\.[A-Za-z.]+)`")
+	quoted     = regexp.MustCompile("`((?:claimapi|dynamostore|Bank|request|run|Decider|Processor)\\.[A-Za-z.]+)`")
 )
 
 // TestReadmeCode: the Go code of the README is part of an Example, which runs.
@@ -69,11 +69,11 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestLifeOfAClaimNamesRealFunctions keeps the README's table true.
-func TestLifeOfAClaimNamesRealFunctions(t *testing.T) {
+// TestLivesNameRealFunctions keeps the README's tables true.
+func TestLivesNameRealFunctions(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
-	for _, pattern := range []string{"../pkg/itembank/*.go", "../pkg/itembank/dynamostore/*.go", "../functions/claim/claimapi/*.go"} {
+	for _, pattern := range []string{"../pkg/itembank/*.go", "../pkg/itembank/dynamostore/*.go", "../functions/claim/claimapi/*.go", "../pkg/dedupe/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -83,8 +83,8 @@ func TestLifeOfAClaimNamesRealFunctions(t *testing.T) {
 		}
 	}
 	names := quoted.FindAllStringSubmatch(read(t, "../README.md"), -1)
-	if len(names) < 7 {
-		t.Fatalf("README.md names %d functions in the life of a claim", len(names))
+	if len(names) < 14 {
+		t.Fatalf("README.md names %d functions in the lives of a claim and of a record", len(names))
 	}
 	for _, n := range names {
 		function := n[1][strings.LastIndex(n[1], ".")+1:]

@@ -21,14 +21,14 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, then stops every engine they shared, and returns
-// the exit code. A package that uses [Dynoxide] or [DynamoDBLocal] calls it
-// from its TestMain:
+// the exit code. A package that uses [Dynoxide], [DynamoDBLocal] or [Kinesis]
+// calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 func Main(m *testing.M) int {
 	managed.Store(true)
 	defer func() {
-		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal} {
+		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal, kinesisMock} {
 			e.stop()
 		}
 	}()
@@ -50,6 +50,15 @@ func Dynoxide(t testing.TB) string {
 func DynamoDBLocal(t testing.TB) string {
 	t.Helper()
 	return dynamoDBLocal.endpoint(t)
+}
+
+// Kinesis returns the endpoint of this test process's kinesis-mock, a Kinesis
+// API with shards, splits and merges, in memory; it starts it at the first call.
+// All tests of the process share it, so each needs stream names of its own. It
+// knows no limits of throughput.
+func Kinesis(t testing.TB) string {
+	t.Helper()
+	return kinesisMock.endpoint(t)
 }
 
 // Lambda starts the Lambda runtime interface emulator for the function whose
@@ -120,6 +129,10 @@ var (
 	dynamoDBLocal = &sharedEngine{
 		name: "dynamodb-local",
 		args: func(port string) []string { return []string{"-port", port} },
+	}
+	kinesisMock = &sharedEngine{
+		name: "kinesis-mock",
+		args: func(port string) []string { return []string{"--port", port} },
 	}
 )
 

@@ -136,6 +136,7 @@ func TestAMissingToolSkipsOrFails(t *testing.T) {
 	engines := map[string]func(testing.TB){
 		"dynoxide":       func(t testing.TB) { Dynoxide(t) },
 		"dynamodb-local": func(t testing.TB) { DynamoDBLocal(t) },
+		"kinesis-mock":   func(t testing.TB) { Kinesis(t) },
 		"aws-lambda-rie": func(t testing.TB) { Lambda(t, "bootstrap") },
 	}
 	for _, tc := range []struct{ require, outcome, message string }{

@@ -49,12 +49,13 @@ type Sink interface {
 
 // Failure is a record that can never be processed.
 type Failure struct {
-	Owner        string // names the object, so that keeping it again changes nothing
-	Position     Position
-	Reason       string // a fixed text
-	PartitionKey string
-	Arrival      time.Time
-	Data         []byte // the whole payload
+	Owner           string // names the object, so that keeping it again changes nothing
+	Position        Position
+	Reason          string // a fixed text
+	PartitionKey    string // the user record's own, where it has one
+	ExplicitHashKey string // as in Output
+	Arrival         time.Time
+	Data            []byte // the whole payload
 }
 
 // FailureStore keeps such records whole.

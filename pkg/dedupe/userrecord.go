@@ -44,15 +44,14 @@ func (r *run) decode(first int) (users []*userRecord, next int) {
 func (r *run) open(d *kpl.Decoder, record int) []*userRecord {
 	source := &r.batch.Records[record]
 	parts, aggregated, err := d.Decode(source.Data)
-	if !aggregated && err == nil {
+	if !aggregated || err != nil {
 		u := r.newUserRecord(record, Plain, source.Data)
 		u.output.PartitionKey = source.PartitionKey
-		u.read(r.format)
-		return []*userRecord{u}
-	}
-	if err != nil {
-		u := r.newUserRecord(record, Plain, source.Data)
-		u.poison = &PoisonError{reasonAggregate}
+		if err != nil {
+			u.poison = &PoisonError{reasonAggregate}
+		} else {
+			u.read(r.format)
+		}
 		return []*userRecord{u}
 	}
 	users := make([]*userRecord, len(parts))
@@ -155,6 +154,7 @@ func (u *userRecord) prepare(p *Processor) {
 func (u *userRecord) failure() Failure {
 	return Failure{
 		Owner: u.position.String(), Position: u.position, Reason: u.poison.Reason,
-		PartitionKey: u.source.PartitionKey, Arrival: u.source.Arrival, Data: u.payload,
+		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
+		Arrival: u.source.Arrival, Data: u.payload,
 	}
 }

@@ -337,7 +337,7 @@ func (b *bench) aggregate(n int, payloads ...[]byte) dedupe.Record {
 	b.Helper()
 	var e kpl.Encoder
 	for _, p := range payloads {
-		e.Add(kpl.UserRecord{PartitionKey: []byte("pk"), Data: p})
+		e.Add(kpl.UserRecord{PartitionKey: []byte("own"), ExplicitHashKey: []byte("7"), Data: p})
 	}
 	return dedupe.Record{Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch, Data: e.Bytes()}
 }
@@ -349,9 +349,9 @@ func aggregates(f *fixture) {
 		dedupe.Tally{In: 6, New: 3, Natural: 2, Parked: 1, Out: 3})
 	b.wantTally(b.done(first), dedupe.Tally{In: 4, Retry: 2, Natural: 1, Parked: 1, Out: 2})
 	b.wantDelivered(delivery{"a", 10}, delivery{"b", 11}, delivery{"c", 3}, delivery{"a", 10}, delivery{"b", 11})
-	for owner := range b.failures.kept {
-		if want := stream.String() + "/" + shard + "/1#3"; owner != want {
-			b.Errorf("want the fourth user record kept as %s, got %s", want, owner)
+	for owner, kept := range b.failures.kept {
+		if want := stream.String() + "/" + shard + "/1#3"; owner != want || kept.PartitionKey != "own" || kept.ExplicitHashKey != "7" {
+			b.Errorf("want the fourth user record kept as %s with its own keys, got %s, %+v", want, owner, kept)
 		}
 	}
 

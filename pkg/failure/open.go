@@ -1,0 +1,158 @@
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+)
+
+// Time-outs of one request. The largest document is 14 MB (10 MiB in base64).
+const (
+	connectTimeout = 1 * time.Second
+	objectTimeout  = 10 * time.Second
+	messageTimeout = 1 * time.Second
+)
+
+// maxPrefix leaves room for a name in the 1,024 bytes of a key.
+const maxPrefix = 800
+
+var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+
+// Setting is where a failure store is: a bucket with a prefix, or a folder.
+type Setting struct {
+	Bucket string
+	Prefix string // "" or with "/" at its end
+	Folder string
+}
+
+// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty,
+// and may end in a slash or not.
+func ParseSetting(text string) (Setting, error) {
+	if path, ok := strings.CutPrefix(text, "dir:"); ok {
+		if path == "" {
+			return Setting{}, fmt.Errorf("failure store %q: no path; want dir:PATH", text)
+		}
+		return Setting{Folder: path}, nil
+	}
+	rest, ok := strings.CutPrefix(text, "s3://")
+	if !ok {
+		return Setting{}, fmt.Errorf("failure store %q: want s3://BUCKET/PREFIX or dir:PATH", text)
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	if !bucketPattern.MatchString(bucket) {
+		return Setting{}, fmt.Errorf("failure store %q: %q is not the name of a bucket", text, bucket)
+	}
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return Setting{Bucket: bucket}, nil
+	}
+	if err := checkPrefix(prefix); err != nil {
+		return Setting{}, fmt.Errorf("failure store %q: %w", text, err)
+	}
+	return Setting{Bucket: bucket, Prefix: prefix + "/"}, nil
+}
+
+// checkPrefix refuses prefixes below which tools lose objects.
+func checkPrefix(prefix string) error {
+	if len(prefix) > maxPrefix {
+		return fmt.Errorf("the prefix is longer than %d bytes", maxPrefix)
+	}
+	for part := range strings.SplitSeq(prefix, "/") {
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("the prefix has a part %q", part)
+		}
+	}
+	if i := strings.IndexFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }); i >= 0 {
+		return errors.New("the prefix has a control character or is not UTF-8")
+	}
+	return nil
+}
+
+// Open opens the store of a setting, and with a queue URL its bell; unheard is
+// told of bells that could not be rung. Bucket and queue are not asked: wrong
+// names come to light with the first record. AWS settings are read only if needed.
+func Open(ctx context.Context, setting, queueURL string, unheard func(Kept, error)) (*Store, error) {
+	at, err := ParseSetting(setting)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := openObjects(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if queueURL == "" {
+		return New(objects), nil
+	}
+	client, err := NewSQSClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queue, err := NewQueue(client, queueURL)
+	if err != nil {
+		return nil, err
+	}
+	return New(objects, WithBell(queue, unheard)), nil
+}
+
+func openObjects(ctx context.Context, at Setting) (Objects, error) {
+	if at.Folder != "" {
+		return NewFolder(at.Folder)
+	}
+	client, err := NewS3Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return NewBucket(client, at.Bucket, at.Prefix), nil
+}
+
+// NewS3Client makes an S3 client from the SDK's own settings: region,
+// credentials, profile, and AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL for another
+// endpoint than AWS's, which gets bucket names in the path. It does not retry: a
+// Bucket does, and knows what it may have written. Make one per process.
+func NewS3Client(ctx context.Context) (*s3.Client, error) {
+	cfg, err := settings(ctx, objectTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.Retryer = aws.NopRetryer{}
+		o.UsePathStyle = o.BaseEndpoint != nil
+		o.DisableLogOutputChecksumValidationSkipped = true // emulators give none, at a line of log a read
+	}), nil
+}
+
+// NewSQSClient makes an SQS client in the same way, with AWS_ENDPOINT_URL_SQS.
+// It retries once.
+func NewSQSClient(ctx context.Context) (*sqs.Client, error) {
+	cfg, err := settings(ctx, messageTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return sqs.NewFromConfig(cfg, func(o *sqs.Options) {
+		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, firstBackoff })
+	}), nil
+}
+
+func settings(ctx context.Context, timeout time.Duration) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient().
+		WithTimeout(timeout).
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })))
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("AWS settings: %w", err)
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, errors.New("AWS settings: no region; set AWS_REGION or a profile that has one")
+	}
+	return cfg, nil
+}
