@@ -21,8 +21,8 @@ demo-sqlite:
 
 .PHONY: demo-dynamodb
 demo-dynamodb:
-	@scripts/install-tools dynoxide
-	scripts/with-engine dynoxide -- go run ./cmd/oncebox --store dynamodb: demo
+	@scripts/install-tools dynoxide kinesis-mock
+	scripts/with-engine dynoxide -- scripts/with-engine kinesis-mock -- go run ./cmd/oncebox --store dynamodb: demo
 
 demo-%:
 	@echo 'ENGINE=$*: there are sqlite and dynamodb' >&2; exit 1

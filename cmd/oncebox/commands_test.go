@@ -87,24 +87,28 @@ func lifeOfACampaign(s *shell) {
 }
 
 func TestDemo(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { demoShows(newShell(t)) })
-	for name, endpoint := range map[string]func(testing.TB) string{
-		"dynoxide": enginetest.Dynoxide, "DynamoDBLocal": enginetest.DynamoDBLocal,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newShell(t)
-			s.env = localEngine(endpoint(t))
-			demoShows(s)
-		})
-	}
+	t.Run("sqlite", func(t *testing.T) {
+		s := newShell(t)
+		demoShows(s)
+		s.run(exitDone, "demo").saying(s.T, "20 claimed, 80 free", "20 of 20 got the same code", "added 0, known 100",
+			"7997 delivered, under 7997 ids; 3 kept", "every check held")
+	})
+	t.Run("dynamodb and kinesis", func(t *testing.T) {
+		s := newShell(t)
+		s.env = append(localEngine(enginetest.Dynoxide(t)), "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))
+		demoShows(s)
+	})
 }
 
 func demoShows(s *shell) {
-	s.run(exitDone, "demo").saying(s.T, "20 claimed, 80 free", "20 of 20 got the same code", "added 0, known 100", "every check held")
+	s.Helper()
 	var r demoResult
 	s.json(&r, "demo")
 	if r.AfterStorm != (itembank.Counts{Loaded: 100, Free: 80, Claimed: 20}) || r.AfterAll != (itembank.Counts{Loaded: 100, Claimed: 100}) {
 		s.Errorf("unexpected counts %+v", r)
+	}
+	if r.Records != (demoRecordsResult{Delivered: demoUnique, Distinct: demoUnique, Kept: demoPoison}) {
+		s.Errorf("unexpected records %+v", r.Records)
 	}
 	if left, err := os.ReadDir(s.dir); err != nil || len(left) != 0 {
 		s.Errorf("the demo left files behind: %v, %v", left, err)
@@ -221,6 +225,30 @@ func TestTablesMissing(t *testing.T) {
 	s.run(exitFailed, "claim", "spring", "ann").saying(t, "table not found", "oncebox init")
 }
 
+func TestInvokeDedupe(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	event, err := os.ReadFile("../../events/dedupe/several.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.want(exitUsage, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, "ONCEBOX_ID_PATH", "ONCEBOX_SINK", "ONCEBOX_FAILURE_STORE")
+	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_FAILURE_STORE=dir:."}
+	var sizes []int
+	for range 2 {
+		s.want(exitDone, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`)
+		out, err := os.ReadFile(s.dir + "/out.ndjson")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, len(out))
+	}
+	if sizes[0] == 0 || sizes[1] != 2*sizes[0] { // the same sequence numbers: retries, sent again
+		t.Errorf("unexpected sizes of the output: %v", sizes)
+	}
+	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of a Kinesis event source mapping")
+}
+
 func TestInvokeClaim(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -252,7 +280,7 @@ func TestHelpAndVersion(t *testing.T) {
 	s.run(exitDone, "version").saying(t, "oncebox ")
 	for _, command := range []string{
 		"", "init", "local", "campaign create", "campaign show", "campaign open", "campaign close", "campaign list",
-		"load", "claim", "status", "invoke claim", "demo", "version",
+		"load", "claim", "status", "invoke claim", "invoke dedupe", "demo", "version",
 	} {
 		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox")
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,8 @@ func (demoCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeStore()
-	d := &demo{app: a, bank: itembank.New(store), campaign: "demo-" + strings.ToLower(rand.Text()), dir: dir}
+	d := &demo{app: a, bank: itembank.New(store), campaign: demoName(), dir: dir}
+	defer d.close()
 	from, err := claimapi.ParseClaimantFrom("body")
 	if err != nil {
 		return err
@@ -72,22 +72,43 @@ type demo struct {
 	app        *app
 	bank       *itembank.Bank
 	containers []*claimapi.Handler
-	campaign   string
+	campaign   string // and the scope and streams of the records
 	dir        string
+	via        string // how the records went
 	step       int
+	closers    []func() error
 	result     demoResult
 }
 
+// close closes what the demo opened. Every number has been read by then.
+func (d *demo) close() {
+	for _, c := range d.closers {
+		_ = c()
+	}
+}
+
 type demoResult struct {
-	Store      string          `json:"store"`
-	Loaded     itembank.Tally  `json:"loaded"`
-	AfterStorm itembank.Counts `json:"after_100_requests_of_20_customers"`
-	AfterAll   itembank.Counts `json:"after_the_bank_was_emptied"`
-	Reloaded   itembank.Tally  `json:"loaded_again"`
+	Store      string            `json:"store"`
+	Loaded     itembank.Tally    `json:"loaded"`
+	AfterStorm itembank.Counts   `json:"after_100_requests_of_20_customers"`
+	AfterAll   itembank.Counts   `json:"after_the_bank_was_emptied"`
+	Reloaded   itembank.Tally    `json:"loaded_again"`
+	Records    demoRecordsResult `json:"records"`
 }
 
 func (d *demo) run(ctx context.Context) error {
 	d.result.Store, _, _ = strings.Cut(d.app.Store, ":")
+	if err := d.claims(ctx); err != nil {
+		return err
+	}
+	if err := d.records(ctx); err != nil {
+		return err
+	}
+	return d.app.print(d.result, "every check held")
+}
+
+// claims is the first job of the demo.
+func (d *demo) claims(ctx context.Context) error {
 	customers := names("customer", demoCustomers)
 	if err := d.loadFirst(ctx); err != nil {
 		return err
@@ -105,10 +126,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.repeat(ctx, customers, codes, "the first 20 customers ask once more, with nothing left"); err != nil {
 		return err
 	}
-	if err := d.loadAgain(ctx); err != nil {
-		return err
-	}
-	return d.app.print(d.result, "every check held")
+	return d.loadAgain(ctx)
 }
 
 // say prints a step and what came of it.

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
@@ -45,6 +47,10 @@ var codes = []struct {
 	{dynamostore.ErrOtherTable, exitUsage},
 	{dynamo.ErrSettings, exitUsage},
 	{claimapi.ErrNotHTTP, exitUsage},
+	{dedupeapi.ErrNotKinesis, exitUsage},
+	{dedupeapi.ErrManyShards, exitUsage},
+	{dedupeapi.ErrLoop, exitUsage},
+	{dedupe.ErrTryAgain, exitFailed},
 	{fs.ErrNotExist, exitUsage},
 	{fs.ErrPermission, exitUsage},
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,10 +16,12 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 )
 
 type invokeCommand struct {
-	Claim invokeClaim `cmd:"" help:"Send an API Gateway HTTP API event (payload format 2.0) to the claim handler."`
+	Claim  invokeClaim  `cmd:"" help:"Send an API Gateway HTTP API event (payload format 2.0) to the claim handler."`
+	Dedupe invokeDedupe `cmd:"" help:"Send a Kinesis event to the dedupe handler."`
 }
 
 type invokeClaim struct {
@@ -55,6 +58,57 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 		}
 		return a.printReply(reply)
 	})
+}
+
+type invokeDedupe struct {
+	Event string `arg:"" help:"File with the event as JSON; - is stdin. Examples are in events/dedupe."`
+	URL   string `name:"url" help:"POST to a running Lambda runtime emulator instead of handling the event in process." placeholder:"URL"`
+}
+
+func (invokeDedupe) Help() string {
+	return `Prints the handler's answer: the sequence number of the first record that
+failed, or an empty list. In process the ledger comes from --store and everything
+else from the Lambda function's variables, of which ONCEBOX_ID_PATH, ONCEBOX_SINK
+and ONCEBOX_FAILURE_STORE are required.
+
+Example:
+  export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_FAILURE_STORE=dir:failed
+  oncebox invoke dedupe events/dedupe/several.json`
+}
+
+func (c invokeDedupe) Run(ctx context.Context, a *app) error {
+	raw, err := readEvent(ctx, a.stdin, c.Event)
+	if err != nil {
+		return err
+	}
+	if c.URL != "" {
+		return a.post(ctx, c.URL, raw)
+	}
+	options, err := dedupeapi.ParseOptions(os.Environ())
+	if err != nil {
+		return &usageError{err, ""}
+	}
+	return a.withRecords(ctx, options, func(h *dedupeapi.Handler) error {
+		answer, err := h.Handle(ctx, raw)
+		if err != nil {
+			return err
+		}
+		return a.printReply(answer)
+	})
+}
+
+// withRecords runs a command with the record handler over the store.
+func (a *app) withRecords(ctx context.Context, options dedupeapi.Options, run func(*dedupeapi.Handler) error) error {
+	ledger, closeLedger, err := a.openLedger(ctx, options.Concurrency)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	h, err := dedupeapi.Open(ctx, ledger, options, slog.Default())
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(h), h.Close())
 }
 
 // readEvent reads a file that must hold JSON.

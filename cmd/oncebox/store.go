@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
@@ -58,6 +61,27 @@ func (g globals) withBank(ctx context.Context, run func(*itembank.Bank) error) e
 	return run(itembank.New(store))
 }
 
+// openLedger opens the store of record entries, which must exist. Call
+// closeLedger after use.
+func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe.Store, closeLedger func(), err error) {
+	path, ok, err := g.sqlitePath()
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok {
+		store, err := ledgersqlite.Open(ctx, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+	}
+	client, err := dynamo.NewClient(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ledgerdynamo.New(client, g.DedupeTable, ledgerdynamo.WithConcurrency(concurrency)), func() {}, nil
+}
+
 type initCommand struct {
 	Yes bool `help:"Make tables in an AWS account, where they cost money; not asked for a local endpoint."`
 }
@@ -85,11 +109,7 @@ func (g globals) create(ctx context.Context, yes bool) error {
 		return err
 	}
 	if ok {
-		store, err := sqlitestore.Create(ctx, path)
-		if err != nil {
-			return err
-		}
-		return store.Close()
+		return createFile(ctx, path)
 	}
 	client, err := dynamo.NewClient(ctx)
 	if err != nil {
@@ -100,4 +120,17 @@ func (g globals) create(ctx context.Context, yes bool) error {
 			"or set AWS_ENDPOINT_URL_DYNAMODB to a local engine"), ""}
 	}
 	return dynamostore.CreateTables(ctx, client, g.BankTable, g.DedupeTable)
+}
+
+// createFile makes the tables of both jobs in one file.
+func createFile(ctx context.Context, path string) error {
+	bank, err := sqlitestore.Create(ctx, path)
+	if err != nil {
+		return err
+	}
+	ledger, err := ledgersqlite.Create(ctx, path)
+	if err == nil {
+		err = ledger.Close()
+	}
+	return errors.Join(err, bank.Close())
 }

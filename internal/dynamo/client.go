@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -25,6 +26,10 @@ const (
 	maxBackoff     = 500 * time.Millisecond
 )
 
+// idleConnections is how many connections are kept for the next round of
+// requests; the SDK keeps 10, and a ledger makes 32 requests at a time.
+const idleConnections = 100
+
 // ErrSettings says that the AWS settings of the environment are not enough.
 var ErrSettings = errors.New("AWS settings")
 
@@ -35,6 +40,7 @@ func NewClient(ctx context.Context) (*dynamodb.Client, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithHTTPClient(awshttp.NewBuildableClient().
 			WithTimeout(attemptTimeout).
+			WithTransportOptions(func(t *http.Transport) { t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections }).
 			WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })),
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -67,7 +68,12 @@ func failed(doing string, err error) error {
 // would take its own effect for a new one.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	s.each(len(entries), func(i int) { results[i] = s.put(ctx, entries[i]) })
+	s.each(len(entries), func(i int, spared error) error {
+		if results[i].Err = spared; spared == nil {
+			results[i] = s.put(ctx, entries[i])
+		}
+		return results[i].Err
+	})
 	return results, nil
 }
 
@@ -92,7 +98,12 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 // RaisePurge sets a later purge time IF the owner still holds the entry.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
-	s.each(len(raises), func(i int) { results[i] = s.raise(ctx, raises[i]) })
+	s.each(len(raises), func(i int, spared error) error {
+		if results[i].Err = spared; spared == nil {
+			results[i] = s.raise(ctx, raises[i])
+		}
+		return results[i].Err
+	})
 	return results, nil
 }
 
@@ -123,12 +134,28 @@ func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
 	return dedupe.RaiseResult{Stands: row.Owner == r.Owner} // it is late enough already
 }
 
-// each runs work for 0 to n-1, at most s.concurrency at a time.
-func (s *Store) each(n int, work func(i int)) {
+// errSpared is the answer of entries that were not asked for, since one before
+// them had failed.
+var errSpared = fmt.Errorf("dynamodb: %w: not asked, since another entry of the batch failed", dedupe.ErrTryAgain)
+
+// each runs work for 0 to n-1, at most s.concurrency at a time. After the first
+// error the rest is spared: all of a batch from its first failure on comes
+// again, and a table that is down would cost every entry its attempts.
+func (s *Store) each(n int, work func(i int, spared error) error) {
+	var failed atomic.Bool
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	for i := range n {
-		g.Go(func() error { work(i); return nil })
+		g.Go(func() error {
+			var spared error
+			if failed.Load() {
+				spared = errSpared
+			}
+			if work(i, spared) != nil {
+				failed.Store(true)
+			}
+			return nil
+		})
 	}
 	_ = g.Wait() // the work keeps its errors itself
 }

@@ -1,0 +1,304 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+const dedupeEvents = "../events/dedupe"
+
+// dedupeCase is what the record function must do with an event: what it counts,
+// and the ids that it delivers, in order; or how the invocation must fail.
+type dedupeCase struct {
+	tally dedupe.Tally
+	out   string // ids, with spaces between
+	fault error
+}
+
+// The ids that synthetic duplicates get.
+const (
+	order1fp1 = "a78d0945-7855-5071-b185-8466c665a24d" // of order-1 with the fingerprint fp1: the contract's example
+	derived   = "*"                                    // of a computed fingerprint: any
+)
+
+// dedupeCases is the table of all events in events/dedupe, by file name without
+// .json. They hold with the settings of a dedupeBench, for a ledger that knows
+// none of the event's records, in any order.
+var dedupeCases = map[string]dedupeCase{
+	"single":                     {tally: dedupe.Tally{In: 1, New: 1}, out: "single-1"},
+	"several":                    {tally: dedupe.Tally{In: 3, New: 3}, out: "several-1 several-2 several-3"},
+	"numeric-id":                 {tally: dedupe.Tally{In: 2, New: 2}, out: "9007199254740993 9007199254740992"},
+	"uuid-in-two-cases":          {tally: dedupe.Tally{In: 2, New: 1, Natural: 1}, out: "5f1c7e52-0f67-4d8e-8d5e-2f4f0c1d9b44"},
+	"natural-duplicates":         {tally: dedupe.Tally{In: 4, New: 2, Natural: 2}, out: "natural-1 natural-2"},
+	"rewritten-number-and-order": {tally: dedupe.Tally{In: 2, New: 1, Natural: 1}, out: "order-of-members"},
+	"synthetic-duplicates":       {tally: dedupe.Tally{In: 4, New: 1, Natural: 2, Synthetic: 1}, out: "order-1 " + order1fp1},
+	"synthetic-without-contexts": {tally: dedupe.Tally{In: 3, New: 1, Synthetic: 1, Parked: 1}, out: "contexts-1 " + derived},
+	"consumer-arn":               {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
+	"time-window":                {tally: dedupe.Tally{In: 1, New: 1}, out: "window-1"},
+	"empty-records":              {},
+
+	"kpl":               {tally: dedupe.Tally{In: 3, New: 3}, out: "kpl-1 kpl-2 kpl-3"},
+	"kpl-duplicates":    {tally: dedupe.Tally{In: 5, New: 2, Natural: 3}, out: "kpl-natural kpl-other"},
+	"kpl-vector":        {tally: dedupe.Tally{In: 2, Parked: 2}}, // its user records are no JSON
+	"kpl-poison-inside": {tally: dedupe.Tally{In: 2, New: 1, Parked: 1}, out: "kpl-good"},
+	"kpl-broken":        {tally: dedupe.Tally{In: 2, New: 1, Parked: 1}, out: "after-kpl-broken"},
+	"kpl-wrong-digest":  {tally: dedupe.Tally{In: 1, Parked: 1}},
+
+	"poison-not-json":      {tally: dedupe.Tally{In: 1, Parked: 1}},
+	"poison-not-utf8":      {tally: dedupe.Tally{In: 1, Parked: 1}},
+	"poison-not-an-object": {tally: dedupe.Tally{In: 1, Parked: 1}},
+	"poison-no-id":         {tally: dedupe.Tally{In: 4, Parked: 4}},
+	"poison-empty-data":    {tally: dedupe.Tally{In: 1, Parked: 1}},
+	"poison-line-break":    {tally: dedupe.Tally{In: 1, Parked: 1}}, // for an ndjson sink
+	"poison-among-good":    {tally: dedupe.Tally{In: 4, New: 2, Natural: 1, Parked: 1}, out: "among-1 among-3"},
+
+	"http":              {fault: dedupeapi.ErrNotKinesis},
+	"sqs":               {fault: dedupeapi.ErrNotKinesis},
+	"dynamodb-stream":   {fault: dedupeapi.ErrNotKinesis},
+	"no-records":        {fault: dedupeapi.ErrNotKinesis},
+	"null-records":      {fault: dedupeapi.ErrNotKinesis},
+	"missing-arn":       {fault: dedupeapi.ErrNotKinesis},
+	"missing-sequence":  {fault: dedupeapi.ErrNotKinesis},
+	"missing-event-id":  {fault: dedupeapi.ErrNotKinesis},
+	"missing-arrival":   {fault: dedupeapi.ErrNotKinesis},
+	"bad-base64":        {fault: dedupeapi.ErrNotKinesis},
+	"data-not-a-string": {fault: dedupeapi.ErrNotKinesis},
+	"descending":        {fault: dedupeapi.ErrNotKinesis},
+	"two-shards":        {fault: dedupeapi.ErrManyShards},
+	"two-streams":       {fault: dedupeapi.ErrManyShards},
+}
+
+func TestEveryDedupeEventIsInTheTable(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(dedupeEvents + "/*")
+	must(t, err)
+	found := map[string]bool{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		if _, ok := dedupeCases[name]; !ok {
+			t.Errorf("%s is not in the table of dedupe_events_test.go", file)
+		}
+		found[name] = true
+	}
+	for name := range dedupeCases {
+		if !found[name] {
+			t.Errorf("%s/%s.json of the table is not there", dedupeEvents, name)
+		}
+	}
+}
+
+// TestDedupeEvents gives every event to the handler, over SQLite, and again:
+// then what was delivered is, under the same ids.
+func TestDedupeEvents(t *testing.T) {
+	t.Parallel()
+	for name, want := range dedupeCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newDedupeHandler(t)
+			b.check(t, name, want)
+			if want.fault == nil {
+				b.check(t, name, redelivered(want))
+			}
+		})
+	}
+}
+
+// redelivered is what becomes of an event's records when they come again.
+func redelivered(first dedupeCase) dedupeCase {
+	again := first
+	again.tally.Retry = first.tally.New + first.tally.Synthetic
+	again.tally.New, again.tally.Synthetic = 0, 0
+	return again
+}
+
+// dedupeBench is the record function somewhere, with an ndjson sink and a
+// failure store in a folder.
+type dedupeBench struct {
+	function *function // nil in this process
+	dir      string
+	invoke   func(t *testing.T, event []byte) (events.KinesisEventResponse, error)
+	log      func(t *testing.T) string
+	ids      map[string]string // derived id by original id
+}
+
+func (b *dedupeBench) sink() string     { return filepath.Join(b.dir, "unique.ndjson") }
+func (b *dedupeBench) failures() string { return filepath.Join(b.dir, "failures") }
+
+// settings are the function's variables, without those of the ledger.
+func (b *dedupeBench) settings() []string {
+	return []string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_FINGERPRINT_PATH=fp",
+		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_FAILURE_STORE=dir:" + b.failures(),
+	}
+}
+
+// newDedupeHandler is the handler in this process.
+func newDedupeHandler(t *testing.T) *dedupeBench {
+	t.Helper()
+	b := &dedupeBench{dir: t.TempDir()}
+	store, err := sqlitestore.Create(t.Context(), filepath.Join(b.dir, "ledger.db"))
+	must(t, err)
+	options, err := dedupeapi.ParseOptions(b.settings())
+	must(t, err)
+	var log bytes.Buffer
+	handler, err := dedupeapi.Open(t.Context(), store, options, slog.New(slog.NewJSONHandler(&log, nil)))
+	must(t, err)
+	t.Cleanup(func() { must(t, errors.Join(handler.Close(), store.Close())) })
+	b.log = func(*testing.T) string { return log.String() }
+	b.invoke = func(t *testing.T, event []byte) (events.KinesisEventResponse, error) {
+		return handler.Handle(t.Context(), event)
+	}
+	return b
+}
+
+// check gives an event to the function and compares all that came of it.
+func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
+	t.Helper()
+	event := readDedupeEvent(t, name)
+	sent, kept := len(b.lines(t)), len(b.kept(t))
+	answer, err := b.invoke(t, event)
+	if !errors.Is(err, want.fault) {
+		t.Fatalf("%s: want the error %v, got %v", name, want.fault, err)
+	}
+	lines := b.lines(t)[sent:]
+	if want.fault != nil {
+		equal(t, name+": lines sent", len(lines), 0)
+		equal(t, name+": records kept", len(b.kept(t)), kept)
+		return
+	}
+	equal(t, name+": failed records", len(answer.BatchItemFailures), 0)
+	want.tally.Out = int64(len(lines))
+	equal(t, name+": tally", b.lastTally(t), want.tally)
+	payloads := payloadsOf(t, event)
+	b.checkLines(t, name, lines, strings.Fields(want.out), payloads)
+	b.checkKept(t, name, payloads, want.tally.Parked)
+}
+
+// checkLines: the ids are those that are wanted, and a record that keeps its id
+// keeps every byte.
+func (b *dedupeBench) checkLines(t *testing.T, name string, lines, ids, payloads []string) {
+	t.Helper()
+	if len(lines) != len(ids) {
+		t.Fatalf("%s: sent %q, want %v", name, lines, ids)
+	}
+	for i, line := range lines {
+		var record struct {
+			ID       any
+			Contexts []struct {
+				Data struct{ OriginalEventID string }
+			}
+		}
+		decoder := json.NewDecoder(strings.NewReader(line))
+		decoder.UseNumber()
+		must(t, decoder.Decode(&record))
+		id := strings.Trim(string(mustMarshal(t, record.ID)), `"`)
+		if slices.Contains(payloads, line) {
+			equal(t, name+": id", id, ids[i])
+			continue
+		}
+		if len(record.Contexts) != 1 || record.Contexts[0].Data.OriginalEventID == "" || ids[i] != derived && ids[i] != id {
+			t.Errorf("%s: sent %s, want id %s", name, line, ids[i])
+		}
+		b.sameID(t, record.Contexts[0].Data.OriginalEventID, id)
+	}
+}
+
+// sameID: a record has one output id on every attempt.
+func (b *dedupeBench) sameID(t *testing.T, original, id string) {
+	t.Helper()
+	if b.ids == nil {
+		b.ids = map[string]string{}
+	}
+	if before, ok := b.ids[original]; ok {
+		equal(t, "derived id of "+original, id, before)
+	}
+	b.ids[original] = id
+}
+
+// checkKept: as many payloads as wanted are kept, whole, with a reason.
+func (b *dedupeBench) checkKept(t *testing.T, name string, payloads []string, want int64) {
+	t.Helper()
+	found := map[string]bool{}
+	for _, path := range b.kept(t) {
+		content, err := os.ReadFile(path)
+		must(t, err)
+		kept, err := failure.Decode(content)
+		must(t, err)
+		if slices.Contains(payloads, string(kept.Data)) && kept.Reason != "" {
+			found[kept.Owner] = true
+		}
+	}
+	equal(t, name+": payloads kept", int64(len(found)), want)
+}
+
+// lines are what the sink holds.
+func (b *dedupeBench) lines(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(b.sink())
+	if !errors.Is(err, os.ErrNotExist) { // the function makes it when it starts
+		must(t, err)
+	}
+	return strings.Split(strings.TrimSuffix("\n"+string(content), "\n"), "\n")[1:]
+}
+
+// kept are the files of the failure store.
+func (b *dedupeBench) kept(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(b.failures() + "/*.json")
+	must(t, err)
+	return paths
+}
+
+// lastTally is that of the last line of the log.
+func (b *dedupeBench) lastTally(t *testing.T) (tally dedupe.Tally) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(b.log(t)), "\n")
+	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &tally))
+	return tally
+}
+
+// payloadsOf are the payloads of an event: of records, and of user records if
+// a record is an aggregate.
+func payloadsOf(t *testing.T, raw []byte) (payloads []string) {
+	t.Helper()
+	var event events.KinesisEvent
+	must(t, json.Unmarshal(raw, &event))
+	var decoder kpl.Decoder
+	for _, record := range event.Records {
+		payloads = append(payloads, string(record.Kinesis.Data))
+		users, _, _ := decoder.Decode(record.Kinesis.Data) // a broken one is kept whole
+		for _, user := range users {
+			payloads = append(payloads, string(user.Data))
+		}
+	}
+	return payloads
+}
+
+func readDedupeEvent(t testing.TB, name string) []byte {
+	t.Helper()
+	event, err := os.ReadFile(filepath.Join(dedupeEvents, name+".json"))
+	must(t, err)
+	return event
+}
+
+func mustMarshal(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	return text
+}

@@ -1,0 +1,382 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// buildDedupe builds the record function as it is deployed, for an architecture.
+func buildDedupe(arch string) (bootstrap string, err error) {
+	bootstrap = filepath.Join(buildDir, "dedupe-"+arch, "bootstrap")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/dedupe")
+	build.Dir = ".."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return bootstrap, nil
+}
+
+// hostDedupe is the record function for this machine.
+var hostDedupe = sync.OnceValues(func() (string, error) { return buildDedupe(goarch()) })
+
+// startDedupe starts the record function in an emulator of its own, with the
+// sink and the failure store of a bench unless env says otherwise: of two
+// settings of a variable the last one counts.
+func startDedupe(t *testing.T, env ...string) *dedupeBench {
+	t.Helper()
+	bootstrap, err := hostDedupe()
+	must(t, err)
+	b := &dedupeBench{dir: t.TempDir()}
+	f := &function{log: filepath.Join(b.dir, "log")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("output of the function:\n%s", f.output(t))
+		}
+	})
+	script := filepath.Join(b.dir, "bootstrap")
+	must(t, os.WriteFile(script, fmt.Appendf(nil, launcher, bootstrap, f.log), 0o700))
+	f.url = enginetest.Lambda(t, script, slices.Concat([]string{
+		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
+	}, b.settings(), env)...)
+	b.function, b.log = f, f.output
+	b.invoke = func(t *testing.T, event []byte) (events.KinesisEventResponse, error) {
+		t.Helper()
+		_, reply := f.invoke(t, event)
+		return answerOf(t, reply)
+	}
+	return b
+}
+
+// answerOf reads a reply. That of an invocation that failed is an error.
+func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
+	t.Helper()
+	var r struct {
+		events.KinesisEventResponse
+		ErrorMessage string `json:"errorMessage"`
+	}
+	if err := json.Unmarshal(reply, &r); err != nil {
+		t.Fatalf("the function failed: %s", reply)
+	}
+	for _, fault := range []error{dedupeapi.ErrNotKinesis, dedupeapi.ErrManyShards, dedupeapi.ErrLoop} {
+		if strings.HasPrefix(r.ErrorMessage, fault.Error()) {
+			return r.KinesisEventResponse, fault
+		}
+	}
+	if r.ErrorMessage != "" {
+		return r.KinesisEventResponse, errors.New(r.ErrorMessage)
+	}
+	return r.KinesisEventResponse, nil
+}
+
+// onDynoxide are the variables of the function for a table of its own.
+func onDynoxide(t *testing.T) []string {
+	t.Helper()
+	endpoint, own := enginetest.Dynoxide(t), newTables()
+	own.create(t, endpoint)
+	return []string{"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe}
+}
+
+// fails gives an event to the function, which must fail from a record on, and
+// returns the last line of the log.
+func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
+	t.Helper()
+	answer, err := b.invoke(t, event)
+	must(t, err)
+	var e events.KinesisEvent
+	must(t, json.Unmarshal(event, &e))
+	if len(answer.BatchItemFailures) != 1 {
+		t.Fatalf("the answer is %+v", answer)
+	}
+	equal(t, "failed record", answer.BatchItemFailures[0].ItemIdentifier, e.Records[record].Kinesis.SequenceNumber)
+	lines := strings.Split(strings.TrimSpace(b.log(t)), "\n")
+	last := lines[len(lines)-1]
+	if !strings.Contains(last, `"level":"ERROR"`) || !strings.Contains(last, e.Records[record].Kinesis.SequenceNumber) {
+		t.Errorf("the log does not tell of it: %s", last)
+	}
+	return last
+}
+
+// TestDedupeEventsInTheEmulator gives every event to the built function, over
+// dynoxide, and again.
+func TestDedupeEventsInTheEmulator(t *testing.T) {
+	t.Parallel()
+	b := startDedupe(t, onDynoxide(t)...)
+	invocations := 0
+	for name, want := range dedupeCases {
+		b.check(t, name, want)
+		invocations++
+		if want.fault == nil {
+			b.check(t, name, redelivered(want))
+			invocations++
+		}
+	}
+	log := b.log(t)
+	equal(t, "log lines of batches", strings.Count(log, `"msg":"batch"`), invocations)
+	for _, private := range []string{"order-1", "natural-1", "/home", "/cart"} {
+		if strings.Contains(log, private) {
+			t.Errorf("the log holds %s:\n%s", private, log)
+		}
+	}
+}
+
+// TestDedupeWhenTheEngineIsDown: nothing listens at the endpoint, so the first
+// record failed, and nothing counts as a duplicate.
+func TestDedupeWhenTheEngineIsDown(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, listener.Close())
+	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+listener.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe")
+	b.fails(t, readDedupeEvent(t, "natural-duplicates"), 0)
+	equal(t, "lines sent", len(b.lines(t)), 0)
+	// A poison record needs no ledger, but comes after one that does.
+	b.fails(t, readDedupeEvent(t, "poison-among-good"), 0)
+	// And one alone goes where it belongs.
+	b.check(t, "poison-not-json", dedupeCases["poison-not-json"])
+}
+
+// TestDedupeAnswersBeforeTheFunctionTimesOut: the engine takes requests and
+// never answers; the function says so before Lambda ends it.
+func TestDedupeAnswersBeforeTheFunctionTimesOut(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	must(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+silent.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe",
+		"AWS_LAMBDA_FUNCTION_TIMEOUT=2")
+	b.fails(t, readDedupeEvent(t, "several"), 0)
+}
+
+// TestDedupeFaults: each is told with the first record that failed, and by the
+// log in words; when it is mended the event gets through.
+func TestDedupeFaults(t *testing.T) {
+	t.Parallel()
+	t.Run("no table", func(t *testing.T) {
+		t.Parallel()
+		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_DEDUPE_TABLE=missing")...)
+		if last := b.fails(t, readDedupeEvent(t, "single"), 0); !strings.Contains(last, "table") {
+			t.Errorf("the log does not speak of the table: %s", last)
+		}
+	})
+	t.Run("no stream", func(t *testing.T) {
+		t.Parallel()
+		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:missing", "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))...)
+		if last := b.fails(t, readDedupeEvent(t, "single"), 0); !strings.Contains(last, "stream") {
+			t.Errorf("the log does not speak of the stream: %s", last)
+		}
+	})
+	t.Run("no failure store", func(t *testing.T) {
+		t.Parallel()
+		b := startDedupe(t, onDynoxide(t)...)
+		b.check(t, "empty-records", dedupeCase{}) // it has started, and made the folder
+		must(t, os.Remove(b.failures()))
+		b.fails(t, readDedupeEvent(t, "poison-among-good"), 1)
+		equal(t, "lines sent", len(b.lines(t)), 1) // those before the poison record
+		must(t, os.Mkdir(b.failures(), 0o700))
+		b.check(t, "poison-among-good", dedupeCase{
+			tally: dedupe.Tally{In: 4, Retry: 2, Natural: 1, Parked: 1}, out: "among-1 among-3",
+		})
+	})
+	t.Run("a loop", func(t *testing.T) {
+		t.Parallel()
+		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:clicks")...)
+		if _, err := b.invoke(t, readDedupeEvent(t, "single")); !errors.Is(err, dedupeapi.ErrLoop) {
+			t.Errorf("want %v, got %v", dedupeapi.ErrLoop, err)
+		}
+	})
+}
+
+// TestDedupeWithCheckpoint: what is done is skipped when it comes again.
+func TestDedupeWithCheckpoint(t *testing.T) {
+	t.Parallel()
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_CHECKPOINT=on")...)
+	b.check(t, "several", dedupeCases["several"])
+	b.check(t, "several", dedupeCase{tally: dedupe.Tally{In: 3, Skipped: 3}})
+}
+
+// TestDedupeBadSettingsStopTheStart: the emulator tells of a failed start, and
+// the function's log of every setting that is wrong.
+func TestDedupeBadSettingsStopTheStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		env  []string
+		want []string
+	}{
+		"settings": {
+			[]string{"ONCEBOX_ID_PATH=", "ONCEBOX_SINK=hunter2", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_TABEL=hunter2", "ONCEBOX_IDS=derived"},
+			[]string{
+				"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_ID_PATH is missing", "ONCEBOX_SINK is none", "ONCEBOX_WINDOW is not",
+				"ONCEBOX_TABEL is not", "ONCEBOX_IDS has a policy that comes later",
+			},
+		},
+		"files": {
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=ndjson:/nowhere/out", "ONCEBOX_FAILURE_STORE=dir:/nowhere/bad"},
+			[]string{"/nowhere/out", "/nowhere/bad"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startDedupe(t, c.env...)
+			_, reply := b.function.invoke(t, readDedupeEvent(t, "single"))
+			equal(t, "reply", string(reply), "") // the emulator's word for a failed start
+			log := b.log(t)
+			for _, want := range c.want {
+				if !strings.Contains(log, want) {
+					t.Errorf("the log does not say %q: %s", want, log)
+				}
+			}
+			if strings.Contains(log, "hunter2") {
+				t.Errorf("the log repeats a value: %s", log)
+			}
+		})
+	}
+}
+
+// TestDedupeToS3: a poison record is kept whole in a bucket.
+func TestDedupeToS3(t *testing.T) {
+	t.Parallel()
+	endpoint := enginetest.S3(t, "bad-records")
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_FAILURE_STORE=s3://bad-records/clicks", "AWS_ENDPOINT_URL_S3="+endpoint)...)
+	for range 2 {
+		answer, err := b.invoke(t, readDedupeEvent(t, "poison-among-good"))
+		must(t, err)
+		equal(t, "failed records", len(answer.BatchItemFailures), 0)
+	}
+	client := s3.New(s3.Options{
+		Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	list, err := client.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String("bad-records"), Prefix: aws.String("clicks/")})
+	must(t, err)
+	if len(list.Contents) != 1 {
+		t.Fatalf("want one object, got %d", len(list.Contents))
+	}
+	store := failure.New(failure.NewBucket(client, "bad-records", "clicks/"))
+	kept, err := store.Read(t.Context(), strings.TrimPrefix(*list.Contents[0].Key, "clicks/"))
+	must(t, err)
+	equal(t, "payload", string(kept.Data), `{"id":"among-2"`)
+	equal(t, "stream", kept.Position.Stream.Name, "clicks")
+}
+
+// stream is a stream of kinesis-mock, of one shard.
+type stream struct {
+	client *kinesis.Client
+	name   string
+	arn    string
+}
+
+var streamCount atomic.Int64
+
+func newStream(t *testing.T) stream {
+	t.Helper()
+	s := stream{name: fmt.Sprintf("stream-%d", streamCount.Add(1))}
+	s.client = kinesis.New(kinesis.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(enginetest.Kinesis(t)),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	_, err := s.client.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: aws.Int32(1)})
+	must(t, err)
+	about := &kinesis.DescribeStreamInput{StreamName: &s.name}
+	must(t, kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
+		o.MinDelay = 10 * time.Millisecond
+	}).Wait(t.Context(), about, time.Minute))
+	out, err := s.client.DescribeStream(t.Context(), about)
+	must(t, err)
+	s.arn = *out.StreamDescription.StreamARN
+	return s
+}
+
+func (s stream) put(t *testing.T, payloads ...string) {
+	t.Helper()
+	in := &kinesis.PutRecordsInput{StreamName: &s.name}
+	for _, p := range payloads {
+		in.Records = append(in.Records, types.PutRecordsRequestEntry{PartitionKey: aws.String("pk"), Data: []byte(p)})
+	}
+	out, err := s.client.PutRecords(t.Context(), in)
+	must(t, err)
+	equal(t, "refused records", *out.FailedRecordCount, 0)
+}
+
+// poll takes all that is in the stream to a function.
+func (s stream) poll(t *testing.T, f eventsource.Function) {
+	t.Helper()
+	must(t, eventsource.Source{
+		Client: s.client, StreamARN: s.arn, Function: f, BatchSize: 7, StopWhenDrained: true, Pause: time.Millisecond,
+	}.Run(t.Context()))
+}
+
+// payloads reads all that is in the stream.
+func (s stream) payloads(t *testing.T) (payloads []string) {
+	t.Helper()
+	s.poll(t, func(_ context.Context, event json.RawMessage) (events.KinesisEventResponse, error) {
+		var e events.KinesisEvent
+		err := json.Unmarshal(event, &e)
+		for _, r := range e.Records {
+			payloads = append(payloads, string(r.Kinesis.Data))
+		}
+		return events.KinesisEventResponse{}, err
+	})
+	return payloads
+}
+
+// TestDedupeFromStreamToStream: a stream of 40 records and their natural
+// duplicates, aggregates and a poison record goes through the built function
+// into another stream.
+func TestDedupeFromStreamToStream(t *testing.T) {
+	t.Parallel()
+	source, sink := newStream(t), newStream(t)
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))...)
+	var want []string
+	for i := range 40 {
+		payload := fmt.Sprintf(`{"id":"e%d"}`, i)
+		want = append(want, payload)
+		source.put(t, payload, fmt.Sprintf(`{"id":"e%d"}`, i/2), aggregate(payload, payload))
+	}
+	source.put(t, "poison")
+	deliver := func(_ context.Context, event json.RawMessage) (events.KinesisEventResponse, error) {
+		return b.invoke(t, event)
+	}
+	source.poll(t, deliver)
+	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(want, " "))
+	equal(t, "records kept", len(b.kept(t)), 1)
+
+	// All again: a stream sink gets the originals again, and only them.
+	source.poll(t, deliver)
+	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(slices.Concat(want, want), " "))
+	equal(t, "records kept", len(b.kept(t)), 1)
+}
+
+func aggregate(payloads ...string) string {
+	var e kpl.Encoder
+	for _, p := range payloads {
+		e.Add(kpl.UserRecord{PartitionKey: []byte("pk"), Data: []byte(p)})
+	}
+	return string(e.Bytes())
+}
