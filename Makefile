@@ -40,7 +40,7 @@ HISTORIES ?= 20000
 .PHONY: histories
 histories: tools ## Play 20,000 random record histories on every engine
 	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout=120m -run='TestConformance$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
 
 .PHONY: lint
 lint: ## Check format, vet and lint

@@ -209,7 +209,7 @@ func (d *Decider) deriveAll(ctx context.Context, derive []*undecided, rows []Ent
 			place[u.key] = at
 			raises = append(raises, Raise{Scope: d.Scope, Key: u.key, Owner: rows[i].Owner, PurgeAt: purge})
 		}
-		raises[at].PurgeAt = later(raises[at].PurgeAt, purge)
+		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // both or neither are Never
 	}
 	results, err := d.Ledger.RaisePurge(ctx, raises)
 	if err != nil {

@@ -57,14 +57,6 @@ func (r Retention) PurgeAt(arrival time.Time) int64 {
 	return end.Unix()
 }
 
-// later returns the later of two purge times.
-func later(a, b int64) int64 {
-	if a == Never || b == Never {
-		return Never
-	}
-	return max(a, b)
-}
-
 // Stream is a Kinesis stream. A consumer is not part of it: all consumers of a
 // stream see the same records.
 type Stream struct{ Account, Region, Name string }

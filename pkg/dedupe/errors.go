@@ -8,6 +8,10 @@ var (
 	// reach. The effect is unknown and the same call again is safe.
 	ErrTryAgain = errors.New("dedupe: try again")
 
+	// errShortSend says that a sink broke its contract. What it did not name
+	// as delivered is not.
+	errShortSend = errors.New("dedupe: the sink delivered a part and said nothing of an error")
+
 	// ErrOtherConsumer says that a checkpoint's row belongs to another function:
 	// two consumers of one scope and stream would skip each other's records.
 	ErrOtherConsumer = errors.New("dedupe: the checkpoint belongs to another consumer of the same scope and stream; give each its own scope")

@@ -82,7 +82,7 @@ type Tally struct {
 	Synthetic int64 `json:"synthetic"`
 	Parked    int64 `json:"parked"`  // kept in the failure store
 	Skipped   int64 `json:"skipped"` // at or below the checkpoint; aggregates count as one
-	Failed    int64 `json:"failed"`  // and those after the first that failed
+	Failed    int64 `json:"failed"`  // and all after the first that failed, which come again; those not opened yet count as one
 	Out       int64 `json:"out"`     // sent
 }
 
@@ -90,7 +90,7 @@ type Tally struct {
 type Settings struct {
 	Scope         string
 	Retention     Retention
-	Chunk         int  // user records at a time; DefaultChunk if 0
+	Chunk         int  // user records at a time; DefaultChunk if not set
 	PassNatural   bool // natural duplicates pass unchanged
 	PassSynthetic bool // synthetic duplicates pass unchanged
 	// Checkpoints turns the checkpoint on. It is right only where one shard
@@ -110,7 +110,7 @@ type Processor struct {
 
 // NewProcessor makes a Processor.
 func NewProcessor(ledger Ledger, f Format, sink Sink, failures FailureStore, s Settings) *Processor {
-	if s.Chunk == 0 {
+	if s.Chunk <= 0 {
 		s.Chunk = DefaultChunk
 	}
 	d := Decider{Ledger: ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic}
@@ -135,13 +135,13 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	}
 	rest, err := r.skipDone(ctx)
 	if err != nil {
-		r.failFrom(0, err)
+		r.failFrom(0, 0, err)
 		return r.result
 	}
 	for rest < len(b.Records) {
 		next, failed, err := r.chunk(ctx, rest)
 		if err != nil {
-			r.failFrom(failed, err)
+			r.failFrom(failed, next, err)
 			return r.result
 		}
 		rest = next
@@ -156,9 +156,12 @@ type run struct {
 	result Result
 }
 
-// failFrom ends the batch before a record.
-func (r *run) failFrom(record int, err error) {
+// failFrom ends the batch before a record; those from unopened on were not looked at.
+func (r *run) failFrom(record, unopened int, err error) {
 	r.result.Failed, r.result.Err = r.batch.Records[record].Sequence, err
+	left := int64(len(r.batch.Records) - unopened)
+	r.result.Tally.In += left
+	r.result.Tally.Failed += left
 }
 
 // skipDone returns the first record above the shard's checkpoint. Sequence
@@ -196,18 +199,16 @@ func (r *run) chunk(ctx context.Context, first int) (next, failed int, err error
 	if err == nil {
 		failed = next
 	}
-	r.count(users, failed, next)
-	if moved := r.advance(ctx, first, failed); moved != nil && err == nil {
-		return next, first, moved
+	if moved := r.advance(ctx, first, failed); moved != nil {
+		failed, err = first, errors.Join(err, moved)
 	}
+	r.count(users, failed)
 	return next, failed, err
 }
 
 // keepAndCollect keeps poison records and collects those to be sent, in order,
 // up to the first record that failed.
 func (r *run) keepAndCollect(ctx context.Context, users []*userRecord) (outputs []*userRecord, failed int, err error) {
-	// A record inside an aggregate fails all of it: nothing of it must be
-	// kept from being sent again.
 	for _, u := range users {
 		if err := r.settle(ctx, u); err != nil {
 			return outputs, u.record, err
@@ -245,8 +246,13 @@ func (r *run) send(ctx context.Context, users []*userRecord) (failed int, err er
 		outputs[i] = u.output
 	}
 	delivered, err := r.sink.Send(ctx, outputs)
+	delivered = min(max(delivered, 0), len(users))
+	if err == nil && delivered < len(users) {
+		err = errShortSend
+	}
 	r.result.Tally.Out += int64(delivered)
 	if err != nil {
+		// An aggregate is the record of all its parts, those sent included.
 		return users[min(delivered, len(users)-1)].record, err
 	}
 	return 0, nil
@@ -254,12 +260,12 @@ func (r *run) send(ctx context.Context, users []*userRecord) (failed int, err er
 
 // count adds the user records of a chunk to the tally. Those from the failed
 // record on will come again.
-func (r *run) count(users []*userRecord, failed, next int) {
+func (r *run) count(users []*userRecord, failed int) {
 	t := &r.result.Tally
 	for _, u := range users {
 		t.In++
 		switch {
-		case u.record >= failed && failed < next:
+		case u.record >= failed:
 			t.Failed++
 		case u.poison != nil:
 			t.Parked++

@@ -12,7 +12,7 @@ import (
 // The reasons for which this package makes a record poison.
 const (
 	reasonAggregate = "a KPL aggregate with a good digest and a broken message"
-	reasonPanic     = "reading the record panicked"
+	reasonPanic     = "handling the record panicked"
 	reasonNoID      = "its id and all ids derived from it are used by other records"
 )
 
@@ -43,16 +43,14 @@ func (r *run) decode(first int) (users []*userRecord, next int) {
 // open makes the user records of one Kinesis record.
 func (r *run) open(d *kpl.Decoder, record int) []*userRecord {
 	source := &r.batch.Records[record]
-	parts, aggregated, err := d.Decode(source.Data)
-	if !aggregated || err != nil {
-		u := r.newUserRecord(record, Plain, source.Data)
-		u.output.PartitionKey = source.PartitionKey
-		if err != nil {
-			u.poison = &PoisonError{reasonAggregate}
-		} else {
-			u.read(r.format)
-		}
-		return []*userRecord{u}
+	whole := r.newUserRecord(record, Plain, source.Data)
+	whole.output.PartitionKey = source.PartitionKey
+	parts, aggregated := whole.disaggregate(d)
+	if !aggregated {
+		whole.read(r.format)
+	}
+	if !aggregated || whole.poison != nil {
+		return []*userRecord{whole}
 	}
 	users := make([]*userRecord, len(parts))
 	for i, part := range parts {
@@ -71,9 +69,22 @@ func (r *run) newUserRecord(record, sub int, payload []byte) *userRecord {
 	}}
 }
 
+// disaggregate opens a KPL aggregate. One that is broken is poison as a whole.
+func (u *userRecord) disaggregate(d *kpl.Decoder) (parts []kpl.UserRecord, aggregated bool) {
+	defer u.recover()
+	parts, aggregated, err := d.Decode(u.payload)
+	if err != nil {
+		u.poison = &PoisonError{reasonAggregate}
+	}
+	return parts, aggregated || err != nil
+}
+
 // read reads id and fingerprint. Whatever is wrong with one record, a panic
 // included, is that record's alone.
 func (u *userRecord) read(f Format) {
+	if u.poison != nil {
+		return
+	}
 	defer u.recover()
 	fields, err := f.Read(u.payload)
 	if err != nil {
@@ -97,7 +108,7 @@ func poisonOf(err error) *PoisonError {
 	if poison, ok := errors.AsType[*PoisonError](err); ok {
 		return poison
 	}
-	return &PoisonError{fmt.Sprintf("it cannot be read (%T)", err)}
+	return &PoisonError{fmt.Sprintf("it cannot be handled (%T)", err)}
 }
 
 // decide asks the ledger about the records that are not poison.

@@ -45,8 +45,7 @@ var (
 	shard  = "shardId-000000000000"
 )
 
-// process runs one invocation. Sequence numbers begin far from 1, so that
-// their lengths differ: the record n has the sequence number n.
+// process runs one invocation. The record n has the sequence number n.
 func (b *bench) process(records ...dedupe.Record) dedupe.Result {
 	p := dedupe.NewProcessor(b.store, b.newFormat(), b.sink, b.failures, b.settings)
 	return p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: records})
@@ -104,13 +103,18 @@ type delivery struct {
 
 // sink records what it is sent. A fault is asked before each Send.
 type sink struct {
-	mu    sync.Mutex
-	got   []delivery
-	fault func(outputs []dedupe.Output) (deliver, answer int, err error)
-	limit int // bytes of a record; 0: none
+	mu      sync.Mutex
+	got     []delivery
+	outputs []dedupe.Output
+	check   func(dedupe.Output) error
+	fault   func(outputs []dedupe.Output) (deliver, answer int, err error)
+	limit   int // bytes of a record; 0: none
 }
 
 func (s *sink) Check(o dedupe.Output) error {
+	if s.check != nil {
+		return s.check(o)
+	}
 	if s.limit > 0 && len(o.Data) > s.limit {
 		return &dedupe.PoisonError{Reason: "too large for the sink"}
 	}
@@ -125,6 +129,7 @@ func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 		deliver, answer, err = s.fault(outputs)
 	}
 	for _, o := range outputs[:deliver] {
+		s.outputs = append(s.outputs, o)
 		s.got = append(s.got, deliveryOf(o))
 	}
 	return answer, err
@@ -139,7 +144,7 @@ func deliveryOf(o dedupe.Output) delivery {
 		panic(err) // the suite's own payloads
 	}
 	if p.ID != o.ID {
-		panic(fmt.Sprintf("output %q holds id %q", o.ID, p.ID))
+		p.ID = fmt.Sprintf("%s, which says that it is %s", p.ID, o.ID)
 	}
 	return delivery{p.ID, p.N}
 }
@@ -178,20 +183,24 @@ func (s *failures) Keep(_ context.Context, failure dedupe.Failure) error {
 	return nil
 }
 
-// hooked is a store whose puts can fail, and are counted.
+// hooked is a store whose calls can fail, and are counted.
 type hooked struct {
 	dedupe.Store
-	puts     int // entries asked to be put
-	raises   int
-	calls    int
-	fault    func(dedupe.Entry) error
-	moveFail error // answer of AdvanceCheckpoint
+	puts, raises, calls int
+	fault               func(dedupe.Entry) error // of a put's answer
+	putFail             error                    // of all of PutIfAbsent
+	raiseFault          error                    // of a raise's answer
+	raiseFail           error                    // of all of RaisePurge
+	readFail, moveFail  error                    // of the checkpoint
 }
 
 func (h *hooked) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	h.calls++
 	h.puts += len(entries)
 	results, err := h.Store.PutIfAbsent(ctx, entries)
+	if err == nil {
+		err = h.putFail
+	}
 	for i := range results {
 		if h.fault != nil && err == nil {
 			if lost := h.fault(entries[i]); lost != nil {
@@ -204,7 +213,24 @@ func (h *hooked) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]ded
 
 func (h *hooked) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
 	h.raises += len(raises)
-	return h.Store.RaisePurge(ctx, raises)
+	results, err := h.Store.RaisePurge(ctx, raises)
+	if err == nil {
+		err = h.raiseFail
+	}
+	for i := range results {
+		if h.raiseFault != nil {
+			results[i] = dedupe.RaiseResult{Stands: true, Err: h.raiseFault}
+		}
+	}
+	return results, err
+}
+
+func (h *hooked) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+	c, err := h.Store.ReadCheckpoint(ctx, k)
+	if h.readFail != nil {
+		return nil, h.readFail
+	}
+	return c, err
 }
 
 func (h *hooked) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {

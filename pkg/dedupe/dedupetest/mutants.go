@@ -50,7 +50,8 @@ func RunMutants(t *testing.T, newEngine func(*testing.T) Engine) {
 			run := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestConformance$/^"+strings.ReplaceAll(m.caughtBy, "/", "$/^")+"$")
 			run.Env = append(os.Environ(), mutantVariable+"="+m.name)
 			output, err := run.CombinedOutput()
-			if err == nil || !strings.Contains(string(output), "--- FAIL: TestConformance/"+m.caughtBy) {
+			caught := strings.Contains(string(output), "--- FAIL: TestConformance/"+m.caughtBy) && !strings.Contains(string(output), "panic:")
+			if err == nil || !caught {
 				t.Errorf("mutant survived (%v):\n%s", err, output)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ var processorCases = []testCase{
 	{"records/late-copy-inside-the-window", lateCopy},
 	{"records/name-outlives-its-derived-entries", nameOutlivesDerived},
 	{"records/name-taken-by-another-meanwhile", nameTakenMeanwhile},
+	{"records/name-gone-meanwhile", nameGoneMeanwhile},
 	{"records/synthetic-is-the-ledger's-word", syntheticByLedger},
 	{"records/settings-change", settingsChange},
 	{"records/copies-beyond-the-purge-in-one-batch", copiesBeyondPurge},
@@ -34,13 +36,23 @@ var processorCases = []testCase{
 	{"records/too-large-for-the-sink", tooLarge},
 	{"records/panic", panics},
 	{"records/aggregates", aggregates},
+	{"records/bad-outputs", badOutputs},
+	{"records/whole-outputs", wholeOutputs},
 	{"records/ledger-fails-for-a-key", ledgerFailsForKey},
+	{"records/ledger-failures-are-no-duplicates", ledgerFailures},
+	{"records/sink-that-says-too-little", sinkSaysTooLittle},
 	{"records/sink-fails-in-the-middle", sinkFails},
 	{"records/chunks", chunks},
 	{"records/checkpoint-skips", checkpointSkips},
 	{"records/checkpoint-before-the-failure", checkpointBeforeFailure},
 	{"records/checkpoint-that-cannot-be-written", checkpointNotWritten},
 	{"records/checkpoint-of-another-consumer", checkpointOfAnother},
+	{"records/checkpoint-taken-meanwhile", checkpointTakenMeanwhile},
+	{"records/checkpoint-and-the-first-record", checkpointAndFirst},
+	{"records/checkpoint-that-cannot-be-read", checkpointNotRead},
+	{"records/milliseconds", milliseconds},
+	{"records/third-derivation", thirdDerivation},
+	{"records/default-chunk", defaultChunk},
 	{"records/passed-unchanged", passedUnchanged},
 	{"records/ledger-cost", ledgerCost},
 }
@@ -122,34 +134,43 @@ func crashAfterSink(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"a", 1}, delivery{ay, 2})
 }
 
+// twoInvocations: the same batch twice at the same time, and its copies on
+// another shard. Each unique record is delivered, by one record of its copies
+// only, and by that at most once an invocation.
 func twoInvocations(f *fixture) {
 	b := f.bench()
-	var batch []dedupe.Record
-	for i := range 40 {
-		batch = append(batch, rec(i, fmt.Sprintf("id-%d", i%20), fmt.Sprintf("fp-%d", i%3)))
+	batch := func(first int) (records []dedupe.Record) {
+		for i := range 40 {
+			records = append(records, rec(first+i, fmt.Sprintf("id-%d", i%10), fmt.Sprintf("fp-%d", i%3)))
+		}
+		return records
 	}
 	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			if r := b.process(batch...); r.Failed != "" {
-				f.Errorf("failed at %s: %v", r.Failed, r.Err)
-			}
-		})
+	for shard, first := range map[string]int{"shardId-000000000000": 0, "shardId-000000000001": 100} {
+		for range 2 {
+			wg.Go(func() {
+				if r := b.processIn(shard, batch(first)); r.Failed != "" {
+					f.Errorf("failed at %s: %v", r.Failed, r.Err)
+				}
+			})
+		}
 	}
 	wg.Wait()
-	ids := map[int]string{}
+	times, ids, owner := map[int]int{}, map[int]string{}, map[string]int{}
 	for _, d := range b.sink.got {
 		if id, ok := ids[d.n]; ok && id != d.id {
 			f.Errorf("record %d went out as %s and as %s", d.n, id, d.id)
 		}
-		ids[d.n] = d.id
+		if other, ok := owner[d.id]; ok && other != d.n {
+			f.Errorf("records %d and %d both went out as %s", other, d.n, d.id)
+		}
+		ids[d.n], owner[d.id] = d.id, d.n
+		if times[d.n]++; times[d.n] > 2 {
+			f.Errorf("record %d went out %d times", d.n, times[d.n])
+		}
 	}
-	unique := map[string]bool{}
-	for _, r := range batch {
-		unique[string(r.Data[:24])] = true
-	}
-	if len(ids) != 40 { // 20 ids, each with two fingerprints, none twice
-		f.Errorf("want 40 records delivered, got %d (%d)", len(ids), len(unique))
+	if len(owner) != 30 { // 10 ids, each with three fingerprints
+		f.Errorf("want 30 unique records delivered, got %d", len(owner))
 	}
 }
 
@@ -189,6 +210,24 @@ func nameOutlivesDerived(f *fixture) {
 	b.sweep(150*time.Second, "a", ay)
 	b.wantTally(b.done(recAt(3, 150*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2})
+
+	// Of several derived entries the name outlives the last, whatever their order.
+	early, late := recAt(2, 5*time.Second, "a", "z"), recAt(3, 105*time.Second, "a", "y")
+	for _, synthetic := range [][]dedupe.Record{{early, late}, {late, early}} {
+		b := f.bench()
+		b.settings.Scope = freshScope()
+		b.scoped().done(append([]dedupe.Record{recAt(1, 0, "a", "x")}, synthetic...)...)
+		b.scoped().sweep(150*time.Second, "a", ay)
+		b.wantTally(b.done(recAt(4, 150*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
+	}
+}
+
+// scoped is the bench whose fixture has its scope.
+func (b *bench) scoped() *bench {
+	fixed := *b.fixture
+	fixed.scope = b.settings.Scope
+	b.fixture = &fixed
+	return b
 }
 
 // nameTakenMeanwhile: between the look at the name's entry and its raise the
@@ -196,10 +235,20 @@ func nameOutlivesDerived(f *fixture) {
 func nameTakenMeanwhile(f *fixture) {
 	b := f.bench()
 	b.done(recAt(1, 0, "a", "x"))
-	meanwhile := &interrupted{hooked: hooked{Store: f.Store}, f: f}
+	meanwhile := &interrupted{hooked: hooked{Store: f.Store}, f: f, taken: true}
 	b.store = meanwhile
 	b.wantTally(b.done(recAt(3, 105*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
 	b.wantDelivered(delivery{"a", 1})
+}
+
+// nameGoneMeanwhile: the entry was purged and is nobody's. The records that
+// are decided again are so in their order.
+func nameGoneMeanwhile(f *fixture) {
+	b := f.bench()
+	b.done(recAt(1, 0, "a", "x"))
+	b.store = &interrupted{hooked: hooked{Store: f.Store}, f: f}
+	b.done(recAt(3, 105*time.Second, "a", "y"), recAt(4, 115*time.Second, "a", "x"))
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{format.DerivedID("a", "x"), 4})
 }
 
 func syntheticByLedger(f *fixture) {
@@ -381,6 +430,131 @@ func ledgerFailsForKey(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
 }
 
+// ledgerFailures: whatever fails in the ledger, whole calls or single answers,
+// of puts or of raises, the record fails, and later ones of its key too.
+func ledgerFailures(f *fixture) {
+	for what, failing := range map[string]*hooked{
+		"all puts":   {putFail: dedupe.ErrTryAgain},
+		"one put":    {fault: func(e dedupe.Entry) error { return dedupe.ErrTryAgain }},
+		"all raises": {raiseFail: dedupe.ErrTryAgain},
+		"one raise":  {raiseFault: dedupe.ErrTryAgain},
+	} {
+		b := f.bench()
+		b.settings.Scope = freshScope()
+		b.done(rec(1, "a", "x"))
+		failing.Store = f.Store
+		d := dedupe.Decider{Ledger: failing, Scope: b.settings.Scope, Retention: b.settings.Retention}
+		synthetic := dedupe.Candidate{ID: "a", Fingerprint: "y", Owner: "2", Arrival: epoch}
+		copied := synthetic
+		copied.Owner = "3"
+		for i, got := range d.Decide(f.ctx, []dedupe.Candidate{synthetic, copied}) {
+			if got.Outcome != dedupe.Undecided || !errors.Is(got.Err, dedupe.ErrTryAgain) {
+				f.Errorf("%s fail: record %d: want it undecided, got %+v", what, i, got)
+			}
+		}
+		b.wantTally(b.done(rec(2, "a", "y"), rec(3, "a", "y")), dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
+	}
+}
+
+// sinkSaysTooLittle: what a sink does not name as delivered is not.
+func sinkSaysTooLittle(f *fixture) {
+	b := f.bench()
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
+	for _, test := range []struct{ answer, failed int }{{1, 2}, {-1, 1}} {
+		b.sink.fault = func(o []dedupe.Output) (int, int, error) { return 0, test.answer, nil }
+		b.stuck(test.failed, batch...)
+	}
+	b.sink.fault = func(o []dedupe.Output) (int, int, error) { return len(o), len(o), errCrash }
+	b.stuck(3, batch...)
+	b.sink.fault = nil
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 3, Retry: 3, Out: 3})
+}
+
+// renaming fails or panics where it should rename.
+type renaming struct {
+	dedupe.Format
+	rename func() ([]byte, error)
+}
+
+func (r renaming) Rename([]byte, string, string) ([]byte, error) { return r.rename() }
+
+// unreadable answers with an error that holds the record.
+type unreadable struct{ dedupe.Format }
+
+func (unreadable) Read(payload []byte) (format.Fields, error) {
+	return format.Fields{}, errors.New("cannot read " + string(payload))
+}
+
+// badOutputs: what goes wrong after a record was decided is its own alone, and
+// kept with a fixed reason.
+func badOutputs(f *fixture) {
+	for what, test := range map[string]struct {
+		breaks func(*bench)
+		reason string
+	}{
+		"rename refuses": {func(b *bench) {
+			b.format = renaming{b.format, func() ([]byte, error) { return nil, &format.BadRecord{Reason: "no array"} }}
+		}, "no array"},
+		"rename panics": {func(b *bench) { b.format = renaming{b.format, func() ([]byte, error) { panic("a bug") }} }, "handling the record panicked"},
+		"check refuses": {func(b *bench) {
+			b.sink.check = func(o dedupe.Output) error {
+				if o.ID != "b" {
+					return &dedupe.PoisonError{Reason: "not this one"}
+				}
+				return nil
+			}
+		}, "not this one"},
+		"unknown error": {func(b *bench) {
+			good := b.format
+			b.format = choosing{good, unreadable{good}}
+		}, "it cannot be handled (*errors.errorString)"},
+	} {
+		b := f.bench()
+		b.settings.Scope = freshScope()
+		b.done(rec(1, "a", "x"))
+		test.breaks(b)
+		b.wantTally(b.done(rec(2, "a", "y"), rec(3, "b", "x")), dedupe.Tally{In: 2, Parked: 1, New: 1, Out: 1})
+		b.wantKept(2)
+		for _, kept := range b.failures.kept {
+			if kept.Reason != test.reason || !kept.Arrival.Equal(rec(2, "a", "y").Arrival) {
+				f.Errorf("%s: want reason %q, got %+v", what, test.reason, kept)
+			}
+		}
+	}
+}
+
+// choosing reads the id "a" with one format and the others with another.
+type choosing struct {
+	dedupe.Format
+	ofA dedupe.Format
+}
+
+func (c choosing) Read(payload []byte) (format.Fields, error) {
+	if fields, err := c.Format.Read(payload); err != nil || fields.ID != "a" {
+		return fields, err
+	}
+	return c.ofA.Read(payload)
+}
+
+// wholeOutputs: what the sink gets besides the payload.
+func wholeOutputs(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"), b.aggregate(2, payload(20, "b", "x")))
+	want := []dedupe.Output{
+		{ID: "a", PartitionKey: "pk", Data: payload(1, "a", "x")},
+		{ID: "b", PartitionKey: "own", ExplicitHashKey: "7", Data: payload(20, "b", "x")},
+	}
+	if !slices.EqualFunc(b.sink.outputs, want, func(a, b dedupe.Output) bool {
+		return a.ID == b.ID && a.PartitionKey == b.PartitionKey && a.ExplicitHashKey == b.ExplicitHashKey && string(a.Data) == string(b.Data)
+	}) {
+		f.Errorf("want outputs %+v, got %+v", want, b.sink.outputs)
+	}
+	probe := f.entry("a", "probe", epoch)
+	if old := f.put(probe); old == nil || old.Version == "" || !old.Arrival.Equal(rec(1, "", "").Arrival) {
+		f.Errorf("want an entry with version and arrival, got %+v", old)
+	}
+}
+
 func sinkFails(f *fixture) {
 	b := f.bench()
 	b.sink.fault = func([]dedupe.Output) (int, int, error) { return 2, 1, errCrash } // the second one got through too
@@ -471,6 +645,106 @@ func checkpointOfAnother(f *fixture) {
 		b.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, r.Err)
 	}
 	b.wantDelivered(delivery{"a", 1})
+}
+
+// checkpointTakenMeanwhile: between the read and the write another consumer
+// has made the row its own.
+func checkpointTakenMeanwhile(f *fixture) {
+	b := f.checkpointed()
+	b.settings.Checkpoints = &hooked{Store: f.Store, moveFail: dedupe.ErrOtherConsumer}
+	r := b.stuck(1, rec(1, "a", "x"), rec(2, "b", "x"))
+	if !errors.Is(r.Err, dedupe.ErrOtherConsumer) {
+		b.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, r.Err)
+	}
+	b.wantTally(r.Tally, dedupe.Tally{In: 2, Failed: 2, Out: 2})
+}
+
+// checkpointAndFirst: where the first record of a chunk fails, nothing moves;
+// what was not opened counts as failed too.
+func checkpointAndFirst(f *fixture) {
+	b := f.checkpointed()
+	b.settings.Chunk = 2
+	b.sink.fault = crashBefore
+	b.wantTally(b.stuck(1, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")).Tally, dedupe.Tally{In: 3, Failed: 3})
+	b.wantCheckpoint(b.checkpointKey(), "")
+	b.sink.fault = func(o []dedupe.Output) (int, int, error) {
+		if deliveryOf(o[0]).n < 3 {
+			return len(o), len(o), nil
+		}
+		return 0, 0, errCrash
+	}
+	b.wantTally(b.stuck(3, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")).Tally, dedupe.Tally{In: 3, Retry: 2, Failed: 1, Out: 2})
+	b.wantCheckpoint(b.checkpointKey(), "2")
+}
+
+func checkpointNotRead(f *fixture) {
+	b := f.checkpointed()
+	b.settings.Checkpoints = &hooked{Store: f.Store, readFail: dedupe.ErrTryAgain}
+	b.wantTally(b.stuck(1, rec(1, "a", "x"), rec(2, "b", "x")).Tally, dedupe.Tally{In: 2, Failed: 2})
+	b.wantDelivered()
+}
+
+// milliseconds: arrivals finer than engines keep are cut, so that memory and
+// store agree on what is purged.
+func milliseconds(f *fixture) {
+	end := window + horizon
+	for _, beyond := range []time.Duration{time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+		for _, together := range []bool{true, false} {
+			b := f.bench()
+			b.settings.Scope = freshScope()
+			want := dedupe.Tally{In: 2, New: 2, Out: 2}
+			if beyond < time.Millisecond {
+				want = dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1}
+			}
+			first, second := recAt(1, 0, "a", "x"), recAt(2, end+beyond, "a", "x")
+			if together {
+				b.wantTally(b.done(first, second), want)
+				continue
+			}
+			b.done(first)
+			want.In, want.New, want.Out = 1, want.New-1, want.Out-1
+			b.wantTally(b.done(second), want)
+		}
+	}
+}
+
+// thirdDerivation: the third derived id is free, and own ids that equal the
+// second and third derived id of an earlier record come after it.
+func thirdDerivation(f *fixture) {
+	first := format.DerivedID("a", "y")
+	second := format.DerivedID(first, "y")
+	third := format.DerivedID(second, "y")
+	b := f.bench()
+	b.done(rec(1, "a", "x"), rec(2, first, "x"), rec(3, strings.ToUpper(second), "x"))
+	b.sink.got = nil
+	b.wantTally(b.done(rec(4, "a", "y"), rec(5, third, "y"), rec(6, strings.ToUpper(third), "z")),
+		dedupe.Tally{In: 3, Synthetic: 2, Natural: 1, Out: 2})
+	b.wantDelivered(delivery{third, 4}, delivery{format.DerivedID(third, "z"), 6})
+
+	b = f.bench()
+	b.settings.Scope = freshScope()
+	b.done(rec(1, "a", "x"), rec(2, first, "x"))
+	b.sink.got = nil
+	b.wantTally(b.done(rec(4, "a", "y"), rec(5, second, "y")), dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
+	b.wantDelivered(delivery{second, 4})
+}
+
+// defaultChunk: a large batch is decided and sent in parts.
+func defaultChunk(f *fixture) {
+	b := f.bench()
+	var largest int
+	b.sink.fault = func(o []dedupe.Output) (int, int, error) {
+		largest = max(largest, len(o))
+		return len(o), len(o), nil
+	}
+	var batch []dedupe.Record
+	for n := range 2*dedupe.DefaultChunk + 1 {
+		batch = append(batch, rec(n, fmt.Sprint("id-", n), "x"))
+	}
+	b.done(batch...)
+	if largest != dedupe.DefaultChunk {
+		f.Errorf("want chunks of %d, got one of %d", dedupe.DefaultChunk, largest)
+	}
 }
 
 func passedUnchanged(f *fixture) {

@@ -85,7 +85,7 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
 	old, there := dynamo.ConditionFailure(err)
-	if !there {
+	if !there || len(old) == 0 { // without the old row nothing is known of who has the key
 		return dedupe.PutResult{Err: failed("put entry", err)}
 	}
 	var row entryRow
@@ -126,6 +126,9 @@ func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
 	old, stays := dynamo.ConditionFailure(err)
 	if !stays {
 		return dedupe.RaiseResult{Stands: err == nil, Err: failed("raise purge time", err)}
+	}
+	if len(old) == 0 { // it is gone
+		return dedupe.RaiseResult{}
 	}
 	var row entryRow
 	if err := dynamo.Decode(old, &row); err != nil {
@@ -184,7 +187,7 @@ func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
 	old, stays := dynamo.ConditionFailure(err)
-	if !stays {
+	if !stays || len(old) == 0 {
 		return failed("write checkpoint", err)
 	}
 	var there checkpointRow
