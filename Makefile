@@ -59,10 +59,13 @@ build: ## Build bin/oncebox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/oncebox ./cmd/oncebox
 
 .PHONY: zip
-zip: ## Build dist/claim.zip for Lambda; ARCH=arm64 (default) or amd64
+zip: dist/claim.zip dist/dedupe.zip ## Build dist/claim.zip and dist/dedupe.zip for Lambda; ARCH=arm64 (default) or amd64
+
+.PHONY: dist/claim.zip dist/dedupe.zip
+dist/claim.zip dist/dedupe.zip: dist/%.zip:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -tags lambda.norpc \
-	  -o dist/claim/bootstrap ./functions/claim
-	go run ./tools/zip dist/claim.zip dist/claim/bootstrap
+	  -o dist/$*/bootstrap ./functions/$*
+	go run ./tools/zip $@ dist/$*/bootstrap
 
 .PHONY: clean
 clean: ## Remove what was built; the tools stay
