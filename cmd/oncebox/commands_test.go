@@ -156,6 +156,7 @@ func TestBadInput(t *testing.T) {
 		{"store not made", []string{"--store", "sqlite:none.db", "status", "spring"}, exitUsage, []string{"none.db", "oncebox init"}},
 		{"store is no database", []string{"--store", "sqlite:text.db", "status", "spring"}, exitUsage, []string{"text.db"}},
 		{"output of no kind", []string{"--output", "xml", "version"}, exitUsage, []string{"--output", "text", "json"}},
+		{"level of no kind", []string{"--log-level", "INFO", "version"}, exitUsage, []string{"--log-level", "info"}},
 		{"tables in an account", []string{"--store", "dynamodb:", "init"}, exitUsage, []string{"--yes"}},
 		{"campaign name", []string{"campaign", "create", "Spring!"}, exitUsage, []string{"campaign:", "a-z"}},
 		{"scope name", []string{"campaign", "create", "x", "--scope", "a b"}, exitUsage, []string{"scope:"}},

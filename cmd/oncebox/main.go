@@ -39,7 +39,9 @@ func run(ctx context.Context, args []string) int {
 		return exitCode(ctx, complain(err))
 	}
 	a := &app{globals: c.globals, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: c.LogLevel})))
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // the grammar allows only levels
+	slog.SetDefault(slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})))
 	command.BindTo(ctx, (*context.Context)(nil))
 	return exitCode(ctx, complain(command.Run(a)))
 }
