@@ -187,6 +187,7 @@ func (s *failures) Keep(_ context.Context, failure dedupe.Failure) error {
 type hooked struct {
 	dedupe.Store
 	puts, raises, calls int
+	reads, moves        int // of the checkpoint
 	fault               func(dedupe.Entry) error // of a put's answer
 	putFail             error                    // of all of PutIfAbsent
 	raiseFault          error                    // of a raise's answer
@@ -226,6 +227,7 @@ func (h *hooked) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedup
 }
 
 func (h *hooked) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+	h.reads++
 	c, err := h.Store.ReadCheckpoint(ctx, k)
 	if h.readFail != nil {
 		return nil, h.readFail
@@ -234,6 +236,7 @@ func (h *hooked) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*d
 }
 
 func (h *hooked) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
+	h.moves++
 	if h.moveFail != nil {
 		return h.moveFail
 	}

@@ -771,4 +771,13 @@ func ledgerCost(f *fixture) {
 	if counted.puts != 3 || counted.calls != 1 || counted.raises != 0 {
 		b.Errorf("want 3 puts in one call, got %d in %d and %d raises", counted.puts, counted.calls, counted.raises)
 	}
+
+	// With the checkpoint one read a batch and one write a chunk more.
+	b = f.checkpointed()
+	counted = &hooked{Store: f.Store}
+	b.store, b.settings.Checkpoints, b.settings.Chunk = counted, counted, 2
+	b.done(rec(11, "d", "x"), rec(12, "e", "x"), rec(13, "f", "x"), rec(14, "g", "x"), rec(15, "h", "x"))
+	if counted.puts != 5 || counted.reads != 1 || counted.moves != 3 {
+		b.Errorf("want 5 puts, one read and 3 writes of the checkpoint, got %d, %d and %d", counted.puts, counted.reads, counted.moves)
+	}
 }
