@@ -15,6 +15,8 @@ type cli struct {
 	Load     loadCommand     `cmd:"" help:"Load items from a file into a campaign's bank, each once."`
 	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it; again brings the same one."`
 	Status   statusCommand   `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
+	Dedupe   dedupeCommand   `cmd:"" help:"Let every record of NDJSON files through once."`
+	Kpl      kplCommand      `cmd:"" help:"Open and make aggregated records of the Kinesis Producer Library."`
 	Invoke   invokeCommand   `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
 	Demo     demoCommand     `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`

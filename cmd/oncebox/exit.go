@@ -8,6 +8,7 @@ import (
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -38,6 +39,9 @@ var codes = []struct {
 	err  error
 	code int
 }{
+	{offline.ErrStopped, exitFailed}, // whatever it was: something was changed
+	{offline.ErrRefused, exitUsage},
+	{errKept, exitLook},
 	{itembank.ErrDifference, exitLook},
 	{itembank.ErrTryAgain, exitFailed},
 	{itembank.ErrRefused, exitNo},

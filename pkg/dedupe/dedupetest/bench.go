@@ -187,7 +187,7 @@ func (s *failures) Keep(_ context.Context, failure dedupe.Failure) error {
 type hooked struct {
 	dedupe.Store
 	puts, raises, calls int
-	reads, moves        int // of the checkpoint
+	reads, moves        int                      // of the checkpoint
 	fault               func(dedupe.Entry) error // of a put's answer
 	putFail             error                    // of all of PutIfAbsent
 	raiseFault          error                    // of a raise's answer
