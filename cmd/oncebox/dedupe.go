@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// inMemory is the --ledger that ends with the run.
+const inMemory = ":memory:"
+
+// parkedOfStdout is the default of --parked without --out.
+const parkedOfStdout = "oncebox.parked.ndjson"
+
+// firstKeeps is the one policy of --ids that is there.
+const firstKeeps = "first-keeps"
+
+// errKept says that records were set aside, whole and with a reason.
+var errKept = errors.New("kept apart")
+
+type dedupeCommand struct {
+	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without, or as -: stdin."`
+
+	Out             string         `help:"Where survivors go; - is stdout, the default." placeholder:"FILE"`
+	Ledger          string         `help:"Short for --store sqlite:FILE, and made if it is missing; :memory: forgets after the run." placeholder:"FILE"`
+	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
+	IDPath          string         `name:"id-path" required:"" help:"Path of the id, as in event.id: a string, or a number as written." placeholder:"P"`
+	FingerprintPath string         `help:"Path of the fingerprint. Without, and where it is absent, it is computed." placeholder:"P"`
+	OwnerPath       string         `help:"Path of a text that identifies the sending of the record; the same again is a retry. Default: the run and the line." placeholder:"P"`
+	ContextsPath    string         `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
+	Volatile        []string       `help:"Path left out of a computed fingerprint; repeatable, or with commas between." placeholder:"P"`
+	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates; off: they pass unchanged. Default: ${default}."`
+	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id; off: they pass unchanged. Default: ${default}."`
+	IDs             string         `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Who keeps the id; only first-keeps is there yet." placeholder:"POLICY"`
+	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h. Default: for ever." placeholder:"D"`
+	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: when the run began." placeholder:"P"`
+	Parked          string         `help:"Where records go that cannot be processed. Default: OUT.parked.ndjson, with stdout oncebox.parked.ndjson." placeholder:"FILE"`
+	BatchSize       int            `help:"Lines decided at a time; the result is the same. Default: ${default}." default:"1000" placeholder:"N"`
+}
+
+func (dedupeCommand) Help() string {
+	return `Writes every record once, in the order of the input and byte for byte. A record
+with the id and the fingerprint of an earlier one is a natural duplicate and is
+dropped; one with the id and another fingerprint is a synthetic duplicate and gets
+a new id, the same in every run. Earlier means: in this run, or in any other with
+this ledger and scope. Empty lines are skipped.
+
+With --out FILE a run that was stopped goes on when it is started again, with the
+same inputs and options, and each survivor is in the file once. FILE.run beside it
+says that it is unfinished. A file that holds something else is not touched. With
+stdout the same command starts over and prints everything again. After a run that
+finished, all of its records are known: run again, nothing passes.
+
+The inputs are read once before, for a digest that tells whether it is the same
+run; stdin and pipes are spooled to a temporary file for that. With --ledger
+:memory: neither is needed.
+
+A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is kept
+whole in the parked file, as {"file","line","reason","data":base64}, and the exit
+code is 4. The summary goes to stderr, as JSON with --output json.
+
+Examples:
+  oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
+  zcat events.gz | oncebox dedupe --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
+  oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --out unique.ndjson`
+}
+
+func (c dedupeCommand) Run(ctx context.Context, a *app) error {
+	c.setDefaults()
+	job, err := c.job(a)
+	if err != nil {
+		return err
+	}
+	if err := c.checkPaths(a); err != nil {
+		return err
+	}
+	inputs, remove, err := c.inputs(ctx, a.stdin)
+	defer remove()
+	if err != nil {
+		return err
+	}
+	ledger, closeLedger, err := c.openLedger(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	if c.Out == "" {
+		signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error like others
+	}
+	job.Inputs, job.Store, job.Progress = inputs, ledger, a.bytesProgress(inputs)
+	report, err := job.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return a.summarize(report, c.Parked)
+}
+
+func (c *dedupeCommand) setDefaults() {
+	if c.Out == "-" {
+		c.Out = ""
+	}
+	if len(c.Files) == 0 {
+		c.Files = []string{"-"}
+	}
+	switch {
+	case c.Parked != "":
+	case c.Out == "":
+		c.Parked = parkedOfStdout
+	default:
+		c.Parked = c.Out + ".parked.ndjson"
+	}
+}
+
+// job checks the options and makes a job of them, that has no inputs and no
+// ledger yet.
+func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
+	const mostLines = 1_000_000
+	switch {
+	case c.IDs != firstKeeps:
+		return nil, &usageError{fmt.Errorf("--ids %s: is not there yet, only %s", c.IDs, firstKeeps), ""}
+	case c.BatchSize < 1 || c.BatchSize > mostLines:
+		return nil, &usageError{fmt.Errorf("--batch-size: must be from 1 to %d", mostLines), ""}
+	}
+	if err := itembank.ValidateName("scope", c.Scope); err != nil {
+		return nil, err
+	}
+	retention, err := c.retention(a)
+	if err != nil {
+		return nil, err
+	}
+	paths := format.Options{
+		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
+		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
+	}
+	if _, err := format.NewJSON(paths); err != nil {
+		return nil, &usageError{pathError(err), ""}
+	}
+	return &offline.Job{
+		Format: paths, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
+		Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, Parked: c.Parked, BatchSize: c.BatchSize,
+	}, nil
+}
+
+// pathError names the flag of an option.
+func pathError(err error) error {
+	bad, ok := errors.AsType[*format.OptionError](err)
+	if !ok {
+		return err
+	}
+	detail := bad.Detail
+	for option, flag := range map[string]string{
+		"IDPath": "--id-path", "FingerprintPath": "--fingerprint-path", "OwnerPath": "--owner-path",
+		"ContextsPath": "--contexts-path", "TimePath": "--time-path", "Volatile": "--volatile",
+	} {
+		detail = strings.ReplaceAll(detail, option, flag)
+		if option == bad.Option {
+			bad = &format.OptionError{Option: flag}
+		}
+	}
+	return &format.OptionError{Option: bad.Option, Detail: detail}
+}
+
+// retention is for good, or a window. A SQLite ledger forgets nothing by itself,
+// so there the window is exact, however old the records are. DynamoDB deletes by
+// the clock: there it needs a horizon, as in the Lambda function.
+func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
+	const longest = 100 * 365 * 24 * time.Hour
+	if c.Window == nil {
+		return dedupe.Retention{ForGood: true}, nil
+	}
+	if *c.Window < time.Second || *c.Window > longest {
+		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %v; left out, it is for ever", *c.Window, longest), ""}
+	}
+	r := dedupe.Retention{Window: *c.Window}
+	if c.Ledger == "" && a.Store == dynamodbStore {
+		r.Horizon = dedupeapi.DefaultHorizon
+	}
+	return r, nil
+}
+
+// openLedger opens the ledger. One that is named is made if it is missing.
+func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger dedupe.Store, closeLedger func(), err error) {
+	if c.Ledger == "" {
+		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	}
+	var store *ledgersqlite.Store
+	if c.Ledger == inMemory {
+		store, err = ledgersqlite.OpenMemory(ctx)
+	} else {
+		_, missing := os.Stat(c.Ledger)
+		if store, err = ledgersqlite.Create(ctx, c.Ledger); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			a.remark("made the ledger %s", c.Ledger)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+// checkPaths refuses to write to a file that is read, or written for something
+// else.
+func (c *dedupeCommand) checkPaths(a *app) error {
+	ledger := c.Ledger
+	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
+		ledger = path
+	}
+	type use struct{ what, path string }
+	uses := []use{{"--out", c.Out}, {"--parked", c.Parked}, {"the ledger", ledger}}
+	for _, path := range c.Files {
+		uses = append(uses, use{"an input", path})
+	}
+	for i, written := range uses[:3] {
+		for _, other := range uses[i+1:] {
+			if written.path != "" && other.path != "-" && samePath(written.path, other.path) {
+				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}
+			}
+		}
+	}
+	for i, path := range c.Files {
+		if path == "-" && slices.Contains(c.Files[:i], "-") {
+			return &usageError{errors.New("- is named twice, and stdin can be read once"), ""}
+		}
+		if c.Out == "" && isStdout(a.stdout, path) {
+			return &usageError{fmt.Errorf("%s is stdout as well as an input", path), ""}
+		}
+	}
+	return nil
+}
+
+func samePath(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	a, errX = filepath.Abs(a)
+	b, errY = filepath.Abs(b)
+	return errX == nil && errY == nil && a == b
+}
+
+// isStdout reports whether stdout is redirected to a file of that name.
+func isStdout(stdout io.Writer, path string) bool {
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return false
+	}
+	x, errX := file.Stat()
+	y, errY := os.Stat(path)
+	return errX == nil && errY == nil && x.Mode().IsRegular() && os.SameFile(x, y)
+}
+
+// summarize prints what a run has done, to stderr: survivors may be on stdout.
+func (a *app) summarize(r offline.Report, parked string) error {
+	switch {
+	case r.Again:
+		a.remark("the run %s had not finished, and was started over", r.Run)
+	case r.Resumed > 0:
+		a.remark("went on after %d lines that an earlier run had done", r.Resumed)
+	}
+	if a.Output == "json" {
+		if err := json.NewEncoder(a.stderr).Encode(summaryOf(r)); err != nil {
+			return err
+		}
+	} else {
+		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + parked %d + skipped %d; out %d",
+			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.Parked, r.Skipped, r.Out)
+	}
+	if r.Parked > 0 {
+		return fmt.Errorf("%d records that cannot be processed were %w in %s", r.Parked, errKept, parked)
+	}
+	return nil
+}
+
+// dedupeSummary is the summary as JSON.
+type dedupeSummary struct {
+	Run       string `json:"run"`
+	Resumed   int64  `json:"resumed"`
+	Again     bool   `json:"again"`
+	In        int64  `json:"in"`
+	New       int64  `json:"new"`
+	Retry     int64  `json:"retry"`
+	Natural   int64  `json:"natural"`
+	Synthetic int64  `json:"synthetic"`
+	Parked    int64  `json:"parked"`
+	Skipped   int64  `json:"skipped"`
+	Out       int64  `json:"out"`
+}
+
+func summaryOf(r offline.Report) dedupeSummary {
+	return dedupeSummary{
+		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
+		Natural: r.Natural, Synthetic: r.Synthetic, Parked: r.Parked, Skipped: r.Skipped, Out: r.Out,
+	}
+}
+
+// bytesProgress draws a bar for each thing that is done with the inputs, on a
+// terminal, and nothing elsewhere.
+func (a *app) bytesProgress(inputs []offline.Input) func(doing string, done int64) {
+	file, ok := a.stderr.(*os.File)
+	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	var total int64
+	for _, in := range inputs {
+		if total += in.Size; in.Size == offline.Unknown {
+			total = -1
+			break
+		}
+	}
+	bars := map[string]*progressbar.ProgressBar{}
+	return func(doing string, done int64) {
+		if bars[doing] == nil {
+			bars[doing] = progressbar.NewOptions64(total, progressbar.OptionSetWriter(file), progressbar.OptionSetDescription(doing),
+				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		}
+		_ = bars[doing].Set64(done) // a bar that cannot be drawn is no reason to stop
+	}
+}
+
+// onOff is a switch: on or off, as the Lambda functions read it, or true or false.
+type onOff bool
+
+// IsBool makes a flag of it that needs no value.
+func (*onOff) IsBool() bool { return true }
+
+// Decode reads the value that follows, if one does.
+func (o *onOff) Decode(ctx *kong.DecodeContext) error {
+	*o = true
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	switch value := fmt.Sprint(ctx.Scan.Pop().Value); strings.ToLower(value) {
+	case "on", "true", "yes", "1":
+	case "off", "false", "no", "0":
+		*o = false
+	default:
+		return fmt.Errorf("must be on or off, not %q", value)
+	}
+	return nil
+}

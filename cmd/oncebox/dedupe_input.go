@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/oncebox/oncebox/internal/offline"
+)
+
+// inputs are the files to read. A run reads them twice, and again when it goes
+// on; so stdin and pipes are spooled to temporary files, unless the ledger is
+// forgotten anyway. Call remove after use, also after an error.
+func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []offline.Input, remove func(), err error) {
+	var temporary []string
+	remove = func() {
+		for _, path := range temporary {
+			_ = os.Remove(path)
+		}
+	}
+	for _, name := range c.Files {
+		in, stream, err := openInput(name, stdin)
+		switch {
+		case err != nil || stream == nil:
+		case c.Ledger == inMemory:
+			in = streamInput(ctx, name, stream)
+		default:
+			var path string
+			in, path, err = spoolInput(ctx, name, stream)
+			temporary = append(temporary, path)
+		}
+		if err != nil {
+			return nil, remove, err
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, remove, nil
+}
+
+// openInput returns an input that is a file; of anything else, such as a pipe,
+// it returns what to read.
+func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader, err error) {
+	if name == "-" {
+		return in, stdin, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return in, nil, &usageError{err, ""}
+	}
+	info, err := file.Stat()
+	switch {
+	case err == nil && info.IsDir():
+		err = fmt.Errorf("%s is a directory, not a file of records", name)
+	case err == nil && !info.Mode().IsRegular():
+		return in, file, nil
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return in, nil, &usageError{err, ""}
+	}
+	in, err = fileInput(name, name)
+	return in, nil, err
+}
+
+func fileInput(name, path string) (offline.Input, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return offline.Input{}, err
+	}
+	return offline.Input{Name: name, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(path) }}, nil
+}
+
+// spoolInput makes a file of a stream.
+func spoolInput(ctx context.Context, name string, stream io.Reader) (in offline.Input, path string, err error) {
+	if path, err = spool(ctx, stream); err != nil {
+		return in, path, fmt.Errorf("spool %s: %w", name, err)
+	}
+	in, err = fileInput(name, path)
+	return in, path, err
+}
+
+// streamInput reads a stream, once.
+func streamInput(ctx context.Context, name string, stream io.Reader) offline.Input {
+	return offline.Input{Name: name, Size: offline.Unknown, Open: func() (io.ReadCloser, error) {
+		return interruptible(ctx, stream), nil
+	}}
+}
+
+// interruptible reads until the context ends. A read of stdin that waits cannot
+// be interrupted; it is left behind for the process to end.
+func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, stream)
+		_ = w.CloseWithError(err) // it never fails; without an error it is the end
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+	return r
+}

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// orders is a file with a natural and a synthetic duplicate, a broken record,
+// an empty line, and the end cut off.
+const orders = `{"id":"A","n":1}
+{"n":1.0,"id":"A"}
+
+{"id":"A","n":2}
+{"id":"B","n":[1,2]}
+{"id":`
+
+// uniqueOrders are its survivors.
+var uniqueOrders = `{"id":"A","n":1}
+{"id":"` + format.DerivedID("A", twoFingerprint) + `","n":2,"contexts":[{"schema":"iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0","data":{"originalEventId":"A"}}]}
+{"id":"B","n":[1,2]}
+`
+
+// twoFingerprint is the computed one of {"n":2}, of which this is the canonical
+// form.
+var twoFingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte("{sn\x00\x01n2e0;}")))
+
+func (s *shell) read(name string) string {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		s.Fatal(err)
+	}
+	return string(text)
+}
+
+func (s *shell) absent(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
+			s.Errorf("%s is there", name)
+		}
+	}
+}
+
+// summary is what a run prints with --output json.
+func (s *shell) summary(r result) (sum dedupeSummary) {
+	s.Helper()
+	first, _, _ := strings.Cut(r.stderr, "\n")
+	if err := json.Unmarshal([]byte(first), &sum); err != nil {
+		s.Fatalf("no summary: %v\n%s", err, r.stderr)
+	}
+	if sum.Run == "" || sum.In != sum.New+sum.Retry+sum.Natural+sum.Synthetic+sum.Parked+sum.Skipped {
+		s.Errorf("the summary does not add up: %+v", sum)
+	}
+	sum.Run = ""
+	return sum
+}
+
+// TestDedupe: what comes out, where, and what a second run makes of it, on both
+// engines.
+func TestDedupe(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		s := newShell(t)
+		s.run(exitDone, "init")
+		lifeOfRecords(s)
+	})
+	t.Run("dynamodb", func(t *testing.T) {
+		s := newShell(t)
+		tables := rand.Text()
+		s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s.run(exitDone, "init")
+		lifeOfRecords(s)
+	})
+}
+
+func lifeOfRecords(s *shell) {
+	s.file("in", orders)
+	first := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--out", "out")
+	first.saying(s.T, "in 6 = new 2 + retry 0 + natural 1 + synthetic 1 + parked 1 + skipped 1; out 3", "1 records", "kept apart in out.parked.ndjson")
+	if first.stdout != "" || s.read("out") != uniqueOrders {
+		s.Errorf("unexpected output %s%s", first.stdout, s.read("out"))
+	}
+	if got, want := s.read("out.parked.ndjson"), `{"file":"in","line":6,"reason":"not valid JSON","data":"eyJpZCI6"}`+"\n"; got != want {
+		s.Errorf("want parked %s, got %s", want, got)
+	}
+	s.absent("out.run", "out.lock")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--out", "out").saying(s.T, "out is not empty", "nothing was changed")
+
+	again := s.run(exitLook, "--output", "json", "dedupe", "in", "--id-path", "id")
+	if want := (dedupeSummary{In: 6, Natural: 4, Parked: 1, Skipped: 1}); again.stdout != "" || s.summary(again) != want {
+		s.Errorf("want all natural, got %+v\n%s", s.summary(again), again.stdout)
+	}
+	again.saying(s.T, "kept apart in "+parkedOfStdout)
+	other := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--scope", "other")
+	if other.stdout != uniqueOrders {
+		s.Errorf("another scope: unexpected output %s", other.stdout)
+	}
+	if parked := s.read(parkedOfStdout); strings.Count(parked, "\n") != 2 {
+		s.Errorf("want both runs' records in %s, got %s", parkedOfStdout, parked)
+	}
+}
+
+// TestDedupeFlags: each flag, by what it changes.
+func TestDedupeFlags(t *testing.T) {
+	s := newShell(t)
+	s.file("in", `{"id":"A","fp":"x","o":"1","v":1,"w":1,"t":1000}
+{"id":"A","fp":"x","o":"2","v":2,"w":2,"t":1100}
+{"id":"A","fp":"y","o":"2","v":3,"w":3,"t":1101}
+{"id":"A","fp":"x","o":"1","v":4,"w":4,"t":1000}
+`)
+	base := dedupeSummary{In: 4, New: 1}
+	for name, test := range map[string]struct {
+		args []string
+		env  string
+		want dedupeSummary
+	}{
+		"computed":        {nil, "", dedupeSummary{Synthetic: 3, Out: 4}},
+		"fingerprint":     {[]string{"--fingerprint-path", "fp"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"by variable":     {nil, "ONCEBOX_FINGERPRINT_PATH=fp", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"volatile":        {[]string{"--volatile", "v", "--volatile", "w", "--volatile", "t", "--volatile", "o"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"volatile list":   {nil, "ONCEBOX_VOLATILE=v,w,t,o", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"owner":           {[]string{"--fingerprint-path", "fp", "--owner-path", "o"}, "", dedupeSummary{Retry: 1, Natural: 1, Synthetic: 1, Out: 3}},
+		"no natural":      {[]string{"--fingerprint-path", "fp", "--no-natural"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 4}},
+		"natural off":     {[]string{"--fingerprint-path", "fp"}, "ONCEBOX_NATURAL=off", dedupeSummary{Natural: 2, Synthetic: 1, Out: 4}},
+		"natural on":      {[]string{"--fingerprint-path", "fp", "--natural"}, "ONCEBOX_NATURAL=off", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"no synthetic":    {[]string{"--fingerprint-path", "fp", "--no-synthetic"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"window":          {[]string{"--fingerprint-path", "fp", "--window", "100s"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"window and time": {[]string{"--fingerprint-path", "fp", "--window", "100s", "--time-path", "t"}, "", dedupeSummary{New: 1, Natural: 1, Synthetic: 1, Out: 3}},
+		"contexts":        {[]string{"--fingerprint-path", "fp", "--contexts-path", "meta.c"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"contexts in use": {[]string{"--fingerprint-path", "fp", "--contexts-path", "v"}, "", dedupeSummary{Natural: 2, Parked: 1, Out: 1}},
+	} {
+		test.want.In, test.want.New = base.In, test.want.New+base.New
+		s.env = nil
+		if test.env != "" {
+			s.env = []string{test.env}
+		}
+		code := exitDone
+		if test.want.Parked > 0 {
+			code = exitLook
+		}
+		r := s.run(code, append([]string{"--output", "json", "dedupe", "in", "--id-path", "id", "--ledger", inMemory, "--parked", name}, test.args...)...)
+		if got := s.summary(r); got != test.want {
+			t.Errorf("%s: want %+v, got %+v", name, test.want, got)
+		}
+		if got := int64(strings.Count(r.stdout, "\n")); got != test.want.Out {
+			t.Errorf("%s: %d lines for %d", name, got, test.want.Out)
+		}
+		if name == "contexts" && !strings.Contains(r.stdout, `"meta":{"c":[{"schema"`) {
+			t.Errorf("no context where it should be: %s", r.stdout)
+		}
+		if name == "contexts in use" && !strings.Contains(s.read(name), "the contexts are not an array") {
+			t.Errorf("not parked: %s", s.read(name))
+		}
+	}
+}
+
+// TestDedupeInputs: several files, stdin, pipes, a ledger that is made, and one
+// that forgets.
+func TestDedupeInputs(t *testing.T) {
+	s := newShell(t)
+	a, b, c := `{"id":"1"}`+"\n", `{"id":"2"}`, `{"id":"1"}`+"\n"+`{"id":"3"}`+"\n"
+	s.file("a", a)
+	s.file("b", b)
+	all := a + b + "\n" + `{"id":"3"}` + "\n"
+	for _, args := range [][]string{{"a", "b", "-"}, {"a", "b", "/dev/stdin"}} {
+		args = append([]string{"dedupe", "--id-path", "id", "--ledger", inMemory}, args...)
+		if got := s.want(exitDone, s.runWith(c, args...)); got.stdout != all {
+			t.Errorf("%v: unexpected output %s", args, got.stdout)
+		}
+	}
+	spool := t.TempDir()
+	s.env = []string{"TMPDIR=" + spool}
+	r := s.want(exitDone, s.runWith(c, "dedupe", "--id-path", "id", "--ledger", "seen.db", "--out", "-"))
+	r.saying(t, "made the ledger seen.db", "in 2 = new 2")
+	s.run(exitDone, "--quiet", "dedupe", "a", "b", "--id-path", "id", "--ledger", "seen.db")
+	r = s.want(exitDone, s.runWith(a+b, "--quiet", "dedupe", "-", "--id-path", "id", "--ledger", "seen.db"))
+	if r.stdout != "" || r.stderr != "" {
+		t.Errorf("unexpected %+v", r)
+	}
+	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
+		t.Errorf("files are left behind: %v, %v", left, err)
+	}
+	s.absent(parkedOfStdout)
+}
+
+// TestDedupeBatchSize: the batch size changes nothing.
+func TestDedupeBatchSize(t *testing.T) {
+	s := newShell(t)
+	s.file("in", records(700))
+	var want string
+	for _, size := range []string{"1", "7", "1000", "1000000"} {
+		r := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--batch-size", size)
+		if want == "" {
+			want = r.stdout
+		}
+		if r.stdout != want || strings.Count(want, "\n") != 490 {
+			t.Errorf("batch size %s: another result", size)
+		}
+	}
+}
+
+// records are n records; of ten, three are copies and two are synthetic
+// duplicates.
+func records(n int) string {
+	var text strings.Builder
+	for i := range n {
+		id, fp := i, "x"
+		switch i % 10 {
+		case 3, 5, 7:
+			id = i - 3
+		case 6, 9:
+			id, fp = i-5, "y"
+		}
+		fmt.Fprintf(&text, `{"id":"%08d","fp":%q,"n":%d}`+"\n", id, fp, id)
+	}
+	return text.String()
+}
+
+// TestDedupeBadInput: what is wrong is said, and nothing was changed.
+func TestDedupeBadInput(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.file("in", orders)
+	s.file("empty", "")
+	s.file("mine", "mine\n")
+	s.file("text.db", "this is no database")
+	unreadable := s.file("unreadable", orders)
+	if err := os.Chmod(unreadable, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"no id path", []string{"in"}, []string{"--id-path"}},
+		{"bad id path", []string{"in", "--id-path", "a.#.b"}, []string{"--id-path", "#"}},
+		{"paths in each other", []string{"in", "--id-path", "a", "--fingerprint-path", "a"}, []string{"--fingerprint-path", "--id-path"}},
+		{"bad volatile", []string{"in", "--id-path", "a", "--volatile", "b", "--volatile", "c..d"}, []string{"--volatile", "empty part"}},
+		{"no such file", []string{"in", "none", "--id-path", "id"}, []string{"none"}},
+		{"a directory", []string{"in", ".", "--id-path", "id"}, []string{". is a directory"}},
+		{"stdin twice", []string{"-", "in", "-", "--id-path", "id"}, []string{"named twice"}},
+		{"ids", []string{"in", "--id-path", "id", "--ids", "derived"}, []string{"--ids derived", "only first-keeps"}},
+		{"more ids", []string{"in", "--id-path", "id", "--ids", "rename-all"}, []string{"--ids rename-all", "only first-keeps"}},
+		{"ids of no kind", []string{"in", "--id-path", "id", "--ids", "x"}, []string{"--ids", "first-keeps"}},
+		{"window", []string{"in", "--id-path", "id", "--window", "10ms"}, []string{"--window", "1s"}},
+		{"long window", []string{"in", "--id-path", "id", "--window", "2000000h"}, []string{"--window", "for ever"}},
+		{"window of no form", []string{"in", "--id-path", "id", "--window", "2d"}, []string{"--window"}},
+		{"batch size", []string{"in", "--id-path", "id", "--batch-size", "0"}, []string{"--batch-size"}},
+		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{"on or off"}},
+		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{"scope:"}},
+		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
+		{"out is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "./x"}, []string{"--out as well as --parked"}},
+		{"parked is in", []string{"in", "--id-path", "id", "--parked", "in"}, []string{"--parked as well as an input"}},
+		{"parked is the ledger", []string{"in", "--id-path", "id", "--parked", "oncebox.db"}, []string{"--parked as well as the ledger"}},
+		{"ledger is in", []string{"empty", "--id-path", "id", "--ledger", "empty"}, []string{"the ledger as well as an input"}},
+		{"out of somebody", []string{"in", "--id-path", "id", "--out", "mine"}, []string{"mine is not empty"}},
+		{"parked of somebody", []string{"in", "--id-path", "id", "--out", "x", "--parked", "mine"}, []string{"mine is not empty"}},
+		{"out is a directory", []string{"in", "--id-path", "id", "--out", "."}, []string{"not a regular file"}},
+		{"out in no folder", []string{"in", "--id-path", "id", "--out", "none/x"}, []string{"none"}},
+		{"parked in no folder", []string{"in", "--id-path", "id", "--out", "x", "--parked", "none/x"}, []string{"none"}},
+		{"broken ledger", []string{"in", "--id-path", "id", "--ledger", "text.db"}, []string{"text.db", "not a oncebox store"}},
+		{"ledger is a directory", []string{"in", "--id-path", "id", "--ledger", "."}, []string{"not a regular file"}},
+		{"ledger in no folder", []string{"in", "--id-path", "id", "--ledger", "none/l.db"}, []string{"none"}},
+		{"store not made", []string{"--store", "sqlite:none.db", "in", "--id-path", "id"}, []string{"none.db", "oncebox init"}},
+	} {
+		s.run(exitUsage, append([]string{"dedupe"}, test.args...)...).saying(t, test.says...)
+	}
+	if os.Geteuid() != 0 { // root reads everything
+		s.run(exitUsage, "dedupe", "in", "unreadable", "--id-path", "id").saying(t, "unreadable", "permission")
+	}
+	s.absent("x", "x.run", "x.lock", "none.db", parkedOfStdout)
+	if s.read("mine") != "mine\n" || s.read("in") != orders || s.read("empty") != "" {
+		t.Error("a file was changed")
+	}
+	s.run(exitLook, "dedupe", "in", "--id-path", "id").saying(t, "new 2 ")
+}
+
+// TestDedupeStdoutIsInput: a shell has cut the file, or not.
+func TestDedupeStdoutIsInput(t *testing.T) {
+	s := newShell(t)
+	path := s.file("in", orders)
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	var stderr bytes.Buffer
+	c := s.command(t.Context(), nil, "dedupe", "in", "--id-path", "id", "--ledger", inMemory)
+	c.Stdout, c.Stderr = file, &stderr
+	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != exitUsage || !strings.Contains(stderr.String(), "in is stdout as well as an input") {
+		t.Errorf("got %v: %s", err, stderr.String())
+	}
+}
+
+// TestDedupeTwice: an output is one process's at a time.
+func TestDedupeTwice(t *testing.T) {
+	s := newShell(t)
+	s.file("in", orders)
+	lock := flock.New(filepath.Join(s.dir, "out.lock"))
+	if locked, err := lock.TryLock(); err != nil || !locked {
+		t.Fatal(locked, err)
+	}
+	args := []string{"dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out"}
+	s.run(exitUsage, args...).saying(t, "another process is writing to out")
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitLook, args...)
+}
+
+// TestDedupeResumed: a run that is interrupted, or killed, goes on where it was.
+func TestDedupeResumed(t *testing.T) {
+	s := newShell(t)
+	const n = 20_000
+	s.file("in", records(n)+"broken\n")
+	whole := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--parked", "p")
+	args := []string{"--output", "json", "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db", "--out", "out", "--batch-size", "20"}
+	for i, signal := range []os.Signal{os.Interrupt, os.Kill, os.Interrupt} {
+		c := s.command(context.Background(), nil, args...)
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
+		before := len(s.read("out"))
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for len(s.read("out")) <= before {
+			time.Sleep(time.Millisecond)
+		}
+		if err := c.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait() // the exit code is looked at next
+		if code := c.ProcessState.ExitCode(); signal == os.Interrupt && code != exitInterrupted {
+			t.Fatalf("%d: want exit %d, got %d: %s", i, exitInterrupted, code, stderr.String())
+		}
+		if got := s.read("out"); len(got) >= len(whole.stdout) {
+			t.Fatalf("%d: the run was not cut on its way", i)
+		}
+		if signal == os.Interrupt && !strings.Contains(stderr.String(), "goes on from there") {
+			t.Errorf("unexpected %s", stderr.String())
+		}
+		if s.read("out.run") == "" {
+			t.Error("nothing says that the run is unfinished")
+		}
+	}
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "unfinished run", "other inputs, options")
+	r := s.run(exitLook, args...)
+	remark, summary, _ := strings.Cut(r.stderr, "\n")
+	r.stderr = summary
+	sum := s.summary(r)
+	if !strings.Contains(remark, "went on after") || sum.Resumed == 0 || sum.In != n+1 || sum.Out != int64(strings.Count(whole.stdout, "\n")) {
+		t.Errorf("unexpected %s%+v", remark, sum)
+	}
+	if s.read("out") != whole.stdout {
+		t.Error("the output is not that of an uninterrupted run")
+	}
+	if strings.Count(s.read("out.parked.ndjson"), "\n") != 1 {
+		t.Errorf("unexpected parked file: %s", s.read("out.parked.ndjson"))
+	}
+	s.absent("out.run", "out.lock")
+}
+
+// TestDedupeStdoutFails: a full disk or a reader that goes away is an error, and
+// the next run prints everything.
+func TestDedupeStdoutFails(t *testing.T) {
+	s := newShell(t)
+	s.file("in", records(5000))
+	args := []string{"dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db"}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	stdouts := map[string]*os.File{"broken pipe": w}
+	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {
+		stdouts["no space"] = full
+	}
+	for says, stdout := range stdouts {
+		var stderr bytes.Buffer
+		c := s.command(t.Context(), nil, args...)
+		c.Stdout, c.Stderr = stdout, &stderr
+		if err := c.Run(); err == nil || c.ProcessState.ExitCode() != exitFailed || !strings.Contains(stderr.String(), says) || !strings.Contains(stderr.String(), "prints everything again") {
+			t.Errorf("got %v: %s", err, stderr.String())
+		}
+		_ = stdout.Close()
+	}
+	again := s.run(exitDone, args...)
+	again.saying(t, "had not finished, and was started over")
+	if strings.Count(again.stdout, "\n") != 3500 {
+		t.Errorf("%d lines", strings.Count(again.stdout, "\n"))
+	}
+}
+
+// TestDedupeInterruptedStdin: Ctrl-C ends a wait for stdin.
+func TestDedupeInterruptedStdin(t *testing.T) {
+	s := newShell(t)
+	spool := t.TempDir()
+	s.env = []string{"TMPDIR=" + spool}
+	for _, args := range [][]string{
+		{"dedupe", "--id-path", "id", "--ledger", inMemory}, {"dedupe", "--id-path", "id", "--ledger", "l.db"}, {"kpl", "decode"},
+	} {
+		stdin, feed := io.Pipe()
+		c := s.command(context.Background(), stdin, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// What was written is read only by a process that is up and waits for
+		// more; a pipe takes 64 KiB by itself.
+		if _, err := feed.Write(bytes.Repeat([]byte(`{"id":"1","data":"YQ=="}`+"\n"), 12<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		state, err := c.Process.Wait()
+		if err != nil || state.ExitCode() != exitInterrupted {
+			t.Errorf("%v: want exit %d, got %v, %v", args, exitInterrupted, state, err)
+		}
+		_ = feed.Close()
+	}
+	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
+		t.Errorf("files are left behind: %v, %v", left, err)
+	}
+}
+
+// TestDedupeLedgerDown: a store that is out of reach.
+func TestDedupeLedgerDown(t *testing.T) {
+	s := newShell(t)
+	s.env = localEngine("http://127.0.0.1:1")
+	s.file("in", orders)
+	s.run(exitFailed, "dedupe", "in", "--id-path", "id", "--out", "out").saying(t, "127.0.0.1:1")
+	s.absent("out", "out.run", "out.lock")
+}
+
+func TestDedupeHelp(t *testing.T) {
+	s := newShell(t)
+	for _, command := range []string{"dedupe", "kpl decode", "kpl encode"} {
+		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox "+command, "Example")
+	}
+}

@@ -1,0 +1,383 @@
+package offline
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// memory is a store of the least that is right.
+type memory struct {
+	mu      sync.Mutex
+	entries map[dedupe.Key]dedupe.Entry // of one scope
+	runs    map[string]dedupe.Run
+}
+
+func newMemory() *memory {
+	return &memory{entries: map[dedupe.Key]dedupe.Entry{}, runs: map[string]dedupe.Run{}}
+}
+
+func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make([]dedupe.PutResult, len(entries))
+	for i, e := range entries {
+		if old, ok := m.entries[e.Key]; ok && (old.PurgeAt == dedupe.Never || !time.Unix(old.PurgeAt, 0).Before(e.Arrival)) {
+			results[i].Existing = &old
+			continue
+		}
+		m.entries[e.Key] = e
+	}
+	return results, nil
+}
+
+func (m *memory) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	results := make([]dedupe.RaiseResult, len(raises))
+	for i, r := range raises {
+		e, ok := m.entries[r.Key]
+		if !ok || e.Owner != r.Owner {
+			continue
+		}
+		if e.PurgeAt != dedupe.Never && (r.PurgeAt == dedupe.Never || r.PurgeAt > e.PurgeAt) {
+			e.PurgeAt = r.PurgeAt
+		}
+		m.entries[r.Key] = e
+		results[i].Stands = true
+	}
+	return results, nil
+}
+
+func (m *memory) ReadRun(_ context.Context, _, digest string) (*dedupe.Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.runs[digest]; ok {
+		return &r, nil
+	}
+	return nil, nil
+}
+
+func (m *memory) SaveRun(ctx context.Context, _ string, r dedupe.Run) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.runs[r.Digest] = r
+	return nil
+}
+
+// bench is a job in a folder of its own, that can be run and killed again and
+// again.
+type bench struct {
+	testing.TB
+	dir   string
+	store *memory
+	job   Job
+	now   time.Time
+	tick  time.Duration // how much later it is each time that somebody asks
+}
+
+func newBench(t testing.TB, inputs ...string) *bench {
+	b := &bench{TB: t, dir: t.TempDir(), store: newMemory(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
+	b.job = Job{
+		Inputs: texts(inputs...), Format: format.Options{IDPath: "id", FingerprintPath: "fp"},
+		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
+		Out: b.path("out"), Parked: b.path("parked"), Now: b.clock,
+	}
+	return b
+}
+
+func (b *bench) clock() time.Time {
+	b.now = b.now.Add(b.tick)
+	return b.now
+}
+
+// texts are inputs, named a, b, c...
+func texts(inputs ...string) (list []Input) {
+	for i, text := range inputs {
+		list = append(list, Input{
+			Name: string(rune('a' + i)), Size: int64(len(text)),
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil },
+		})
+	}
+	return list
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bench) read(name string) string {
+	b.Helper()
+	text, err := os.ReadFile(b.path(name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.Fatal(err)
+	}
+	return string(text)
+}
+
+func (b *bench) write(name, text string) {
+	b.Helper()
+	if err := os.WriteFile(b.path(name), []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) remove(names ...string) {
+	b.Helper()
+	for _, name := range names {
+		if err := os.Remove(b.path(name)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// run runs the job, which must get through, and checks what must always hold.
+func (b *bench) run() Report {
+	b.Helper()
+	r, err := b.job.Run(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := r.Tally
+	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.Parked+t.Skipped || t.Failed != 0 {
+		b.Errorf("the tally does not add up: %+v", t)
+	}
+	if b.job.Out == "" {
+		return r
+	}
+	if got := strings.Count(b.read("out"), "\n"); int64(got) != t.Out {
+		b.Errorf("%d lines in the output, %d in the tally", got, t.Out)
+	}
+	if got := len(b.parked()); int64(got) != t.Parked {
+		b.Errorf("%d parked, %d in the tally", got, t.Parked)
+	}
+	for _, left := range []string{"out.lock", "out.run"} {
+		if _, err := os.Stat(b.path(left)); err == nil {
+			b.Errorf("%s was left behind", left)
+		}
+	}
+	return r
+}
+
+// refused runs the job, which must be refused with these words and leave the
+// files and the ledger as they are.
+func (b *bench) refused(words ...string) {
+	b.Helper()
+	out, parked, entries := b.read("out"), b.read("parked"), len(b.store.entries)
+	_, err := b.job.Run(context.Background())
+	if !errors.Is(err, ErrRefused) {
+		b.Errorf("want a refusal, got %v", err)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			b.Errorf("want an error saying %q, got %v", w, err)
+		}
+	}
+	if out != b.read("out") || parked != b.read("parked") || entries != len(b.store.entries) {
+		b.Errorf("something was changed before %v", err)
+	}
+}
+
+type parkedLine struct {
+	File   string
+	Line   int64
+	Reason string
+	Data   []byte
+}
+
+func (b *bench) parked() (lines []parkedLine) {
+	b.Helper()
+	d := json.NewDecoder(strings.NewReader(b.read("parked")))
+	for {
+		var l parkedLine
+		err := d.Decode(&l)
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines = append(lines, l)
+	}
+}
+
+func parkedAs(file string, line int64, reason, data string) string {
+	return fmt.Sprintf(`{"file":%q,"line":%d,"reason":%q,"data":%q}`+"\n", file, line, reason, base64.StdEncoding.EncodeToString([]byte(data)))
+}
+
+// rec is a record with an id and a fingerprint.
+func rec(id, fp string) string { return fmt.Sprintf(`{"id":%q,"fp":%q}`+"\n", id, fp) }
+
+// renamed is rec as a synthetic duplicate.
+func renamed(id, fp string) string {
+	return fmt.Sprintf(`{"id":%q,"fp":%q,"contexts":[%s]}`+"\n", format.DerivedID(id, fp), fp, duplicate(id))
+}
+
+func duplicate(id string) string {
+	return fmt.Sprintf(`{"schema":"iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0","data":{"originalEventId":%q}}`, id)
+}
+
+func (b *bench) wantOut(want string) {
+	b.Helper()
+	if got := b.read("out"); got != want {
+		b.Errorf("want output\n%sgot\n%s", want, got)
+	}
+}
+
+func (b *bench) wantTally(got, want dedupe.Tally) {
+	b.Helper()
+	if got != want {
+		b.Errorf("want tally %+v, got %+v", want, got)
+	}
+}
+
+// death kills a job at its nth operation on a store or a file: everything fails
+// from then on.
+type death struct {
+	at     int
+	mode   deathMode
+	count  int
+	files  []*mortalFile
+	store  Store
+	killed bool
+}
+
+type deathMode int
+
+const (
+	before   deathMode = iota // the operation has no effect
+	after                     // it has, and nobody hears of it
+	halfway                   // a write has half of it
+	powerCut                  // as before, and what was not synced is lost
+	modes
+)
+
+var errKilled = errors.New("killed")
+
+// step does one operation. half is what of it is done when it is killed halfway.
+func (d *death) step(do, half func()) error {
+	if d.killed {
+		return errKilled
+	}
+	d.count++
+	if d.count != d.at {
+		do()
+		return nil
+	}
+	d.killed = true
+	switch d.mode {
+	case after:
+		do()
+	case halfway:
+		half()
+	}
+	return errKilled
+}
+
+// bury ends the files of a dead process.
+func (d *death) bury(t testing.TB) {
+	for _, f := range d.files {
+		if d.mode == powerCut && d.killed {
+			if err := os.Truncate(f.path, f.synced); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func nothing() {}
+
+func (d *death) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) (results []dedupe.PutResult, err error) {
+	dead := d.step(
+		func() { results, err = d.store.PutIfAbsent(ctx, entries) },
+		func() { _, _ = d.store.PutIfAbsent(ctx, entries[len(entries)/2:]) }, // in no order, as some engines
+	)
+	return results, errors.Join(dead, err)
+}
+
+func (d *death) RaisePurge(ctx context.Context, raises []dedupe.Raise) (results []dedupe.RaiseResult, err error) {
+	dead := d.step(func() { results, err = d.store.RaisePurge(ctx, raises) }, nothing)
+	return results, errors.Join(dead, err)
+}
+
+func (d *death) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
+	dead := d.step(func() { run, err = d.store.ReadRun(ctx, scope, digest) }, nothing)
+	return run, errors.Join(dead, err)
+}
+
+func (d *death) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
+	dead := d.step(func() { err = d.store.SaveRun(ctx, scope, r) }, nothing)
+	return errors.Join(dead, err)
+}
+
+func (d *death) open(path string, flag int) (f file, err error) {
+	dead := d.step(func() {
+		var opened *os.File
+		if opened, err = os.OpenFile(path, flag, 0o600); err != nil {
+			return
+		}
+		info, statErr := opened.Stat()
+		mortal := &mortalFile{File: opened, path: path, death: d, synced: info.Size()}
+		f, err = mortal, statErr
+		d.files = append(d.files, mortal)
+	}, nothing)
+	return f, errors.Join(dead, err)
+}
+
+// mortalFile is a file of a process that dies.
+type mortalFile struct {
+	*os.File
+	path   string
+	death  *death
+	synced int64
+}
+
+func (f *mortalFile) Write(b []byte) (n int, err error) {
+	dead := f.death.step(
+		func() { n, err = f.File.Write(b) },
+		func() { n, _ = f.File.Write(b[:len(b)/2]) },
+	)
+	return n, errors.Join(dead, err)
+}
+
+func (f *mortalFile) Sync() (err error) {
+	return f.death.step(func() {
+		if info, err := f.Stat(); err == nil {
+			f.synced = info.Size()
+		}
+	}, nothing)
+}
+
+func (f *mortalFile) Truncate(size int64) (err error) {
+	dead := f.death.step(func() { err = f.File.Truncate(size); f.synced = min(f.synced, size) }, nothing)
+	return errors.Join(dead, err)
+}
+
+// die runs the job and kills it at its nth operation. It reports whether it was
+// still alive then.
+func (b *bench) die(n int, mode deathMode) (killed bool) {
+	b.Helper()
+	d := &death{at: n, mode: mode, store: b.store}
+	job := b.job
+	job.Store, job.open = d, d.open
+	_, err := job.Run(context.Background())
+	d.bury(b)
+	if d.killed != errors.Is(err, errKilled) {
+		b.Fatalf("killed: %t, and the job said %v", d.killed, err)
+	}
+	return d.killed
+}

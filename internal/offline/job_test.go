@@ -1,0 +1,475 @@
+package offline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// TestOutcomes: each kind of line, and everything that passes unchanged does so
+// byte for byte.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	odd := "\t{ \"id\" : \"a\\u0062\" ,\"fp\":\"x\", \"n\":1.50E+3,\"s\":\"\xff\" } \r\n"
+	b := newBench(t,
+		"\xef\xbb\xbf"+rec("1", "x")+"\n"+rec("1", "x")+" \t\r\n"+rec("1", "y")+odd+rec("1", "y")+`{"id":`,
+		"", rec("2", "x")+`{"id":null}`+"\n"+`{"id":"1","fp":"z","contexts":{}}`+"\n"+strings.TrimSpace(rec("3", "x")))
+	got := b.run()
+	b.wantOut(rec("1", "x") + renamed("1", "y") + odd + rec("2", "x") + rec("3", "x"))
+	b.wantTally(got.Tally, dedupe.Tally{In: 12, New: 4, Natural: 2, Synthetic: 1, Parked: 3, Skipped: 2, Out: 5})
+	want := parkedAs("a", 8, "not valid JSON", `{"id":`) +
+		parkedAs("c", 2, "the id is missing, null or empty", `{"id":null}`) +
+		parkedAs("c", 3, "the contexts are not an array", `{"id":"1","fp":"z","contexts":{}}`)
+	if got := b.read("parked"); got != want {
+		t.Errorf("want parked\n%sgot\n%s", want, got)
+	}
+	if got.Resumed != 0 || got.Again || got.Run == "" {
+		t.Errorf("unexpected report %+v", got)
+	}
+}
+
+func TestNothingParkedNoFile(t *testing.T) {
+	t.Parallel()
+	for _, input := range []string{"", "\n", rec("1", "x")} {
+		b := newBench(t, input)
+		b.run()
+		if _, err := os.Stat(b.path("out")); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(b.path("parked")); err == nil {
+			t.Error("a parked file was made for nothing")
+		}
+	}
+}
+
+// TestRerun: a finished run's records are copies to the next one; only the text
+// at an owner path makes them retries.
+func TestRerun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("1", "y")+rec("2", "x"))
+	b.run()
+	b.refused("is not empty")
+	b.remove("out")
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, Natural: 3})
+
+	b = newBench(t, `{"id":"1","o":"A"}`+"\n"+`{"id":"1","o":"A"}`+"\n"+`{"id":"1","o":"B"}`+"\n")
+	b.job.Format = format.Options{IDPath: "id", OwnerPath: "o"}
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, New: 1, Retry: 1, Natural: 1, Out: 2})
+	b.remove("out")
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
+}
+
+func TestPassing(t *testing.T) {
+	t.Parallel()
+	input := rec("1", "x") + rec("1", "x") + rec("1", "y")
+	b := newBench(t, input)
+	b.job.PassNatural, b.job.PassSynthetic = true, true
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, New: 1, Natural: 1, Synthetic: 1, Out: 3})
+	b.wantOut(input)
+}
+
+// TestUsedDerivedIDs: a record all of whose ids are taken is kept.
+func TestUsedDerivedIDs(t *testing.T) {
+	t.Parallel()
+	input, id := rec("1", "x"), "1"
+	for range 3 {
+		id = format.DerivedID(id, "y")
+		input += rec(id, "z")
+	}
+	b := newBench(t, input+rec("1", "y"))
+	b.run()
+	if got := b.parked(); len(got) != 1 || got[0].Reason != reasonNoID || got[0].Line != 5 {
+		t.Errorf("unexpected %+v", got)
+	}
+}
+
+// TestWindow: arrivals are the times of the records, whatever the clock says;
+// the purge time is exact; and without a time path a run's records arrive at once.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	at := func(id string, second int64) string {
+		return strings.TrimSpace(rec(id, "x")[:len(rec(id, "x"))-2]) + `,"t":` + time.Unix(second, 0).Format(`"2006-01-02T15:04:05Z07:00"`) + "}\n"
+	}
+	b := newBench(t, at("1", 100)+at("1", 200)+at("2", 50)+at("1", 201)+at("1", 301)+at("1", 150)+at("1", 302))
+	b.job.Retention = dedupe.Retention{Window: 100 * time.Second}
+	b.job.Format.TimePath = "t"
+	b.run()
+	b.wantOut(at("1", 100) + at("2", 50) + at("1", 201) + at("1", 302))
+
+	b = newBench(t, rec("1", "x")+rec("1", "x"))
+	b.job.Retention = dedupe.Retention{Window: time.Hour}
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
+	b.now = b.now.Add(time.Hour)
+	b.remove("out")
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, Natural: 2})
+	b.now = b.now.Add(time.Hour)
+	b.remove("out")
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
+}
+
+// TestHorizon: where the store forgets by the clock, a record that is too old is
+// kept.
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, `{"id":"1","t":"2026-11-19T12:00:00.123Z"}`+"\n"+`{"id":"2","t":"2026-11-19T12:00:00.122Z"}`+"\n")
+	b.job.Retention = dedupe.Retention{Window: time.Minute, Horizon: 24 * time.Hour}
+	b.job.Format.TimePath = "t"
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Parked: 1, Out: 1})
+	if got := b.parked(); got[0].Reason != reasonTooOld || got[0].Line != 2 {
+		t.Errorf("unexpected %+v", got)
+	}
+}
+
+// TestLongLine: one that is too long is kept, whole, without taking part in
+// anything; the longest that is not passes. The limits are below and above what
+// is read at once.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{100, 150_000} {
+		for _, end := range []string{"\n", "\n" + rec("2", "x"), ""} {
+			for _, extra := range []int{1, 100, 200_000} {
+				longLine(t, limit, extra, end)
+			}
+		}
+	}
+}
+
+func longLine(t *testing.T, limit, extra int, end string) {
+	pad := func(n int) string {
+		text := `{"id":"long","s":""}`
+		return text[:len(text)-2] + strings.Repeat("x", n-len(text)) + text[len(text)-2:]
+	}
+	long, longest := pad(limit+extra), pad(limit)+"\n"
+	input := []string{rec("1", "x") + longest + long + end, rec("3", "x")}
+	want := rec("1", "x") + longest + strings.TrimPrefix(end, "\n") + rec("3", "x")
+	for _, batchSize := range []int{1, 3, 1000} {
+		for _, interrupted := range []bool{false, true} {
+			b := newBench(t, input...)
+			b.job.BatchSize, b.job.maxLine = batchSize, limit
+			if interrupted {
+				b.interrupt(1)
+			}
+			got := b.run()
+			b.wantOut(want)
+			parked := b.parked()
+			if len(parked) != 1 || parked[0].Line != 3 || parked[0].Reason != reasonTooLong || string(parked[0].Data) != long {
+				t.Fatalf("%d bytes over: not parked whole", extra)
+			}
+			if got.In != got.New+1 {
+				t.Errorf("unexpected tally %+v", got.Tally)
+			}
+		}
+	}
+}
+
+// TestRefusals: what is wrong is found before anything is changed, and said.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	input := rec("1", "x") + rec("2", "x") + "broken\n" + rec("3", "x")
+	t.Run("output of somebody", func(t *testing.T) {
+		b := newBench(t, input)
+		b.write("out", "mine\n")
+		b.refused("out is not empty")
+		b.write("out", "")
+		b.run()
+	})
+	t.Run("parked file of somebody", func(t *testing.T) {
+		b := newBench(t, input)
+		b.write("parked", "mine\n")
+		b.refused("parked is not empty")
+	})
+	t.Run("folder", func(t *testing.T) {
+		b := newBench(t, input)
+		if err := os.Mkdir(b.path("out"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("unexpected %v", err)
+		}
+	})
+	t.Run("another process", func(t *testing.T) {
+		b := newBench(t, input)
+		h, err := takeHold(b.job.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.refused("another process is writing to")
+		h.release()
+		b.run()
+	})
+	t.Run("of another unfinished run", func(t *testing.T) {
+		b := newBench(t, input)
+		b.cutInTheMiddle()
+		b.job.Format.FingerprintPath = ""
+		b.refused("unfinished run", "other inputs, options, scope or store")
+		b.job.Inputs, b.job.Format.FingerprintPath = texts(input+rec("4", "x")), "fp"
+		b.refused("unfinished run")
+	})
+	t.Run("shortened output", func(t *testing.T) {
+		b := newBench(t, input)
+		b.cutInTheMiddle()
+		b.write("out", "{")
+		b.refused("out has 1 bytes", "written 40", "remove it to start the run over")
+		b.remove("out")
+		if got := b.run(); !got.Again || got.Resumed != 0 {
+			t.Errorf("unexpected report %+v", got)
+		}
+		b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
+	})
+	t.Run("shortened parked file", func(t *testing.T) {
+		b := newBench(t, input)
+		b.cutInTheMiddle()
+		b.write("parked", "{")
+		b.refused("parked has 1 bytes", "remove", "out to start the run over")
+		b.remove("parked")
+		b.refused("parked has 0 bytes")
+	})
+	t.Run("another parked file", func(t *testing.T) {
+		b := newBench(t, input)
+		b.cutInTheMiddle()
+		b.job.Parked = b.path("elsewhere")
+		b.refused("parks records in", "elsewhere")
+	})
+}
+
+// interrupt runs the job until it has done so many batches.
+func (b *bench) interrupt(batches int) Report {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	job := b.job
+	job.Progress = func(doing string, _ int64) {
+		if doing == "deduplicating" {
+			if batches--; batches == 0 {
+				cancel()
+			}
+		}
+	}
+	r, err := job.Run(ctx)
+	if !errors.Is(err, ErrStopped) || !errors.Is(err, context.Canceled) {
+		b.Fatalf("want an interrupted run, got %v", err)
+	}
+	return r
+}
+
+// cutInTheMiddle leaves a run that has written two survivors and parked one.
+func (b *bench) cutInTheMiddle() {
+	b.Helper()
+	b.job.BatchSize = 3
+	b.interrupt(1)
+	if got := b.read("out"); got != rec("1", "x")+rec("2", "x") || len(b.parked()) != 1 {
+		b.Fatalf("unexpected output %s", got)
+	}
+}
+
+// TestInterrupted: an interrupted run loses nothing, and goes on as if nothing
+// had been: with the same owners and arrivals, and without what a crash has left
+// behind the lines that count.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "x"), rec("3", "x"))
+	b.cutInTheMiddle()
+	for _, name := range []string{"out", "parked"} {
+		b.write(name, b.read(name)+strings.Repeat("garbage", 1000))
+	}
+	b.now = b.now.Add(time.Hour)
+	got := b.run()
+	if got.Resumed != 3 || got.Again || got.Tally != (dedupe.Tally{In: 5, New: 3, Natural: 1, Parked: 1, Out: 3}) {
+		t.Errorf("unexpected report %+v", got)
+	}
+	b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
+	for _, e := range b.store.entries {
+		if !strings.HasPrefix(e.Owner, "run/20261120T120000.123Z-") || !e.Arrival.Equal(b.now.Add(-time.Hour)) {
+			t.Errorf("the resumed run's records are others: %+v", e)
+		}
+	}
+}
+
+// TestRecordedWhenInterrupted: batches that were not recorded, since that takes
+// time, are when there is time for it.
+func TestRecordedWhenInterrupted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("3", "x")+rec("4", "x"))
+	b.job.BatchSize = 1
+	if r := b.interrupt(3); r.In != 3 {
+		t.Fatalf("want three lines done, got %+v", r)
+	}
+	if r := b.run(); r.Resumed != 3 || r.Retry != 0 || r.New != 4 {
+		t.Errorf("unexpected report %+v", r)
+	}
+}
+
+// TestOtherOutput: a cut run that is run again to another output, a file or a
+// stream, starts over and is complete there.
+func TestOtherOutput(t *testing.T) {
+	t.Parallel()
+	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
+	b := newBench(t, input)
+	b.cutInTheMiddle()
+	b.job.Out, b.job.Parked = b.path("out2"), b.path("parked2")
+	if r, err := b.job.Run(context.Background()); err != nil || !r.Again || b.read("out2") != all {
+		t.Errorf("got %+v, %v: %s", r, err, b.read("out2"))
+	}
+
+	b = newBench(t, input)
+	b.cutInTheMiddle()
+	var stream bytes.Buffer
+	b.job.Out, b.job.Stream = "", &stream
+	if r := b.run(); !r.Again || stream.String() != all {
+		t.Errorf("got %+v: %s", r, stream.String())
+	}
+}
+
+// TestStream: a run that broke off starts over and prints everything; after one
+// that did not everything is a copy; and parked records are added to the file.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("1", "y")+"broken\n")
+	b.write("parked", "of before\n")
+	b.job.Out, b.job.BatchSize = "", 1
+	all := rec("1", "x") + rec("2", "x") + renamed("1", "y")
+	for n := range len(all) {
+		w := &narrow{room: n}
+		b.job.Stream = w
+		_, err := b.job.Run(context.Background())
+		if !errors.Is(err, ErrStopped) || !errors.Is(err, io.ErrShortWrite) || !strings.Contains(err.Error(), "prints everything again") {
+			t.Fatalf("want a stopped run, got %v", err)
+		}
+		if w.got.String() != all[:n] {
+			t.Fatalf("want %q, got %q", all[:n], w.got.String())
+		}
+	}
+	var w bytes.Buffer
+	b.job.Stream = &w
+	if r := b.run(); !r.Again || w.String() != all {
+		t.Errorf("got %+v: %s", r, w.String())
+	}
+	w.Reset()
+	if r := b.run(); r.Again || r.Natural != 3 || w.Len() != 0 {
+		t.Errorf("got %+v: %s", r, w.String())
+	}
+	if want := "of before\n" + parkedAs("a", 4, "not valid JSON", "broken") + parkedAs("a", 4, "not valid JSON", "broken"); b.read("parked") != want {
+		t.Errorf("unexpected parked file\n%s", b.read("parked"))
+	}
+}
+
+// narrow takes so many bytes and no more.
+type narrow struct {
+	room int
+	got  bytes.Buffer
+}
+
+func (n *narrow) Write(b []byte) (int, error) {
+	take := min(len(b), n.room)
+	n.room -= take
+	n.got.Write(b[:take])
+	if take < len(b) {
+		return take, io.ErrShortWrite
+	}
+	return take, nil
+}
+
+// TestForgets: nothing is recorded, and inputs of any length are read once.
+func TestForgets(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	opened := 0
+	b.job.Inputs = []Input{{Name: "-", Size: Unknown, Open: func() (io.ReadCloser, error) {
+		opened++
+		return io.NopCloser(strings.NewReader(rec("1", "x") + rec("1", "x"))), nil
+	}}}
+	b.job.Forgets = true
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
+	if opened != 1 || len(b.store.runs) != 0 {
+		t.Errorf("read %d times, %d runs recorded", opened, len(b.store.runs))
+	}
+	b.remove("out")
+	b.job.Inputs = texts(rec("1", "y") + rec("2", "x"))
+	ctx, cancel := context.WithCancel(context.Background())
+	b.job.BatchSize, b.job.Progress = 1, func(string, int64) { cancel() }
+	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "remove "+b.job.Out) {
+		t.Errorf("unexpected %v", err)
+	}
+	b.refused("unfinished run")
+}
+
+// TestInputs: an input that fails, or is shorter than it was.
+func TestInputs(t *testing.T) {
+	t.Parallel()
+	failing := errors.New("disk on fire")
+	b := newBench(t, rec("1", "x"), rec("2", "x"))
+	b.job.Inputs[1].Open = func() (io.ReadCloser, error) { return nil, failing }
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, failing) || errors.Is(err, ErrStopped) || len(b.store.runs) != 0 {
+		t.Errorf("unexpected %v", err)
+	}
+	opened := 0
+	b.job.Inputs[1].Open = func() (io.ReadCloser, error) {
+		if opened++; opened == 1 {
+			return io.NopCloser(strings.NewReader(rec("2", "x"))), nil
+		}
+		return io.NopCloser(strings.NewReader("{")), nil
+	}
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, errShorter) || !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "b: has become shorter") {
+		t.Errorf("unexpected %v", err)
+	}
+	b.job.Inputs = texts(rec("1", "x"), rec("2", "x"))
+	b.run()
+	b.wantOut(rec("1", "x") + rec("2", "x"))
+}
+
+// TestDigest: what is another run, and what is not.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	digest := func(change func(*Job)) string {
+		b := newBench(t, "one\n", "two\n")
+		b.job.Format.Volatile = []string{"v", "w"}
+		change(&b.job)
+		d, err := newRun(b.job, nil).digest(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	same := digest(func(*Job) {})
+	for name, change := range map[string]func(*Job){
+		"batch size":        func(j *Job) { j.BatchSize = 7 },
+		"files":             func(j *Job) { j.Out, j.Parked = "x", "y" },
+		"names":             func(j *Job) { j.Inputs[0].Name = "x" },
+		"order of volatile": func(j *Job) { j.Format.Volatile = []string{"w", "v"} },
+	} {
+		if digest(change) != same {
+			t.Errorf("%s: another run", name)
+		}
+	}
+	seen := map[string]string{same: "nothing"}
+	for name, change := range map[string]func(*Job){
+		"content":      func(j *Job) { j.Inputs = texts("one\n", "two.\n") },
+		"order":        func(j *Job) { j.Inputs = texts("two\n", "one\n") },
+		"boundary":     func(j *Job) { j.Inputs = texts("one\ntwo\n") },
+		"one more":     func(j *Job) { j.Inputs = texts("one\n", "two\n", "") },
+		"id":           func(j *Job) { j.Format.IDPath = "x" },
+		"fingerprint":  func(j *Job) { j.Format.FingerprintPath = "" },
+		"owner":        func(j *Job) { j.Format.OwnerPath = "x" },
+		"contexts":     func(j *Job) { j.Format.ContextsPath = "x" },
+		"time":         func(j *Job) { j.Format.TimePath = "x" },
+		"volatile":     func(j *Job) { j.Format.Volatile = nil },
+		"two volatile": func(j *Job) { j.Format.Volatile = []string{"x", "y"} },
+		"window":       func(j *Job) { j.Retention = dedupe.Retention{Window: 1} },
+		"horizon":      func(j *Job) { j.Retention = dedupe.Retention{Window: 1, Horizon: 1} },
+		"natural":      func(j *Job) { j.PassNatural = true },
+		"synthetic":    func(j *Job) { j.PassSynthetic = true },
+	} {
+		d := digest(change)
+		if other, ok := seen[d]; ok {
+			t.Errorf("%s: the same run as with %s", name, other)
+		}
+		seen[d] = name
+	}
+}

@@ -1,0 +1,113 @@
+package offline
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// everything has all kinds of lines, in two files.
+func everything() []string {
+	var a, b strings.Builder
+	a.WriteString("\xef\xbb\xbf")
+	for i := range 20 {
+		a.WriteString(rec(fmt.Sprint(i%7), fmt.Sprint(i%3)))
+		if i%5 == 0 {
+			a.WriteString("\n")
+		}
+		if i%6 == 0 {
+			a.WriteString("broken\r\n")
+		}
+		b.WriteString(rec(fmt.Sprint(i%9), "0"))
+	}
+	return []string{a.String() + `{"id":"cut`, b.String() + `{"id":"last"}`}
+}
+
+// TestKilledAnywhere kills a run at each of its operations, in each way, and
+// sometimes the next one as well. The run that then gets through leaves the
+// files of one that was never killed.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	reference := newBench(t, everything()...)
+	reference.run()
+	out, parked := reference.read("out"), reference.read("parked")
+	for mode := range modes {
+		for n := 1; ; n++ {
+			b := newBench(t, everything()...)
+			b.job.BatchSize, b.tick = 4, recordEvery
+			if !b.die(n, mode) {
+				if n < 20 {
+					t.Errorf("only %d operations", n)
+				}
+				break
+			}
+			if n%3 == 0 {
+				b.now = b.now.Add(time.Minute)
+				b.job.BatchSize = 3
+				b.die(n/2+1, (mode+1)%modes)
+			}
+			b.job.BatchSize = 5
+			b.finish()
+			if b.read("out") != out || b.read("parked") != parked {
+				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant parked\n%s\ngot\n%s", n, mode, out, b.read("out"), parked, b.read("parked"))
+			}
+		}
+	}
+}
+
+// finish runs the job to its end, unless that came just before it was killed.
+func (b *bench) finish() {
+	b.Helper()
+	if !b.finished() {
+		b.run()
+	}
+}
+
+// TestKilledInAWindow: a record that is decided again must not meet the entry
+// of a later one that has replaced the one by which it was decided.
+func TestKilledInAWindow(t *testing.T) {
+	t.Parallel()
+	line := func(id, fp string, second float64) string {
+		return fmt.Sprintf(`{"id":%q,"fp":%q,"t":%v}`+"\n", id, fp, second)
+	}
+	var mixed strings.Builder
+	for i := range 12 {
+		mixed.WriteString(line(fmt.Sprint(i%2), fmt.Sprint(i%3), float64(i*4)))
+	}
+	for name, input := range map[string]string{
+		"mixed":              mixed.String(),
+		"its own":            line("1", "x", 0) + line("1", "y", 11),
+		"what it copied":     line("1", "x", 0) + line("1", "x", 9) + line("1", "y", 11),
+		"in the last second": line("1", "x", 0) + line("1", "x", 10) + line("1", "y", 10.5),
+		"its derived one":    line("1", "x", 0) + line("1", "y", 0) + line(format.DerivedID("1", "y"), "z", 11),
+		"by a derived one":   line(format.DerivedID("1", "y"), "z", 0) + line("1", "x", 11) + line("1", "y", 11),
+	} {
+		for mode := range modes {
+			killedInAWindow(t, name, input, mode)
+		}
+	}
+}
+
+func killedInAWindow(t *testing.T, name, input string, mode deathMode) {
+	job := func() *bench {
+		b := newBench(t, input)
+		b.job.Retention, b.job.Format.TimePath = dedupe.Retention{Window: 10 * time.Second}, "t"
+		return b
+	}
+	reference := job()
+	reference.run()
+	for n := 1; ; n++ {
+		b := job()
+		if !b.die(n, mode) {
+			return
+		}
+		b.finish()
+		if b.read("out") != reference.read("out") {
+			t.Fatalf("%s, killed at %d (%d): want\n%s\ngot\n%s", name, n, mode, reference.read("out"), b.read("out"))
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package offline
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// amnesia is a ledger that keeps nothing, so that all memory is the run's.
+type amnesia struct{ *memory }
+
+func (amnesia) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	return make([]dedupe.PutResult, len(entries)), nil
+}
+
+// TestBoundedMemory: what a run needs depends neither on the number of lines nor
+// on the length of one.
+func TestBoundedMemory(t *testing.T) {
+	const lines, size, endless = 50_000, 1000, 24 << 20
+	b := newBench(t)
+	path := b.path("in")
+	writeLines(t, path, lines, size)
+	open := func() (io.ReadCloser, error) { return os.Open(path) }
+	b.job.Inputs = []Input{{Name: path, Open: open, Size: lines * size}, {Name: "endless", Size: endless,
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(xs{}), nil }}}
+	b.job.Store = amnesia{b.store}
+	var most uint64
+	calls := 0
+	b.job.Progress = func(string, int64) {
+		if calls++; calls%8 == 0 || calls > lines/DefaultBatchSize {
+			most = max(most, heap())
+		}
+	}
+	begin := heap()
+	got := b.run()
+	if got.New != lines || got.Parked != 1 {
+		t.Fatalf("unexpected %+v", got)
+	}
+	const limit = 32 << 20 // a line of 10 MiB in a slice that grew, and a batch
+	if growth := int64(most) - int64(begin); growth > limit {
+		t.Errorf("the heap grew by %d MiB for %d MiB of input", growth>>20, (lines*size+endless)>>20)
+	} else {
+		t.Logf("the heap grew by %d KiB", growth>>10)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func writeLines(t *testing.T, path string, lines, size int) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(file)
+	for i := range lines {
+		fmt.Fprintf(w, `{"id":"%d","fp":"x","s":"%0*d"}`+"\n", 1e6+i, size-len(`{"id":"1000000","fp":"x","s":""}`)-1, i)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// xs is a line without end.
+type xs struct{}
+
+func (xs) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}

@@ -1,0 +1,182 @@
+package offline
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// prepare finds out which run this is, and makes the files ready for it.
+func (r *run) prepare(ctx context.Context) error {
+	if err := r.takeOutput(); err != nil {
+		return err
+	}
+	if r.Forgets {
+		return r.begin(ctx, dedupe.Run{ID: newRunID(r.Now())})
+	}
+	digest, err := r.digest(ctx)
+	if err != nil {
+		return err
+	}
+	row, err := r.Store.ReadRun(ctx, r.Scope, digest)
+	switch {
+	case err != nil:
+		return err
+	case row == nil || row.Finished:
+		return r.begin(ctx, dedupe.Run{Digest: digest, ID: newRunID(r.Now())})
+	case r.hold != nil && r.hold.mark.Run == row.ID:
+		return r.goOn(ctx, *row)
+	default:
+		r.again = true
+		return r.begin(ctx, dedupe.Run{Digest: digest, ID: row.ID})
+	}
+}
+
+// takeOutput takes hold of the output file. What is seen to be somebody else's
+// is refused before the inputs are read.
+func (r *run) takeOutput() (err error) {
+	if info, err := os.Stat(filepath.Dir(r.Parked)); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return refuse("%s is not a folder", filepath.Dir(r.Parked))
+	}
+	if r.Out == "" {
+		return nil
+	}
+	if r.hold, err = takeHold(r.Out); err != nil {
+		return err
+	}
+	if r.hold.mark.Run == "" {
+		return r.wantUnused()
+	}
+	return nil
+}
+
+// wantUnused refuses files that hold something.
+func (r *run) wantUnused() error {
+	for _, path := range []string{r.Out, r.Parked} {
+		size, err := length(path)
+		switch {
+		case err != nil:
+			return err
+		case size > 0 && r.hold.mark.Run != "":
+			return refuse("%s belongs to the unfinished run %s of other inputs, options, scope or store: "+
+				"finish that one, or remove the file to give it up", path, r.hold.mark.Run)
+		case size > 0:
+			return refuse("%s is not empty: name another file, or remove it", path)
+		}
+	}
+	return nil
+}
+
+// begin starts a run, or starts it over. The id is recorded before the ledger
+// hears of it: a crash in between would make copies of the run's own records.
+func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
+	r.at = at
+	if r.start, err = startOf(at.ID); err != nil {
+		return err
+	}
+	if r.hold != nil {
+		if err := r.wantUnused(); err != nil {
+			return err
+		}
+		if err := r.markFiles(); err != nil {
+			return err
+		}
+	}
+	return r.save(ctx)
+}
+
+func (r *run) markFiles() error {
+	parked, err := filepath.Abs(r.Parked)
+	if err != nil {
+		return err
+	}
+	if err := r.hold.writeMark(mark{Run: r.at.ID, Parked: parked}); err != nil {
+		return err
+	}
+	return r.out.ready()
+}
+
+// goOn takes up a run where it was cut.
+func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
+	if r.start, err = startOf(at.ID); err != nil {
+		return err
+	}
+	if err := r.checkParked(); err != nil {
+		return err
+	}
+	out, err := length(r.Out)
+	if err != nil {
+		return err
+	}
+	if out < 0 {
+		r.again = true // somebody wants all of it anew
+		at = dedupe.Run{Digest: at.Digest, ID: at.ID}
+	}
+	parked, err := length(r.Parked)
+	switch {
+	case err != nil:
+		return err
+	case out >= 0 && out < at.Output:
+		return refuse("%s has %d bytes and its unfinished run has written %d: remove it to start the run over", r.Out, out, at.Output)
+	case parked < at.Parked && at.Parked > 0:
+		return refuse("%s has %d bytes and its unfinished run has written %d: remove %s to start the run over", r.Parked, max(0, parked), at.Parked, r.Out)
+	}
+	r.at, r.resumed = at, at.Lines
+	return r.cut(ctx, parked >= 0)
+}
+
+// cut makes the files what they were when the run was last recorded.
+func (r *run) cut(ctx context.Context, parkedExists bool) error {
+	r.out.size, r.parked.size = r.at.Output, r.at.Parked
+	if err := r.out.ready(); err != nil {
+		return err
+	}
+	if parkedExists {
+		if err := r.parked.ready(); err != nil {
+			return err
+		}
+	}
+	if r.again {
+		return r.save(ctx)
+	}
+	return r.lines.skip(ctx, r.at.Input)
+}
+
+// checkParked wants the parked file that the run began with: another one would
+// hold only a part of its records.
+func (r *run) checkParked() error {
+	parked, err := filepath.Abs(r.Parked)
+	if err != nil {
+		return err
+	}
+	if parked != r.hold.mark.Parked {
+		return refuse("the unfinished run of %s parks records in %s, not in %s: name that file, or remove %[1]s to start the run over",
+			r.Out, r.hold.mark.Parked, parked)
+	}
+	return nil
+}
+
+// runTime is how a run's id begins. Records arrive then, also after the run was
+// resumed: arrivals that moved would change what is in a window.
+const runTime = "20060102T150405.000Z"
+
+func newRunID(now time.Time) string {
+	return now.UTC().Format(runTime) + "-" + strings.ToLower(rand.Text()[:8])
+}
+
+func startOf(id string) (time.Time, error) {
+	text, _, _ := strings.Cut(id, "-")
+	start, err := time.Parse(runTime, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("run %q: its id does not say when it began: %w", id, err)
+	}
+	return start, nil
+}

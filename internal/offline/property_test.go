@@ -1,0 +1,225 @@
+package offline
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// plan is a job as a test draws it: what its lines say, and how it is run.
+type plan struct {
+	files                      [][]sample
+	owners, times              bool // are read from the records
+	window                     time.Duration
+	passNatural, passSynthetic bool
+}
+
+// sample is a line and what there is to know about it.
+type sample struct {
+	text, reason  string // reason: it is poison
+	blank         bool
+	id, fp, owner string
+	time          int64
+	fixed         bool // has no place for contexts
+}
+
+// drawPlan draws few ids, fingerprints and owners, so that they meet; ids that
+// are derived from others; and UUIDs in both cases.
+func drawPlan(t *rapid.T) plan {
+	p := plan{
+		owners: rapid.Bool().Draw(t, "owners"), times: rapid.Bool().Draw(t, "times"),
+		window:      time.Duration(rapid.IntRange(0, 3).Draw(t, "window")) * 10 * time.Second,
+		passNatural: rapid.Bool().Draw(t, "pass natural"), passSynthetic: rapid.Bool().Draw(t, "pass synthetic"),
+	}
+	ids := []string{"a", "b", "6F9619FF-8B86-D011-B42D-00CF4FC964FF", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}
+	ids = append(ids, format.DerivedID("a", "x"), format.DerivedID("a", "y"), format.DerivedID(format.DerivedID("a", "x"), "x"))
+	line := rapid.Custom(func(t *rapid.T) sample {
+		s := sample{
+			id: rapid.SampledFrom(ids).Draw(t, "id"), fp: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "fp"),
+			owner: rapid.SampledFrom([]string{"o1", "o2", "o3"}).Draw(t, "owner"), time: rapid.Int64Range(0, 60).Draw(t, "time"),
+			fixed: rapid.IntRange(0, 9).Draw(t, "fixed") == 0,
+		}
+		s.text = fmt.Sprintf(`{"id":%q,"fp":%q,"o":%q,"t":%d}`, s.id, s.fp, s.owner, s.time)
+		if s.fixed {
+			s.text = s.text[:len(s.text)-1] + `,"contexts":{}}`
+		}
+		switch rapid.IntRange(0, 19).Draw(t, "kind") {
+		case 0:
+			return sample{text: rapid.SampledFrom([]string{"", " ", "\r"}).Draw(t, "blank"), blank: true}
+		case 1:
+			return sample{text: s.text[:len(s.text)-1], reason: "not valid JSON"}
+		}
+		return s
+	})
+	p.files = rapid.SliceOfN(rapid.SliceOfN(line, 0, 12), 1, 3).Draw(t, "files")
+	return p
+}
+
+func (p plan) inputs() (list []string) {
+	for _, f := range p.files {
+		var text strings.Builder
+		for _, s := range f {
+			text.WriteString(s.text + "\n")
+		}
+		list = append(list, text.String())
+	}
+	return list
+}
+
+func (p plan) set(j *Job) {
+	j.Format = format.Options{IDPath: "id", FingerprintPath: "fp"}
+	if p.owners {
+		j.Format.OwnerPath = "o"
+	}
+	if p.times {
+		j.Format.TimePath = "t"
+	}
+	if p.window > 0 {
+		j.Retention = dedupe.Retention{Window: p.window}
+	}
+	j.PassNatural, j.PassSynthetic = p.passNatural, p.passSynthetic
+}
+
+// model decides the lines one by one, by the book: no batches, no engine.
+type model struct {
+	plan
+	entries     map[format.Key]*modelEntry
+	out, parked strings.Builder
+	tally       dedupe.Tally
+}
+
+type modelEntry struct {
+	owner, fp string
+	purge     int64
+}
+
+func (p plan) expect() *model {
+	m := &model{plan: p, entries: map[format.Key]*modelEntry{}}
+	for f, lines := range p.files {
+		for i, s := range lines {
+			m.line(f, i, s)
+		}
+	}
+	return m
+}
+
+func (m *model) line(file, i int, s sample) {
+	m.tally.In++
+	outcome, id := dedupe.Undecided, ""
+	if !s.blank && s.reason == "" {
+		owner, arrival := fmt.Sprint(file, i), int64(0)
+		if m.owners {
+			owner = s.owner
+		}
+		if m.times {
+			arrival = s.time
+		}
+		outcome, id = m.decide(s, owner, arrival)
+	}
+	switch {
+	case outcome == dedupe.NoID:
+		s.reason = reasonNoID
+	case outcome != dedupe.Undecided && outcome != dedupe.Natural && id != s.id && s.fixed:
+		s.reason = "the contexts are not an array"
+	}
+	switch {
+	case s.blank:
+		m.tally.Skipped++
+		return
+	case s.reason != "":
+		m.tally.Parked++
+		m.parked.WriteString(parkedAs(string(rune('a'+file)), int64(i+1), s.reason, s.text))
+		return
+	case outcome == dedupe.Natural:
+		m.tally.Natural++
+		if !m.passNatural {
+			return
+		}
+		id = s.id
+	case outcome == dedupe.New:
+		m.tally.New++
+	case outcome == dedupe.Retry:
+		m.tally.Retry++
+	case outcome == dedupe.Synthetic:
+		m.tally.Synthetic++
+	}
+	m.tally.Out++
+	if id != s.id {
+		s.text = strings.Replace(s.text, fmt.Sprintf("%q", s.id), fmt.Sprintf("%q", id), 1)
+		s.text = s.text[:len(s.text)-1] + `,"contexts":[` + duplicate(s.id) + "]}"
+	}
+	m.out.WriteString(s.text + "\n")
+}
+
+func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, string) {
+	purge := arrival + int64(m.window/time.Second)
+	id := s.id
+	for derived := 0; ; derived++ {
+		e := m.entries[format.KeyOf(id)]
+		switch {
+		case e == nil || m.window > 0 && e.purge < arrival:
+			m.entries[format.KeyOf(id)] = &modelEntry{owner, s.fp, purge}
+			if derived > 0 {
+				return dedupe.Synthetic, id
+			}
+			return dedupe.New, id
+		case e.owner == owner:
+			return dedupe.Retry, id
+		case e.fp == s.fp:
+			return dedupe.Natural, id
+		case m.passSynthetic:
+			return dedupe.Synthetic, id
+		case derived == 3:
+			return dedupe.NoID, ""
+		}
+		e.purge = max(e.purge, purge)
+		id = format.DerivedID(id, s.fp)
+	}
+}
+
+// TestModel compares runs with the model: in batches of any size, and killed as
+// often as the test likes. What was decided before a death is a retry after it,
+// so the outcomes are compared only where there was none.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		p := drawPlan(rt)
+		want := p.expect()
+		b := newBench(t, p.inputs()...)
+		p.set(&b.job)
+		b.tick = rapid.SampledFrom([]time.Duration{0, recordEvery / 3, recordEvery}).Draw(rt, "tick")
+		deaths := rapid.IntRange(0, 2).Draw(rt, "deaths")
+		for range deaths {
+			b.job.BatchSize = rapid.IntRange(1, 9).Draw(rt, "batch size")
+			b.die(rapid.IntRange(1, 40).Draw(rt, "death"), deathMode(rapid.IntRange(0, int(modes)-1).Draw(rt, "mode")))
+			if b.finished() {
+				break
+			}
+		}
+		b.job.BatchSize = rapid.IntRange(1, 9).Draw(rt, "batch size")
+		if !b.finished() {
+			if got := b.run(); deaths == 0 && got.Tally != want.tally {
+				rt.Fatalf("want tally %+v, got %+v", want.tally, got.Tally)
+			}
+		}
+		if got := b.read("out"); got != want.out.String() {
+			rt.Fatalf("want output\n%s\ngot\n%s", want.out.String(), got)
+		}
+		if got := b.read("parked"); got != want.parked.String() {
+			rt.Fatalf("want parked\n%s\ngot\n%s", want.parked.String(), got)
+		}
+	})
+}
+
+func (b *bench) finished() bool {
+	for _, r := range b.store.runs {
+		return r.Finished
+	}
+	return false
+}
