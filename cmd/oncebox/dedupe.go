@@ -73,6 +73,11 @@ says that it is unfinished. A file that holds something else is not touched. Wit
 stdout the same command starts over and prints everything again. After a run that
 finished, all of its records are known: run again, nothing passes.
 
+With --window a copy that arrives later than that passes; arrivals are the times
+at --time-path, or the beginning of the run. In a SQLite ledger that is exact,
+however old the records are. In DynamoDB, which deletes by the clock, a record that
+is processed more than 14 days after its arrival is kept apart.
+
 The inputs are read once before, for a digest that tells whether it is the same
 run; stdin and pipes are spooled to a temporary file for that. With --ledger
 :memory: neither is needed.
@@ -155,7 +160,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
 	}
 	if _, err := format.NewJSON(paths); err != nil {
-		return nil, &usageError{pathError(err), ""}
+		return nil, &usageError{errors.New(flagOf.Replace(err.Error())), ""}
 	}
 	return &offline.Job{
 		Format: paths, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
@@ -163,24 +168,9 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}, nil
 }
 
-// pathError names the flag of an option.
-func pathError(err error) error {
-	bad, ok := errors.AsType[*format.OptionError](err)
-	if !ok {
-		return err
-	}
-	detail := bad.Detail
-	for option, flag := range map[string]string{
-		"IDPath": "--id-path", "FingerprintPath": "--fingerprint-path", "OwnerPath": "--owner-path",
-		"ContextsPath": "--contexts-path", "TimePath": "--time-path", "Volatile": "--volatile",
-	} {
-		detail = strings.ReplaceAll(detail, option, flag)
-		if option == bad.Option {
-			bad = &format.OptionError{Option: flag}
-		}
-	}
-	return &format.OptionError{Option: bad.Option, Detail: detail}
-}
+// flagOf names the flags in errors of package format.
+var flagOf = strings.NewReplacer("IDPath", "--id-path", "FingerprintPath", "--fingerprint-path", "OwnerPath", "--owner-path",
+	"ContextsPath", "--contexts-path", "TimePath", "--time-path", "Volatile", "--volatile")
 
 // retention is for good, or a window. A SQLite ledger forgets nothing by itself,
 // so there the window is exact, however old the records are. DynamoDB deletes by
@@ -202,22 +192,37 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 
 // openLedger opens the ledger. One that is named is made if it is missing.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger dedupe.Store, closeLedger func(), err error) {
-	if c.Ledger == "" {
-		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
-	}
 	var store *ledgersqlite.Store
-	if c.Ledger == inMemory {
+	switch c.Ledger {
+	case "":
+		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	case inMemory:
 		store, err = ledgersqlite.OpenMemory(ctx)
-	} else {
-		_, missing := os.Stat(c.Ledger)
-		if store, err = ledgersqlite.Create(ctx, c.Ledger); err == nil && errors.Is(missing, fs.ErrNotExist) {
-			a.remark("made the ledger %s", c.Ledger)
-		}
+	default:
+		store, err = c.createLedger(ctx, a)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite.Store, error) {
+	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
+		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
+	}
+	// A ledger that is not there knows of no unfinished run. So such files will
+	// be refused, and better before it is made.
+	if c.Out != "" {
+		if err := offline.WantUnused(c.Out, c.Parked); err != nil {
+			return nil, err
+		}
+	}
+	store, err := ledgersqlite.Create(ctx, c.Ledger)
+	if err == nil {
+		a.remark("made the ledger %s", c.Ledger)
+	}
+	return store, err
 }
 
 // checkPaths refuses to write to a file that is read, or written for something

@@ -271,6 +271,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"ledger is in", []string{"empty", "--id-path", "id", "--ledger", "empty"}, []string{"the ledger as well as an input"}},
 		{"out of somebody", []string{"in", "--id-path", "id", "--out", "mine"}, []string{"mine is not empty"}},
 		{"parked of somebody", []string{"in", "--id-path", "id", "--out", "x", "--parked", "mine"}, []string{"mine is not empty"}},
+		{"out of somebody, ledger not made", []string{"in", "--id-path", "id", "--out", "mine", "--ledger", "new.db"}, []string{"mine is not empty"}},
 		{"out is a directory", []string{"in", "--id-path", "id", "--out", "."}, []string{"not a regular file"}},
 		{"out in no folder", []string{"in", "--id-path", "id", "--out", "none/x"}, []string{"none"}},
 		{"parked in no folder", []string{"in", "--id-path", "id", "--out", "x", "--parked", "none/x"}, []string{"none"}},
@@ -284,7 +285,7 @@ func TestDedupeBadInput(t *testing.T) {
 	if os.Geteuid() != 0 { // root reads everything
 		s.run(exitUsage, "dedupe", "in", "unreadable", "--id-path", "id").saying(t, "unreadable", "permission")
 	}
-	s.absent("x", "x.run", "x.lock", "none.db", parkedOfStdout)
+	s.absent("x", "x.run", "x.lock", "none.db", "new.db", parkedOfStdout)
 	if s.read("mine") != "mine\n" || s.read("in") != orders || s.read("empty") != "" {
 		t.Error("a file was changed")
 	}
@@ -359,7 +360,7 @@ func TestDedupeResumed(t *testing.T) {
 			t.Error("nothing says that the run is unfinished")
 		}
 	}
-	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "unfinished run", "other inputs, options")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "out belongs to the run", "other inputs, options")
 	r := s.run(exitLook, args...)
 	remark, summary, _ := strings.Cut(r.stderr, "\n")
 	r.stderr = summary

@@ -15,10 +15,11 @@
 //  3. The run is recorded under an id of its own, before the ledger hears of a
 //     record: the id is part of the records' owners, so that after a crash
 //     each finds itself in the ledger and is a retry, not a copy.
-//  4. Lines are read in batches. A batch is decided, then written, then synced,
-//     then recorded, with the sizes of the files. A crash between any two of
-//     these leaves files that are longer than recorded: they are cut, and the
-//     batch is done again, with the same result.
+//  4. Lines are read in batches, and each is decided, then written. About once a
+//     second the files are synced, and then their sizes recorded. A crash between
+//     any two of these leaves files that are longer than recorded: they are cut,
+//     and what was not recorded is done again, with the same result; only that the
+//     summary calls it retries.
 //  5. The run is recorded as finished. From now on all of its records are
 //     copies to any later run.
 //
@@ -28,9 +29,11 @@
 // arrival is the beginning of its run, which the id holds, so that a resumed run
 // has the same; or the time at the time path.
 //
-// With a window each batch ends before a record that may replace the entry of
-// an earlier one in the batch. Done again, the earlier one would meet that
-// entry and be taken for a copy.
+// With a window and a time path a batch ends before a record that may replace the
+// entry by which an earlier one of the batch was decided, and each batch is
+// recorded. Done again, the earlier one would meet the later one's entry, and be
+// taken for its copy, or let pass as another record. So files in which the same id
+// comes again within a batch, a second later or more, take longer.
 //
 // # Horizon
 //

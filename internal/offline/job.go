@@ -47,11 +47,12 @@ type Job struct {
 	maxLine int
 }
 
-// Report says what a run has done.
+// Report says what a run has done. Records that were decided before a crash, and
+// not recorded, are retries in its Tally.
 type Report struct {
-	Run     string `json:"run"`     // its id
-	Resumed int64  `json:"resumed"` // lines that were done when it went on
-	Again   bool   `json:"again"`   // it had begun before, and was started over
+	Run     string // its id
+	Resumed int64  // lines that were done when it went on
+	Again   bool   // it had begun before, and was started over
 	dedupe.Tally
 }
 
@@ -78,7 +79,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 // run is a job on its way.
 type run struct {
 	Job
-	format  *format.JSON
+	format  dedupe.Format
 	decider dedupe.Decider
 	lines   *lineReader
 	hold    *hold // of Out; nil without
@@ -97,7 +98,7 @@ type run struct {
 	poison    []byte  // of a batch, as parked lines
 }
 
-func newRun(j Job, f *format.JSON) *run {
+func newRun(j Job, f dedupe.Format) *run {
 	if j.BatchSize == 0 {
 		j.BatchSize = DefaultBatchSize
 	}
@@ -207,6 +208,7 @@ func (r *run) save(ctx context.Context) error {
 func (r *run) stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted (%w)", ctx.Err())
+		r.at.Finished = false // its end is not recorded: the next run does that
 		if fault := r.record(ctx); fault != nil {
 			err = fmt.Errorf("%w; the last second's work is to be done again: %w", err, fault)
 		}

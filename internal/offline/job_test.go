@@ -91,6 +91,36 @@ func TestUsedDerivedIDs(t *testing.T) {
 	}
 }
 
+// TestPanic: a record on which the format panics is kept, and the others pass.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("panic", "x")+rec("2", "x")+rec("2", "panic"))
+	f, err := format.NewJSON(b.job.Format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(b.job, panicky{f})
+	if err := errors.Join(r.prepare(t.Context()), r.work(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	r.close()
+	b.wantOut(rec("1", "x") + rec("2", "x"))
+	if got := b.parked(); len(got) != 2 || got[0].Reason != reasonPanic || got[1].Reason != reasonPanic || got[1].Line != 4 {
+		t.Errorf("unexpected %+v", got)
+	}
+}
+
+type panicky struct{ dedupe.Format }
+
+func (p panicky) Read(record []byte) (format.Fields, error) {
+	if bytes.Contains(record, []byte(`{"id":"panic"`)) {
+		panic("on purpose")
+	}
+	return p.Format.Read(record)
+}
+
+func (panicky) Rename([]byte, string, string) ([]byte, error) { panic("on purpose") }
+
 // TestWindow: arrivals are the times of the records, whatever the clock says;
 // the purge time is exact; and without a time path a run's records arrive at once.
 func TestWindow(t *testing.T) {
@@ -209,9 +239,9 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.job.Format.FingerprintPath = ""
-		b.refused("unfinished run", "other inputs, options, scope or store")
+		b.refused("out belongs to the run 2026", "other inputs, options, scope or store")
 		b.job.Inputs, b.job.Format.FingerprintPath = texts(input+rec("4", "x")), "fp"
-		b.refused("unfinished run")
+		b.refused("belongs to the run")
 	})
 	t.Run("shortened output", func(t *testing.T) {
 		b := newBench(t, input)
@@ -397,7 +427,7 @@ func TestForgets(t *testing.T) {
 	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "remove "+b.job.Out) {
 		t.Errorf("unexpected %v", err)
 	}
-	b.refused("unfinished run")
+	b.refused("belongs to the run")
 }
 
 // TestInputs: an input that fails, or is shorter than it was.

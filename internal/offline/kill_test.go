@@ -1,7 +1,10 @@
 package offline
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +68,38 @@ func (b *bench) finish() {
 	if !b.finished() {
 		b.run()
 	}
+}
+
+// picky fails one entry of each call, and then none.
+type picky struct {
+	*memory
+	failing int
+}
+
+func (p *picky) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	if p.failing == 0 {
+		return p.memory.PutIfAbsent(ctx, entries)
+	}
+	p.failing--
+	at := len(entries) / 2
+	results, err := p.memory.PutIfAbsent(ctx, append(slices.Clone(entries[:at]), entries[at+1:]...))
+	return slices.Insert(results, at, dedupe.PutResult{Err: dedupe.ErrTryAgain}), err
+}
+
+// TestOneEntryFails: a batch of which one record is not decided is not written.
+func TestOneEntryFails(t *testing.T) {
+	t.Parallel()
+	reference := newBench(t, everything()...)
+	reference.run()
+	b := newBench(t, everything()...)
+	b.job.BatchSize, b.job.Store = 7, &picky{b.store, 5}
+	for range 5 {
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !errors.Is(err, dedupe.ErrTryAgain) {
+			t.Fatalf("want a stopped run, got %v", err)
+		}
+	}
+	b.run()
+	b.wantOut(reference.read("out"))
 }
 
 // TestKilledInAWindow: a record that is decided again must not meet the entry

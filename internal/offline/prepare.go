@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,15 +61,22 @@ func (r *run) takeOutput() (err error) {
 
 // wantUnused refuses files that hold something.
 func (r *run) wantUnused() error {
-	for _, path := range []string{r.Out, r.Parked} {
+	err := WantUnused(r.Out, r.Parked)
+	if errors.Is(err, ErrRefused) && r.hold.mark.Run != "" {
+		return refuse("%s belongs to the run %s, which this is not: it had other inputs, options, scope or store, or finished elsewhere; "+
+			"finish it with its own command, or remove the file to give it up", r.Out, r.hold.mark.Run)
+	}
+	return err
+}
+
+// WantUnused refuses files that hold something. They may be empty or absent.
+func WantUnused(paths ...string) error {
+	for _, path := range paths {
 		size, err := length(path)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case size > 0 && r.hold.mark.Run != "":
-			return refuse("%s belongs to the unfinished run %s of other inputs, options, scope or store: "+
-				"finish that one, or remove the file to give it up", path, r.hold.mark.Run)
-		case size > 0:
+		}
+		if size > 0 {
 			return refuse("%s is not empty: name another file, or remove it", path)
 		}
 	}

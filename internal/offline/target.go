@@ -23,31 +23,39 @@ type opener func(path string, flag int) (file, error)
 func osOpen(path string, flag int) (file, error) { return os.OpenFile(path, flag, 0o666) }
 
 // target is where lines go: a file or a stream. A file is opened when there is
-// something for it.
+// something for it. After a failure nothing more is known of what is in it, and
+// everything fails.
 type target struct {
-	path  string // empty: a stream
-	open  opener
-	adds  bool // to what is in the file; else it is cut to size first
-	to    io.Writer
-	size  int64 // bytes written that stay
-	dirty bool  // written to since the last sync
+	path   string // empty: a stream
+	open   opener
+	adds   bool // to what is in the file; else it is cut to size first
+	to     io.Writer
+	size   int64 // bytes written that stay
+	dirty  bool  // written to since the last sync
+	failed error
 }
 
 // ready opens the file.
 func (t *target) ready() error {
-	if t.to != nil {
-		return nil
+	if t.to == nil && t.failed == nil {
+		t.failed = t.begin()
 	}
+	return t.failed
+}
+
+func (t *target) begin() error {
+	flag := os.O_WRONLY | os.O_CREATE
 	if t.adds {
-		f, err := t.open(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
-		t.to = f
-		return err
+		flag |= os.O_APPEND
 	}
-	f, err := t.open(t.path, os.O_WRONLY|os.O_CREATE)
+	f, err := t.open(t.path, flag)
 	if err != nil {
 		return err
 	}
 	t.to, t.dirty = f, true
+	if t.adds {
+		return nil
+	}
 	if err := f.Truncate(t.size); err != nil {
 		return err
 	}
@@ -65,25 +73,25 @@ func (t *target) Write(b []byte) (n int, err error) {
 		return 0, err
 	}
 	t.dirty = true
-	n, err = t.to.Write(b)
+	n, t.failed = t.to.Write(b)
 	t.size += int64(n)
-	return n, err
+	return n, t.failed
 }
 
 // sync makes what was written last. A stream that is not a file has nothing to
 // sync.
 func (t *target) sync() error {
-	if !t.dirty {
-		return nil
+	if !t.dirty || t.failed != nil {
+		return t.failed
 	}
 	t.dirty = false
 	if f, ok := t.to.(*os.File); ok && t.path == "" && !isRegular(f) {
 		return nil
 	}
 	if f, ok := t.to.(interface{ Sync() error }); ok {
-		return f.Sync()
+		t.failed = f.Sync()
 	}
-	return nil
+	return t.failed
 }
 
 // close closes a file. What matters has been synced.
