@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,20 +29,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// buildDedupe builds the record function as it is deployed, for an architecture.
-func buildDedupe(arch string) (bootstrap string, err error) {
-	bootstrap = filepath.Join(buildDir, "dedupe-"+arch, "bootstrap")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/dedupe")
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bootstrap, nil
-}
-
 // hostDedupe is the record function for this machine.
-var hostDedupe = sync.OnceValues(func() (string, error) { return buildDedupe(goarch()) })
+var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
 // startDedupe starts the record function in an emulator of its own, with the
 // sink and the failure store of a bench unless env says otherwise: of two
@@ -54,17 +40,7 @@ func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	bootstrap, err := hostDedupe()
 	must(t, err)
 	b := &dedupeBench{dir: t.TempDir()}
-	f := &function{log: filepath.Join(b.dir, "log")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("output of the function:\n%s", f.output(t))
-		}
-	})
-	script := filepath.Join(b.dir, "bootstrap")
-	must(t, os.WriteFile(script, fmt.Appendf(nil, launcher, bootstrap, f.log), 0o700))
-	f.url = enginetest.Lambda(t, script, slices.Concat([]string{
-		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
-	}, b.settings(), env)...)
+	f := launch(t, bootstrap, b.dir, slices.Concat(b.settings(), env)...)
 	b.function, b.log = f, f.output
 	b.invoke = func(t *testing.T, event []byte) (events.KinesisEventResponse, error) {
 		t.Helper()

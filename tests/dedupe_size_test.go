@@ -12,7 +12,7 @@ const maxDedupeZip = 5_150_000 // bytes
 
 func TestDedupeZipIsSmall(t *testing.T) {
 	t.Parallel()
-	bootstrap, err := buildDedupe("arm64")
+	bootstrap, err := buildFunction("dedupe", "arm64")
 	must(t, err)
 	binary, err := os.ReadFile(bootstrap)
 	must(t, err)

@@ -43,10 +43,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildClaim builds the claim function as it is deployed, for an architecture.
-func buildClaim(arch string) (bootstrap string, err error) {
-	bootstrap = filepath.Join(buildDir, arch, "bootstrap")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/claim")
+// buildFunction builds a function as it is deployed, for an architecture.
+func buildFunction(name, arch string) (bootstrap string, err error) {
+	bootstrap = filepath.Join(buildDir, name+"-"+arch, "bootstrap")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/"+name)
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -56,7 +56,7 @@ func buildClaim(arch string) (bootstrap string, err error) {
 }
 
 // hostBootstrap is the claim function for this machine.
-var hostBootstrap = sync.OnceValues(func() (string, error) { return buildClaim(goarch()) })
+var hostBootstrap = sync.OnceValues(func() (string, error) { return buildFunction("claim", goarch()) })
 
 func goarch() string {
 	out, _ := exec.Command("go", "env", "GOHOSTARCH").Output() // an empty one fails the build
@@ -80,7 +80,12 @@ func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
 	bootstrap, err := hostBootstrap()
 	must(t, err)
-	dir := t.TempDir()
+	return launch(t, bootstrap, t.TempDir(), env...)
+}
+
+// launch starts a built function in an emulator, with its log in a folder.
+func launch(t *testing.T, bootstrap, dir string, env ...string) *function {
+	t.Helper()
 	f := &function{log: filepath.Join(dir, "log")}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -14,7 +14,7 @@ const (
 
 func TestClaimZipIsSmall(t *testing.T) {
 	t.Parallel()
-	bootstrap, err := buildClaim("arm64")
+	bootstrap, err := buildFunction("claim", "arm64")
 	must(t, err)
 	binary, err := os.ReadFile(bootstrap)
 	must(t, err)

@@ -33,13 +33,9 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/oncebox/oncebox/internal/deadline"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
-
-// answerMargin is how long before the caller's deadline work is given up, so
-// that try-again can still be answered: Lambda itself would answer its time-out
-// with an error that tells a client nothing.
-const answerMargin = 500 * time.Millisecond
 
 // payloadVersion is the payload format of the events.
 const payloadVersion = "2.0"
@@ -114,20 +110,9 @@ func (h *Handler) answer(ctx context.Context, c *call) (r reply, err error) {
 	if err := c.find(); err != nil {
 		return reply{}, err
 	}
-	ctx, cancel := withMargin(ctx)
+	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
 	return c.route.serve(h, ctx, c)
-}
-
-// withMargin moves the deadline, if there is one, answerMargin forward, but
-// leaves the work at least half of its time.
-func withMargin(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	margin := min(answerMargin, time.Until(deadline)/2)
-	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
 
 // claim: POST /campaigns/{campaign}/claims.

@@ -32,13 +32,9 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/oncebox/oncebox/internal/deadline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
-
-// answerMargin is how long before the caller's deadline work is given up, so
-// that what is done can still be answered: after a time-out all of it would
-// come again.
-const answerMargin = 500 * time.Millisecond
 
 // ErrLoop says that the sink is the stream that the records come from. With
 // ONCEBOX_NATURAL=off they would go round for ever.
@@ -119,7 +115,7 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 		i.fault = err
 		return i
 	}
-	ctx, cancel := withMargin(ctx)
+	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
 	i.result = p.Process(ctx, i.batch)
 	return i
@@ -135,17 +131,6 @@ func panicked(p any) error {
 		return fmt.Errorf("dedupeapi: panic: %w", err)
 	}
 	return fmt.Errorf("dedupeapi: panic with a %T", p)
-}
-
-// withMargin moves the deadline, if there is one, answerMargin forward, but
-// leaves the work at least half of its time.
-func withMargin(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	margin := min(answerMargin, time.Until(deadline)/2)
-	return context.WithDeadline(ctx, deadline.Add(-margin))
 }
 
 // processor returns the stream's Processor. There are as many as streams invoke

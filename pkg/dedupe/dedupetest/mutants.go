@@ -3,11 +3,10 @@ package dedupetest
 import (
 	"context"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -45,15 +44,7 @@ func RunMutants(t *testing.T, newEngine func(*testing.T) Engine) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			run := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestConformance$/^"+strings.ReplaceAll(m.caughtBy, "/", "$/^")+"$")
-			run.Env = append(os.Environ(), mutantVariable+"="+m.name)
-			output, err := run.CombinedOutput()
-			caught := strings.Contains(string(output), "--- FAIL: TestConformance/"+m.caughtBy) && !strings.Contains(string(output), "panic:")
-			if err == nil || !caught {
-				t.Errorf("mutant survived (%v):\n%s", err, output)
-			}
+			mutanttest.MustBeCaught(t, mutantVariable, m.name, m.caughtBy)
 		})
 	}
 }

@@ -3,13 +3,12 @@ package itembanktest
 import (
 	"context"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/mutanttest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -43,14 +42,7 @@ func RunMutants(t *testing.T, newEngine func(*testing.T) Engine) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			run := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestConformance$/^"+strings.ReplaceAll(m.caughtBy, "/", "$/^")+"$")
-			run.Env = append(os.Environ(), mutantVariable+"="+m.name)
-			output, err := run.CombinedOutput()
-			if err == nil || !strings.Contains(string(output), "--- FAIL: TestConformance/"+m.caughtBy) {
-				t.Errorf("mutant survived (%v):\n%s", err, output)
-			}
+			mutanttest.MustBeCaught(t, mutantVariable, m.name, m.caughtBy)
 		})
 	}
 }
