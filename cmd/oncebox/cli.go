@@ -23,9 +23,9 @@ type cli struct {
 }
 
 type globals struct {
-	Store       string `help:"Where claims and items are kept: sqlite:PATH, or dynamodb: for the tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
+	Store       string `help:"Where claims, items and record entries are kept: sqlite:PATH, or dynamodb: for the tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
 	BankTable   string `help:"DynamoDB table of campaigns and items. Default: ${default}." default:"oncebox-bank" placeholder:"NAME"`
-	DedupeTable string `help:"DynamoDB table of claims. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
+	DedupeTable string `help:"DynamoDB table of claims and record entries. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
 	Output      string `help:"Form of the results on stdout: text or json." enum:"text,json" default:"text"`
 	Quiet       bool   `short:"q" help:"No progress and no remarks on stderr; errors are still printed."`
 	LogLevel    string `help:"Least level of log lines on stderr: debug, info, warn or error. Default: ${default}." enum:"debug,info,warn,error" default:"info" placeholder:"L"`

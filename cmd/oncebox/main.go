@@ -1,5 +1,5 @@
-// Command oncebox runs the claims of oncebox from the command line: on a SQLite
-// file, or on the DynamoDB tables of a deployment.
+// Command oncebox runs both jobs of oncebox, claims and record dedup, from the
+// command line: on a SQLite file, or on the DynamoDB tables of a deployment.
 package main
 
 import (
@@ -26,7 +26,7 @@ func run(ctx context.Context, args []string) int {
 	parser, err := kong.New(c,
 		kong.Name("oncebox"),
 		kong.Description("Hands every item of a bank (voucher codes, seats, places) to exactly one claimant, "+
-			"and every claimant the same item however often they ask."),
+			"and every claimant the same item however often they ask; and lets every record through once."),
 		kong.DefaultEnvars("ONCEBOX"),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 	)
