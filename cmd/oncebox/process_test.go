@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -23,7 +24,7 @@ func TestInterruptedLoad(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
-	const n = 5000
+	const n = interruptedLines
 	codes := s.file("codes.txt", lines(n))
 	load := s.command(context.Background(), nil, "load", "spring", codes)
 	var stderr bytes.Buffer
@@ -31,7 +32,7 @@ func TestInterruptedLoad(t *testing.T) {
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.untilRowsAppear()
+	s.untilProgress()
 	if err := load.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestInterruptedLoad(t *testing.T) {
 	if got := s.loaded(); got == 0 || got == n {
 		t.Fatalf("the load was not cut on its way: %d of %d loaded", got, n)
 	}
-	s.run(exitDone, "load", "spring", codes).saying(t, "went on after", "added 5000, known 0, repeated 0 of 5000 lines")
+	s.run(exitDone, "load", "spring", codes).saying(t, "went on after", fmt.Sprintf("added %d, known 0, repeated 0 of %d lines", n, n))
 	if got := s.loaded(); got != n {
 		t.Errorf("want %d loaded, got %d", n, got)
 	}
@@ -80,8 +81,8 @@ func TestInterruptedStdin(t *testing.T) {
 	}
 }
 
-// untilRowsAppear waits until a load is on its way.
-func (s *shell) untilRowsAppear() {
+// untilProgress waits until a load has recorded some rows as done.
+func (s *shell) untilProgress() {
 	s.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db")+"?mode=ro")
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *shell) untilRowsAppear() {
 	defer func() { _ = db.Close() }()
 	for {
 		var some bool
-		if err := db.QueryRowContext(s.Context(), "SELECT EXISTS (SELECT 1 FROM item)").Scan(&some); err != nil {
+		if err := db.QueryRowContext(s.Context(), "SELECT EXISTS (SELECT 1 FROM load WHERE rows > 0)").Scan(&some); err != nil {
 			s.Fatal(err)
 		}
 		if some {

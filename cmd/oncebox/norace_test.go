@@ -1,0 +1,5 @@
+//go:build !race
+
+package main
+
+const interruptedLines = 60_000
