@@ -341,7 +341,7 @@ func TestDedupeResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for len(s.read("out")) <= before {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // between looks at another process's file
 		}
 		if err := c.Process.Signal(signal); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -49,7 +49,7 @@ var codes = []struct {
 	{sqlitestore.ErrNotStore, exitUsage},
 	{sqlitestore.ErrNewer, exitUsage},
 	{dynamostore.ErrOtherTable, exitUsage},
-	{dynamo.ErrSettings, exitUsage},
+	{awsconfig.ErrSettings, exitUsage},
 	{claimapi.ErrNotHTTP, exitUsage},
 	{dedupeapi.ErrNotKinesis, exitUsage},
 	{dedupeapi.ErrManyShards, exitUsage},

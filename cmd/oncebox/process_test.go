@@ -97,7 +97,7 @@ func (s *shell) untilProgress() {
 		if some {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // between looks at another process's file
 	}
 }
 

@@ -4,23 +4,19 @@ package dynamo
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
 // Time-outs of one request. Three attempts of them stay well below the 30 s
 // that an API Gateway HTTP API waits for its integration.
 const (
-	connectTimeout = 1 * time.Second
 	attemptTimeout = 3 * time.Second
 	maxAttempts    = 3
 	maxBackoff     = 500 * time.Millisecond
@@ -30,29 +26,21 @@ const (
 // requests; the SDK keeps 10, and a ledger makes 32 requests at a time.
 const idleConnections = 100
 
-// ErrSettings says that the AWS settings of the environment are not enough.
-var ErrSettings = errors.New("AWS settings")
-
 // NewClient makes a DynamoDB client from the SDK's own settings: region,
 // credentials, profile, and AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL for
 // another endpoint than AWS's. Make one per process.
 func NewClient(ctx context.Context) (*dynamodb.Client, error) {
-	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithHTTPClient(awshttp.NewBuildableClient().
-			WithTimeout(attemptTimeout).
-			WithTransportOptions(func(t *http.Transport) { t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections }).
-			WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })),
-		config.WithRetryer(func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) {
-				o.MaxAttempts = maxAttempts
-				o.MaxBackoff = maxBackoff
-			})
-		}))
+	cfg, err := awsconfig.Load(ctx, attemptTimeout, func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSettings, err)
+		return nil, err
 	}
-	if cfg.Region == "" {
-		return nil, fmt.Errorf("%w: no region; set AWS_REGION or a profile that has one", ErrSettings)
+	cfg.Retryer = func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = maxAttempts
+			o.MaxBackoff = maxBackoff
+		})
 	}
 	return dynamodb.NewFromConfig(cfg), nil
 }

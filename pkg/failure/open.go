@@ -4,22 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
 // Time-outs of one request. The largest document is 14 MB (10 MiB in base64).
 const (
-	connectTimeout = 1 * time.Second
 	objectTimeout  = 10 * time.Second
 	messageTimeout = 1 * time.Second
 )
@@ -121,7 +119,7 @@ func openObjects(ctx context.Context, at Setting) (Objects, error) {
 // endpoint than AWS's, which gets bucket names in the path. It does not retry: a
 // Bucket does, and knows what it may have written. Make one per process.
 func NewS3Client(ctx context.Context) (*s3.Client, error) {
-	cfg, err := settings(ctx, objectTimeout)
+	cfg, err := awsconfig.Load(ctx, objectTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -135,24 +133,11 @@ func NewS3Client(ctx context.Context) (*s3.Client, error) {
 // NewSQSClient makes an SQS client in the same way, with AWS_ENDPOINT_URL_SQS.
 // It retries once.
 func NewSQSClient(ctx context.Context) (*sqs.Client, error) {
-	cfg, err := settings(ctx, messageTimeout)
+	cfg, err := awsconfig.Load(ctx, messageTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
 	return sqs.NewFromConfig(cfg, func(o *sqs.Options) {
 		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, firstBackoff })
 	}), nil
-}
-
-func settings(ctx context.Context, timeout time.Duration) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient().
-		WithTimeout(timeout).
-		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })))
-	if err != nil {
-		return aws.Config{}, fmt.Errorf("AWS settings: %w", err)
-	}
-	if cfg.Region == "" {
-		return aws.Config{}, errors.New("AWS settings: no region; set AWS_REGION or a profile that has one")
-	}
-	return cfg, nil
 }
