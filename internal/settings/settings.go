@@ -1,5 +1,6 @@
 // Package settings reads the ONCEBOX_ variables of the Lambda functions, and
-// tells of everything that is wrong with them at once.
+// settings like them from elsewhere, and tells of everything that is wrong with
+// them at once.
 package settings
 
 import (
@@ -18,8 +19,12 @@ import (
 // not know is a misspelt or misplaced setting.
 const prefix = "ONCEBOX_"
 
-// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules").
-var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+// DynamoDB's naming rule (Developer Guide, "Naming rules"). The length stands
+// apart: as {3,255} in the pattern it takes 230 KB and half a millisecond of
+// every start.
+var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
+
+const shortestTable, longestTable = 3, 255
 
 var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
@@ -41,6 +46,13 @@ func NewParser(environ []string) *Parser {
 			p.values[name] = value
 		}
 	}
+	return p
+}
+
+// NewParserOf makes a Parser of values by their names.
+func NewParserOf(values map[string]string) *Parser {
+	p := &Parser{values: maps.Clone(values)}
+	maps.DeleteFunc(p.values, func(_, value string) bool { return value == "" })
 	return p
 }
 
@@ -84,7 +96,7 @@ func (p *Parser) Required(name, allowed string) string {
 func (p *Parser) Table(name string) string {
 	const allowed = "a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -"
 	table := p.Required(name, allowed)
-	if table != "" && !tableName.MatchString(table) {
+	if table != "" && (len(table) < shortestTable || len(table) > longestTable || !tableName.MatchString(table)) {
 		p.Wrong(name, "is not a table name", allowed)
 	}
 	return table

@@ -1,0 +1,166 @@
+package infra
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+)
+
+// ClaimAPIProps are the settings of a [ClaimAPI]. Only Auth is required.
+type ClaimAPIProps struct {
+	// Auth is who may call the API: [AuthIAM], [AuthJWT] or [AuthOpen].
+	Auth Auth
+
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam or body. The default is
+	// jwt:sub with AuthJWT, and body with AuthIAM, where the caller is usually a back
+	// end that names the claimant, and with AuthOpen.
+	ClaimantFrom string
+
+	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE; nil leaves the function's default.
+	CampaignCache *time.Duration
+
+	// BankTable and DedupeTable are tables to use. One that is nil is made as
+	// [NewTable] does, by the settings of Table.
+	BankTable, DedupeTable awsdynamodb.ITableV2
+	Table                  TableProps
+
+	// RateLimit and BurstLimit throttle the API as a whole, in requests per second
+	// and at once. By default both are 1,000: what a new on-demand table takes
+	// without warm throughput, 4,000 write units a second for 4 each.
+	RateLimit, BurstLimit int
+
+	Function FunctionProps
+	Alarms   AlarmProps
+}
+
+// ClaimAPI is the claim API: tables, function, HTTP API and alarms. Its parts are
+// there for what the props leave out.
+type ClaimAPI struct {
+	Construct              constructs.Construct // the scope of what is made
+	BankTable, DedupeTable awsdynamodb.ITableV2
+	Function               awslambda.Function
+	API                    awsapigatewayv2.HttpApi
+	URL                    string // of the API, without a slash at its end; a token until it is deployed
+}
+
+var claimFunction = functionKind{
+	code: "dist/claim", memoryMiB: 512, timeout: 10 * time.Second,
+	// One second less than an HTTP API waits (API Gateway Developer Guide, "Quotas
+	// for configuring and running an HTTP API").
+	mostTimeout: 29 * time.Second,
+}
+
+// defaultClaimRate is explained at [ClaimAPIProps].
+const defaultClaimRate = 1000
+
+// The routes of the claim API, all with the same authorizer. API Gateway itself
+// answers 404 to everything else, before the function costs anything. The claimant
+// is greedy since API Gateway decodes the path: an encoded slash in a claimant
+// arrives as a slash.
+var claimRoutes = []struct {
+	method awsapigatewayv2.HttpMethod
+	path   string
+}{
+	{awsapigatewayv2.HttpMethod_POST, "/campaigns/{campaign}/claims"},
+	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/claims/{claimant+}"},
+	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}"},
+}
+
+// NewClaimAPI makes a claim API. The error lists everything in the props that is
+// wrong.
+func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
+	p = p.withDefaults()
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("claim API %s: %w", id, err)
+	}
+	c := &ClaimAPI{Construct: constructs.NewConstruct(scope, jsii.String(id)), BankTable: p.BankTable, DedupeTable: p.DedupeTable}
+	if c.BankTable == nil {
+		c.BankTable = NewTable(c.Construct, "BankTable", p.Table)
+	}
+	if c.DedupeTable == nil {
+		c.DedupeTable = NewTable(c.Construct, "DedupeTable", p.Table)
+	}
+	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
+	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Table.Disposable)
+	c.newAPI(p)
+	c.newAlarms(p.Alarms)
+	return c, nil
+}
+
+func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
+	p.Function = p.Function.withDefaults(claimFunction)
+	if p.ClaimantFrom == "" {
+		p.ClaimantFrom = p.Auth.claimantFrom
+	}
+	if p.RateLimit == 0 {
+		p.RateLimit = defaultClaimRate
+	}
+	if p.BurstLimit == 0 {
+		p.BurstLimit = defaultClaimRate
+	}
+	return p
+}
+
+// check says all that is wrong. The props have their defaults.
+func (p ClaimAPIProps) check() error {
+	wrong := []error{p.Auth.check(p.ClaimantFrom), p.Table.check(), p.Function.check(claimFunction)}
+	if p.RateLimit < 0 || p.BurstLimit < 0 {
+		wrong = append(wrong, fmt.Errorf("the RateLimit is %d and the BurstLimit %d, want positive numbers", p.RateLimit, p.BurstLimit))
+	}
+	if p.BankTable != nil && p.DedupeTable != nil && *p.BankTable.TableArn() == *p.DedupeTable.TableArn() {
+		wrong = append(wrong, errors.New("the BankTable is the DedupeTable, want two tables"))
+	}
+	_, err := claimapi.ParseSettings(p.environment("bank", "dedupe").known())
+	return errors.Join(append(wrong, err)...)
+}
+
+func (p ClaimAPIProps) environment(bank, dedupe string) environment {
+	env := environment{
+		"ONCEBOX_BANK_TABLE":    bank,
+		"ONCEBOX_DEDUPE_TABLE":  dedupe,
+		"ONCEBOX_CLAIMANT_FROM": p.ClaimantFrom,
+		"ONCEBOX_LOG_LEVEL":     p.Function.LogLevel,
+	}
+	if p.CampaignCache != nil {
+		env["ONCEBOX_CAMPAIGN_CACHE"] = p.CampaignCache.String()
+	}
+	return env
+}
+
+func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
+	c.API = awsapigatewayv2.NewHttpApi(c.Construct, jsii.String("API"), &awsapigatewayv2.HttpApiProps{
+		Description:        jsii.String("Claims of oncebox: every item to one customer"),
+		CreateDefaultStage: jsii.Bool(false),
+	})
+	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Function,
+		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
+			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(),
+		})
+	authorizer := p.Auth.authorizer()
+	for _, route := range claimRoutes {
+		c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+			Path: jsii.String(route.path), Methods: &[]awsapigatewayv2.HttpMethod{route.method},
+			Integration: integration, Authorizer: authorizer,
+		})
+	}
+	stage := awsapigatewayv2.NewHttpStage(c.Construct, jsii.String("Stage"), &awsapigatewayv2.HttpStageProps{
+		HttpApi:    c.API,
+		StageName:  jsii.String("$default"),
+		AutoDeploy: jsii.Bool(true),
+		Throttle: &awsapigatewayv2.ThrottleSettings{
+			RateLimit: jsii.Number(p.RateLimit), BurstLimit: jsii.Number(p.BurstLimit),
+		},
+	})
+	writeAccessLogs(stage, newLogGroup(c.Construct, "AccessLogs", p.Function.LogRetention, p.Table.Disposable))
+	c.URL = strings.TrimSuffix(*stage.Url(), "/")
+}

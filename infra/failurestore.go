@@ -1,0 +1,48 @@
+package infra
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Where the failure bucket keeps what. The second is Lambda's choice (Lambda
+// Developer Guide, "Retain discarded batch records for a Kinesis Data Streams
+// event source").
+const (
+	poisonPrefix  = "poison"
+	givenUpPrefix = "aws/lambda"
+)
+
+// newFailureBucket makes the bucket of kept records. Nothing in it expires: what it
+// keeps is nowhere else.
+func newFailureBucket(scope constructs.Construct, key awskms.IKey, disposable bool) awss3.Bucket {
+	props := &awss3.BucketProps{
+		Encryption:        awss3.BucketEncryption_S3_MANAGED,
+		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
+		EnforceSSL:        jsii.Bool(true),
+		Versioned:         jsii.Bool(true),
+		RemovalPolicy:     removalPolicy(disposable),
+	}
+	if key != nil {
+		props.Encryption, props.EncryptionKey, props.BucketKeyEnabled = awss3.BucketEncryption_KMS, key, jsii.Bool(true)
+	}
+	return awss3.NewBucket(scope, jsii.String("FailureBucket"), props)
+}
+
+// newBellQueue makes the queue that hears of kept records. Messages stay for as
+// long as SQS keeps them, 14 days; the objects stay for ever.
+func newBellQueue(scope constructs.Construct, key awskms.IKey) awssqs.Queue {
+	props := &awssqs.QueueProps{
+		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
+		EnforceSSL:      jsii.Bool(true),
+		RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)),
+	}
+	if key != nil {
+		props.Encryption, props.EncryptionMasterKey = awssqs.QueueEncryption_KMS, key
+	}
+	return awssqs.NewQueue(scope, jsii.String("BellQueue"), props)
+}

@@ -1,0 +1,108 @@
+package infra
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// This file is the one list of what the functions may do. docs/iam.md is the same
+// for people, and a test holds them together.
+
+// A grant is a statement of a function's policy: actions on one resource.
+type grant struct {
+	actions    []string
+	resource   string
+	conditions map[string]any // operator to key to value
+}
+
+func (g grant) statement() awsiam.PolicyStatement {
+	p := &awsiam.PolicyStatementProps{Actions: jsii.Strings(g.actions...), Resources: jsii.Strings(g.resource)}
+	if g.conditions != nil {
+		p.Conditions = &g.conditions
+	}
+	return awsiam.NewPolicyStatement(p)
+}
+
+// onRows allows actions on the rows whose partition keys begin with prefix.
+// A transaction needs the actions of its parts (DynamoDB Developer Guide, "Using
+// IAM with DynamoDB transactions").
+func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant {
+	return grant{actions, *table.TableArn(), map[string]any{
+		"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": []string{prefix + "*"}},
+	}}
+}
+
+func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
+	grants := []grant{
+		onRows(bank, "campaign#", "dynamodb:GetItem"),
+		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:Query"),
+		onRows(dedupe, "claim#", "dynamodb:GetItem", "dynamodb:PutItem"),
+	}
+	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
+}
+
+func dedupeGrants(dedupe awsdynamodb.ITableV2, checkpoint bool) []grant {
+	grants := []grant{onRows(dedupe, "record#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
+	if checkpoint {
+		grants = append(grants, onRows(dedupe, "checkpoint#", "dynamodb:GetItem", "dynamodb:PutItem"))
+	}
+	return append(grants, tableKey(dedupe)...)
+}
+
+// tableKey is what a request to a table with a customer managed key needs
+// (DynamoDB Developer Guide, "How DynamoDB uses AWS KMS").
+func tableKey(table awsdynamodb.ITableV2) []grant {
+	return onKey(table.EncryptionKey(), "dynamodb",
+		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
+}
+
+// onKey allows the use of a customer managed key, if there is one, by way of one
+// service.
+func onKey(key awskms.IKey, service string, actions ...string) []grant {
+	if key == nil {
+		return nil
+	}
+	return []grant{{actions, *key.KeyArn(), map[string]any{
+		"StringLike": map[string]any{"kms:ViaService": service + ".*.amazonaws.com"},
+	}}}
+}
+
+// readStream is for Lambda's poller, which uses the function's role (Lambda
+// Developer Guide, "Using Lambda to process records from Amazon Kinesis Data
+// Streams", execution role permissions).
+func readStream(source awskinesis.IStream) []grant {
+	return append(onKey(source.EncryptionKey(), "kinesis", "kms:Decrypt"), grant{[]string{
+		"kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords",
+		"kinesis:GetShardIterator", "kinesis:ListShards",
+	}, *source.StreamArn(), nil})
+}
+
+func writeStream(destination awskinesis.IStream) []grant {
+	return append(onKey(destination.EncryptionKey(), "kinesis", "kms:GenerateDataKey"),
+		grant{[]string{"kinesis:PutRecords"}, *destination.StreamArn(), nil})
+}
+
+// keepRecords is for the function, which keeps poison records, and for Lambda,
+// which keeps the batches that it gives up (Lambda Developer Guide, "Retain
+// discarded batch records for a Kinesis Data Streams event source").
+func keepRecords(bucket awss3.IBucket) []grant {
+	return append(onKey(bucket.EncryptionKey(), "s3", "kms:Decrypt", "kms:GenerateDataKey"),
+		grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(poisonPrefix + "/*")), nil},
+		grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(givenUpPrefix + "/*")), nil},
+		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
+}
+
+func ringBell(queue awssqs.IQueue) []grant {
+	return append(onKey(queue.EncryptionMasterKey(), "sqs", "kms:Decrypt", "kms:GenerateDataKey"),
+		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
+}
+
+func writeLogs(group awslogs.LogGroup) grant {
+	return grant{[]string{"logs:CreateLogStream", "logs:PutLogEvents"}, *group.LogGroupArn(), nil}
+}

@@ -1,0 +1,208 @@
+package infra
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// defaultStack is the stack's name where oncebox:stack is not set.
+const defaultStack = "oncebox"
+
+// NewStack makes the stack of infra/app: one job or both, as the context values of
+// the app say, which cdk.json or `cdk deploy --context NAME=VALUE` set. Where it has
+// both, they share the dedupe table. It is bound to no account and region: it is
+// deployed with the caller's.
+//
+// The error lists what is wrong. An unknown value that begins with "oncebox:" is
+// refused; values of a job that is left out have no effect.
+func NewStack(app awscdk.App) (awscdk.Stack, error) {
+	c, err := newContextReader(app.Node())
+	if err != nil {
+		return nil, err
+	}
+	s := &contextStack{contextReader: c}
+	s.stack = awscdk.NewStack(app, jsii.String(cmp.Or(c.text("stack"), defaultStack)), &awscdk.StackProps{
+		Description:        jsii.String("oncebox: exactly-once claims and records"),
+		AnalyticsReporting: jsii.Bool(false), // no resource that tells AWS which constructs are used
+	})
+	s.readShared()
+	withClaims, withRecords := c.jobs()
+	claims, records := s.claimProps(), s.recordProps()
+	if err := errors.Join(c.Err(), s.table.check()); err != nil {
+		return nil, err
+	}
+	dedupe := s.dedupeTable()
+	claims.DedupeTable, records.DedupeTable = dedupe, dedupe
+	if withClaims {
+		err = errors.Join(err, s.addClaims(claims))
+	}
+	if withRecords {
+		err = errors.Join(err, s.addRecords(records))
+	}
+	s.output("DedupeTable", "ONCEBOX_DEDUPE_TABLE of the command line", *dedupe.TableName())
+	return s.stack, err
+}
+
+// contextStack turns context values into props, and the names of what exists into
+// constructs.
+type contextStack struct {
+	contextReader
+	stack    awscdk.Stack
+	key      awskms.IKey // of all that is made or exists already; may be nil
+	table    TableProps
+	function FunctionProps
+	alarms   AlarmProps
+}
+
+// readShared reads what both jobs have alike.
+func (s *contextStack) readShared() {
+	if arn := s.arn("key-arn", "kms"); arn != "" {
+		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &arn)
+	}
+	if arn := s.arn("alarm-topic-arn", "sns"); arn != "" {
+		s.alarms.Topic = awssns.Topic_FromTopicArn(s.stack, jsii.String("AlarmTopic"), &arn)
+	}
+	s.table = TableProps{
+		EncryptionKey: s.key,
+		WarmReadUnits: s.number("warm-read-units"), WarmWriteUnits: s.number("warm-write-units"),
+		Disposable: s.onOff("disposable", false),
+	}
+	s.function = FunctionProps{
+		X86:      s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
+		LogLevel: s.text("log-level"), LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
+	}
+}
+
+func (s *contextStack) claimProps() ClaimAPIProps {
+	p := ClaimAPIProps{
+		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"),
+		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
+		RateLimit: s.number("rate-limit"), BurstLimit: s.number("burst-limit"),
+		Function: s.function, Alarms: s.alarms,
+	}
+	p.Function.Code = s.text("claim-code")
+	if s.text("campaign-cache") != "" { // 0 is a value of its own
+		p.CampaignCache = new(s.duration("campaign-cache"))
+	}
+	return p
+}
+
+func (s *contextStack) auth() Auth {
+	switch s.oneOf("auth", "iam", "jwt", "open") {
+	case "jwt":
+		return AuthJWT(s.text("jwt-issuer"), s.list("jwt-audience")...)
+	case "open":
+		return AuthOpen()
+	}
+	return AuthIAM()
+}
+
+func (s *contextStack) recordProps() RecordDedupeProps {
+	p := RecordDedupeProps{
+		Rules: RecordRules{
+			IDPath: s.text("id-path"), FingerprintPath: s.text("fingerprint-path"), Volatile: s.list("volatile"),
+			ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
+			Window: s.duration("window"), Horizon: s.duration("horizon"),
+			PassNatural: !s.onOff("natural", true), PassSynthetic: !s.onOff("synthetic", true),
+			Concurrency: s.number("concurrency"),
+		},
+		Source:          s.existingStream("SourceStream", "source-stream-arn"),
+		SourceRetention: s.duration("source-retention"),
+		Destination:     s.existingStream("DestinationStream", "destination-stream-arn"),
+		Table:           s.table, FailureBucket: s.existingBucket(), BellQueue: s.existingQueue(),
+		EncryptionKey: s.key,
+		Mapping: MappingProps{
+			BatchSize: s.number("batch-size"), BatchWindow: s.duration("batch-window"),
+			Parallelization: s.number("parallelization"), NoAggregation: !s.onOff("aggregation", true),
+			RecordAge: s.duration("record-age"),
+		},
+		Function: s.function, Alarms: s.alarms,
+	}
+	p.Function.Code = s.text("dedupe-code")
+	if s.text("retries") != "" { // 0 is a value of its own
+		p.Mapping.Retries = new(s.number("retries"))
+	}
+	return p
+}
+
+func (s *contextStack) dedupeTable() awsdynamodb.ITableV2 {
+	if table := s.existingTable("DedupeTable", "dedupe-table"); table != nil {
+		return table
+	}
+	return NewTable(s.stack, "DedupeTable", s.table)
+}
+
+func (s *contextStack) existingTable(id, name string) awsdynamodb.ITableV2 {
+	table := s.text(name)
+	if table == "" {
+		return nil
+	}
+	return awsdynamodb.TableV2_FromTableAttributes(s.stack, jsii.String(id), &awsdynamodb.TableAttributesV2{
+		TableName: &table, EncryptionKey: s.key,
+	})
+}
+
+func (s *contextStack) existingStream(id, name string) awskinesis.IStream {
+	arn := s.arn(name, "kinesis")
+	if arn == "" {
+		return nil
+	}
+	return awskinesis.Stream_FromStreamAttributes(s.stack, jsii.String(id), &awskinesis.StreamAttributes{StreamArn: &arn, EncryptionKey: s.key})
+}
+
+func (s *contextStack) existingBucket() awss3.IBucket {
+	name := s.bucket("failure-bucket")
+	if name == "" {
+		return nil
+	}
+	return awss3.Bucket_FromBucketAttributes(s.stack, jsii.String("FailureBucket"), &awss3.BucketAttributes{BucketName: &name, EncryptionKey: s.key})
+}
+
+func (s *contextStack) existingQueue() awssqs.IQueue {
+	arn := s.arn("bell-queue-arn", "sqs")
+	if arn == "" {
+		return nil
+	}
+	attributes := &awssqs.QueueAttributes{QueueArn: &arn}
+	if s.key != nil {
+		attributes.KeyArn = s.key.KeyArn()
+	}
+	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String("BellQueue"), attributes)
+}
+
+func (s *contextStack) addClaims(p ClaimAPIProps) error {
+	claims, err := NewClaimAPI(s.stack, "Claims", p)
+	if err != nil {
+		return err
+	}
+	s.output("BankTable", "ONCEBOX_BANK_TABLE of the command line", *claims.BankTable.TableName())
+	s.output("ApiUrl", "The claim API", claims.URL)
+	return nil
+}
+
+func (s *contextStack) addRecords(p RecordDedupeProps) error {
+	records, err := NewRecordDedupe(s.stack, "Records", p)
+	if err != nil {
+		return err
+	}
+	s.output("SourceStream", "The stream that is read", *records.Source.StreamName())
+	s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
+	s.output("FailureBucket", "Records and batches that were not delivered", *records.FailureBucket.BucketName())
+	s.output("BellQueueUrl", "A message for each record kept", *records.BellQueue.QueueUrl())
+	return nil
+}
+
+func (s *contextStack) output(name, description, value string) {
+	// The plain name belongs to the resource that is imported or made.
+	output := awscdk.NewCfnOutput(s.stack, jsii.String(name+"Output"), &awscdk.CfnOutputProps{Description: &description, Value: &value})
+	output.OverrideLogicalId(&name)
+}
