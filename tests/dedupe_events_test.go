@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/failure"
@@ -156,7 +157,7 @@ func newDedupeHandler(t *testing.T) *dedupeBench {
 	options, err := dedupeapi.ParseOptions(b.settings())
 	must(t, err)
 	var log bytes.Buffer
-	handler, err := dedupeapi.Open(t.Context(), store, options, slog.New(slog.NewJSONHandler(&log, nil)))
+	handler, err := dedupeapi.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(handler.Close(), store.Close())) })
 	b.log = func(*testing.T) string { return log.String() }

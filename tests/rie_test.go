@@ -46,11 +46,9 @@ func TestMain(m *testing.M) {
 // buildFunction builds a function as it is deployed, for an architecture.
 func buildFunction(name, arch string) (bootstrap string, err error) {
 	bootstrap = filepath.Join(buildDir, name+"-"+arch, "bootstrap")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-tags", "lambda.norpc", "-o", bootstrap, "./functions/"+name)
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	build := exec.Command("../scripts/build-function", "./functions/"+name, arch, bootstrap)
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
+		return "", fmt.Errorf("%s: %w\n%s", build.Path, err, out)
 	}
 	return bootstrap, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -29,7 +30,7 @@ type streams struct {
 // openKinesis makes the streams, where an endpoint of its own is set; else it
 // returns nil: the demo makes nothing in an account.
 func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
-	client, err := kinesissink.NewClient(ctx)
+	client, err := kinesissink.NewClient(ctx, sdkconfig.Load)
 	if err != nil || client.Options().BaseEndpoint == nil {
 		return nil, err
 	}

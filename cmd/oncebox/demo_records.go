@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -182,7 +183,7 @@ func (d *demo) openRecords(ctx context.Context, options dedupeapi.Options) (*ded
 	if err != nil {
 		return nil, err
 	}
-	h, err := dedupeapi.Open(ctx, ledger, options, slog.New(slog.DiscardHandler))
+	h, err := dedupeapi.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
 	if err != nil {
 		closeLedger()
 		return nil, err

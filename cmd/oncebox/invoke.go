@@ -17,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 )
 
 type invokeCommand struct {
@@ -104,7 +105,7 @@ func (a *app) withRecords(ctx context.Context, options dedupeapi.Options, run fu
 		return err
 	}
 	defer closeLedger()
-	h, err := dedupeapi.Open(ctx, ledger, options, slog.Default())
+	h, err := dedupeapi.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}

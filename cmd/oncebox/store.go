@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -44,7 +45,7 @@ func (g globals) open(ctx context.Context) (store itembank.Store, closeStore fun
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := dynamo.NewClient(ctx)
+	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +76,7 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := dynamo.NewClient(ctx)
+	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +112,7 @@ func (g globals) create(ctx context.Context, yes bool) error {
 	if ok {
 		return createFile(ctx, path)
 	}
-	client, err := dynamo.NewClient(ctx)
+	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
 	if err != nil {
 		return err
 	}

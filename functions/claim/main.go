@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -27,12 +28,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := dynamo.NewClient(ctx)
+	client, err := dynamo.NewClient(ctx, awsconfig.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	store := dynamostore.New(client, s.BankTable, s.DedupeTable)
-	bank := itembank.New(store, itembank.WithCampaignCache(s.CampaignCache))
+	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
 	lambda.Start(claimapi.New(bank, s.ClaimantFrom, log).Handle)
 	return nil

@@ -1,5 +1,4 @@
-// Command dedupe is the Lambda function of records: it wires settings, client,
-// store and handler, and nothing else.
+// Command dedupe is the Lambda function of records: wiring, and nothing else.
 package main
 
 import (
@@ -10,6 +9,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 )
@@ -26,12 +26,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := dynamo.NewClient(ctx)
+	client, err := dynamo.NewClient(ctx, awsconfig.FromEnvironment)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
-	h, err := dedupeapi.Open(ctx, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
+	h, err := dedupeapi.Open(ctx, awsconfig.FromEnvironment, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
 	if err == nil {
 		lambda.Start(h.Handle)
 	}

@@ -26,11 +26,11 @@ const (
 // requests; the SDK keeps 10, and a ledger makes 32 requests at a time.
 const idleConnections = 100
 
-// NewClient makes a DynamoDB client from the SDK's own settings: region,
-// credentials, profile, and AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL for
-// another endpoint than AWS's. Make one per process.
-func NewClient(ctx context.Context) (*dynamodb.Client, error) {
-	cfg, err := awsconfig.Load(ctx, attemptTimeout, func(t *http.Transport) {
+// NewClient makes a DynamoDB client from the SDK's settings: region, credentials,
+// and AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL for another endpoint than AWS's.
+// Make one per process.
+func NewClient(ctx context.Context, load awsconfig.Loader) (*dynamodb.Client, error) {
+	cfg, err := awsconfig.Load(ctx, load, attemptTimeout, func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
 	})
 	if err != nil {

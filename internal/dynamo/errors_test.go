@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 )
 
@@ -115,12 +116,12 @@ func TestConditionFailure(t *testing.T) {
 func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_REGION", "us-east-1")
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
-	local, err := dynamo.NewClient(t.Context())
+	local, err := dynamo.NewClient(t.Context(), sdkconfig.Load)
 	if err != nil || !dynamo.Local(local) {
 		t.Errorf("want a client of a local endpoint, got %v", err)
 	}
 	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", "")
-	account, err := dynamo.NewClient(t.Context())
+	account, err := dynamo.NewClient(t.Context(), sdkconfig.Load)
 	if err != nil || dynamo.Local(account) {
 		t.Errorf("want a client of an account, got %v", err)
 	}
@@ -128,7 +129,7 @@ func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", "none")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	if _, err := dynamo.NewClient(t.Context()); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := dynamo.NewClient(t.Context(), sdkconfig.Load); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("want an error that names AWS_REGION, got %v", err)
 	}
 }

@@ -75,7 +75,7 @@ func (p *Parser) Err() error {
 func (p *Parser) RefuseOthers(known []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
 		if !slices.Contains(known, name) {
-			p.Wrong(name, "is not a setting of this function", strings.Join(known, ", "))
+			p.Wrong(name, "is not a setting that is known here", strings.Join(known, ", "))
 		}
 	}
 }

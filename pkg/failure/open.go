@@ -25,7 +25,11 @@ const (
 // maxPrefix leaves room for a name in the 1,024 bytes of a key.
 const maxPrefix = 800
 
-var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+// A bucket's name has 3 to 63 characters. The longest stands apart: in the
+// pattern it costs 40 KB at every start.
+var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]+[a-z0-9]$`)
+
+const maxBucket = 63
 
 // Setting is where a failure store is: a bucket with a prefix, or a folder.
 type Setting struct {
@@ -48,7 +52,7 @@ func ParseSetting(text string) (Setting, error) {
 		return Setting{}, fmt.Errorf("failure store %q: want s3://BUCKET/PREFIX or dir:PATH", text)
 	}
 	bucket, prefix, _ := strings.Cut(rest, "/")
-	if !bucketPattern.MatchString(bucket) {
+	if len(bucket) > maxBucket || !bucketPattern.MatchString(bucket) {
 		return Setting{}, fmt.Errorf("failure store %q: %q is not the name of a bucket", text, bucket)
 	}
 	prefix = strings.TrimSuffix(prefix, "/")
@@ -79,20 +83,21 @@ func checkPrefix(prefix string) error {
 
 // Open opens the store of a setting, and with a queue URL its bell; unheard is
 // told of bells that could not be rung. Bucket and queue are not asked: wrong
-// names come to light with the first record. AWS settings are read only if needed.
-func Open(ctx context.Context, setting, queueURL string, unheard func(Kept, error)) (*Store, error) {
+// names come to light with the first record. load brings the AWS settings, if they
+// are needed, such as those of config.LoadDefaultConfig.
+func Open(ctx context.Context, load Loader, setting, queueURL string, unheard func(Kept, error)) (*Store, error) {
 	at, err := ParseSetting(setting)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := openObjects(ctx, at)
+	objects, err := openObjects(ctx, load, at)
 	if err != nil {
 		return nil, err
 	}
 	if queueURL == "" {
 		return New(objects), nil
 	}
-	client, err := NewSQSClient(ctx)
+	client, err := NewSQSClient(ctx, load)
 	if err != nil {
 		return nil, err
 	}
@@ -103,23 +108,25 @@ func Open(ctx context.Context, setting, queueURL string, unheard func(Kept, erro
 	return New(objects, WithBell(queue, unheard)), nil
 }
 
-func openObjects(ctx context.Context, at Setting) (Objects, error) {
+func openObjects(ctx context.Context, load Loader, at Setting) (Objects, error) {
 	if at.Folder != "" {
 		return NewFolder(at.Folder)
 	}
-	client, err := NewS3Client(ctx)
+	client, err := NewS3Client(ctx, load)
 	if err != nil {
 		return nil, err
 	}
 	return NewBucket(client, at.Bucket, at.Prefix), nil
 }
 
-// NewS3Client makes an S3 client from the SDK's own settings: region,
-// credentials, profile, and AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL for another
-// endpoint than AWS's, which gets bucket names in the path. It does not retry: a
-// Bucket does, and knows what it may have written. Make one per process.
-func NewS3Client(ctx context.Context) (*s3.Client, error) {
-	cfg, err := awsconfig.Load(ctx, objectTimeout, nil)
+// Loader loads AWS settings.
+type Loader = func(context.Context) (aws.Config, error)
+
+// NewS3Client makes an S3 client. An endpoint other than AWS's, as of
+// AWS_ENDPOINT_URL_S3, gets bucket names in the path. It does not retry: a Bucket
+// does, and knows what it may have written. Make one per process.
+func NewS3Client(ctx context.Context, load Loader) (*s3.Client, error) {
+	cfg, err := awsconfig.Load(ctx, load, objectTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +137,9 @@ func NewS3Client(ctx context.Context) (*s3.Client, error) {
 	}), nil
 }
 
-// NewSQSClient makes an SQS client in the same way, with AWS_ENDPOINT_URL_SQS.
-// It retries once.
-func NewSQSClient(ctx context.Context) (*sqs.Client, error) {
-	cfg, err := awsconfig.Load(ctx, messageTimeout, nil)
+// NewSQSClient makes an SQS client in the same way. It retries once.
+func NewSQSClient(ctx context.Context, load Loader) (*sqs.Client, error) {
+	cfg, err := awsconfig.Load(ctx, load, messageTimeout, nil)
 	if err != nil {
 		return nil, err
 	}

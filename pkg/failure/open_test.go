@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/pkg/failure"
 )
@@ -31,22 +32,23 @@ func TestParseSetting(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"":                 "want s3://BUCKET/PREFIX or dir:PATH",
-		"bucket":           "want s3://BUCKET/PREFIX or dir:PATH",
-		"/var/kept":        "want s3://BUCKET/PREFIX or dir:PATH",
-		"S3://bucket/a":    "want s3://BUCKET/PREFIX or dir:PATH",
-		"dir:":             "no path",
-		"s3://":            "not the name of a bucket",
-		"s3:///a":          "not the name of a bucket",
-		"s3://Bucket/a":    "not the name of a bucket",
-		"s3://b/a":         "not the name of a bucket",
-		"s3://bucket//a":   `a part ""`,
-		"s3://bucket/a//b": `a part ""`,
-		"s3://bucket/a//":  `a part ""`,
-		"s3://bucket/../a": `a part ".."`,
-		"s3://bucket/./a":  `a part "."`,
-		"s3://bucket/a\n":  "control character",
-		"s3://bucket/\xff": "UTF-8",
+		"":                                "want s3://BUCKET/PREFIX or dir:PATH",
+		"bucket":                          "want s3://BUCKET/PREFIX or dir:PATH",
+		"/var/kept":                       "want s3://BUCKET/PREFIX or dir:PATH",
+		"S3://bucket/a":                   "want s3://BUCKET/PREFIX or dir:PATH",
+		"dir:":                            "no path",
+		"s3://":                           "not the name of a bucket",
+		"s3:///a":                         "not the name of a bucket",
+		"s3://Bucket/a":                   "not the name of a bucket",
+		"s3://b/a":                        "not the name of a bucket",
+		"s3://" + strings.Repeat("b", 64): "not the name of a bucket",
+		"s3://bucket//a":                  `a part ""`,
+		"s3://bucket/a//b":                `a part ""`,
+		"s3://bucket/a//":                 `a part ""`,
+		"s3://bucket/../a":                `a part ".."`,
+		"s3://bucket/./a":                 `a part "."`,
+		"s3://bucket/a\n":                 "control character",
+		"s3://bucket/\xff":                "UTF-8",
 		"s3://bucket/" + strings.Repeat("x", 801): "longer than 800 bytes",
 	} {
 		if _, err := failure.ParseSetting(text); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
@@ -102,7 +104,7 @@ func TestOpen(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	t.Setenv("AWS_ENDPOINT_URL_S3", strings.Replace(enginetest.S3(t, "bucket"), "127.0.0.1", "localhost", 1))
 	t.Setenv("AWS_ENDPOINT_URL_SQS", queue.URL)
-	client, err := failure.NewS3Client(t.Context())
+	client, err := failure.NewS3Client(t.Context(), sdkconfig.Load)
 	must(t, err)
 	if n := client.Options().Retryer.MaxAttempts(); n != 1 {
 		t.Errorf("the S3 client tries %d times by itself", n)
@@ -116,7 +118,7 @@ func TestOpen(t *testing.T) {
 	} {
 		sent = nil
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
-		store, err := failure.Open(t.Context(), test.setting, url, func(k failure.Kept, err error) { t.Error(k, err) })
+		store, err := failure.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k failure.Kept, err error) { t.Error(k, err) })
 		must(t, err)
 		must(t, store.Keep(t.Context(), f))
 		got, err := store.Read(t.Context(), name)
@@ -128,14 +130,14 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	var unheard error
-	store, err := failure.Open(t.Context(), "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
+	store, err := failure.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
 		func(_ failure.Kept, err error) { unheard = err })
 	must(t, err)
 	must(t, store.Keep(t.Context(), newFailure("2")))
 	if unheard == nil || !strings.Contains(unheard.Error(), "the queue does not exist") {
 		t.Errorf("unheard: %v", unheard)
 	}
-	store, err = failure.Open(t.Context(), "dir:"+folder, "", nil)
+	store, err = failure.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
 	must(t, err)
 	must(t, store.Keep(t.Context(), newFailure("3")))
 }
@@ -151,15 +153,15 @@ func TestOpenRefusesWrongSettings(t *testing.T) {
 		{"s3://bucket/p", "", "AWS_REGION"},
 		{folder, "https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},
 	} {
-		if _, err := failure.Open(t.Context(), test.setting, test.queue, nil); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := failure.Open(t.Context(), sdkconfig.Load, test.setting, test.queue, nil); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
 	t.Setenv("AWS_REGION", "eu-west-1")
-	if _, err := failure.Open(t.Context(), folder, "failures", nil); err == nil || !strings.Contains(err.Error(), "SQS") {
+	if _, err := failure.Open(t.Context(), sdkconfig.Load, folder, "failures", nil); err == nil || !strings.Contains(err.Error(), "SQS") {
 		t.Errorf("queue: %v", err)
 	}
-	if _, err := failure.Open(t.Context(), folder, "", nil); err != nil {
+	if _, err := failure.Open(t.Context(), sdkconfig.Load, folder, "", nil); err != nil {
 		t.Errorf("a folder needs no AWS settings: %v", err)
 	}
 }

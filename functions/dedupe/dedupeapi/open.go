@@ -11,20 +11,20 @@ import (
 )
 
 // Open makes a Handler over a store, with the sink and the failure store of the
-// options. Files and folders are opened, and errors say which cannot be used;
+// options, whose clients have the AWS settings that load brings. Files and folders are opened, and errors say which cannot be used;
 // streams, buckets and queues are not asked: wrong names come to light with the
 // first records. Close the Handler after use.
-func Open(ctx context.Context, store Store, o Options, log *slog.Logger) (*Handler, error) {
+func Open(ctx context.Context, load failure.Loader, store Store, o Options, log *slog.Logger) (*Handler, error) {
 	h := New(store, nil, nil, o, log)
-	failures, err := failure.Open(ctx, o.FailureStore, o.FailureQueueURL, h.unheard)
-	if err = errors.Join(err, h.openSink(ctx)); err != nil {
+	failures, err := failure.Open(ctx, load, o.FailureStore, o.FailureQueueURL, h.unheard)
+	if err = errors.Join(err, h.openSink(ctx, load)); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	h.failures = failures
 	return h, nil
 }
 
-func (h *Handler) openSink(ctx context.Context) error {
+func (h *Handler) openSink(ctx context.Context, load failure.Loader) error {
 	if file := h.options.Sink.File; file != "" {
 		sink, err := ndjsonsink.Open(file)
 		if err == nil {
@@ -32,7 +32,7 @@ func (h *Handler) openSink(ctx context.Context) error {
 		}
 		return err
 	}
-	client, err := kinesissink.NewClient(ctx)
+	client, err := kinesissink.NewClient(ctx, load)
 	if err != nil {
 		return err
 	}

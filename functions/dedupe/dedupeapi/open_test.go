@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
@@ -25,7 +26,7 @@ func openIn(t *testing.T, dir string) (*dedupeapi.Handler, error) {
 	store, err := sqlitestore.OpenMemory(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	return dedupeapi.Open(t.Context(), store, o, slog.New(slog.DiscardHandler))
+	return dedupeapi.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
 }
 
 func TestOpen(t *testing.T) {
@@ -93,7 +94,7 @@ func TestOpenOnAWS(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, store.Close()) }()
 	b := &bench{log: &bytes.Buffer{}}
-	b.Handler, err = dedupeapi.Open(t.Context(), store, o, slog.New(slog.NewJSONHandler(b.log, nil)))
+	b.Handler, err = dedupeapi.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.NewJSONHandler(b.log, nil)))
 	must(t, err)
 	defer func() { must(t, b.Close()) }()
 

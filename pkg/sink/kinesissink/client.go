@@ -13,12 +13,11 @@ import (
 // attemptTimeout bounds one request: 10 MiB take 2 s at 50 Mbit/s.
 const attemptTimeout = 10 * time.Second
 
-// NewClient makes a Kinesis client from the SDK's own settings: region,
-// credentials, profile, and AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL for
-// another endpoint than AWS's. It does not retry: the sink does, and knows what
-// may be in the stream twice. Make one per process.
-func NewClient(ctx context.Context) (*kinesis.Client, error) {
-	cfg, err := awsconfig.Load(ctx, attemptTimeout, nil)
+// NewClient makes a Kinesis client from the settings that load brings, such as
+// those of config.LoadDefaultConfig. It does not retry: the sink does, and knows
+// what may be in the stream twice. Make one per process.
+func NewClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*kinesis.Client, error) {
+	cfg, err := awsconfig.Load(ctx, load, attemptTimeout, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
@@ -65,14 +66,14 @@ func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := kinesissink.NewClient(t.Context()); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := kinesissink.NewClient(t.Context(), sdkconfig.Load); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("no region: %v", err)
 	}
 	t.Setenv("AWS_REGION", "eu-west-1")
 	t.Setenv("AWS_ACCESS_KEY_ID", "test")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
 	t.Setenv("AWS_ENDPOINT_URL_KINESIS", enginetest.Kinesis(t))
-	client, err := kinesissink.NewClient(t.Context())
+	client, err := kinesissink.NewClient(t.Context(), sdkconfig.Load)
 	must(t, err)
 	if n := client.Options().Retryer.MaxAttempts(); n != 1 {
 		t.Errorf("the client tries %d times by itself", n)

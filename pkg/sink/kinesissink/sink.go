@@ -48,13 +48,15 @@ const (
 
 // What the API reference says of PutRecordsRequestEntry.
 const (
-	maxKeyLength = 256
-	maxHashKey   = "340282366920938463463374607431768211455" // 2^128 - 1
+	maxKeyLength  = 256
+	maxHashKey    = "340282366920938463463374607431768211455" // 2^128 - 1
+	maxStreamName = 128                                       // CreateStream
 )
 
+// The lengths stand apart: in patterns they cost 190 KB at every start.
 var (
-	hashKeyPattern = regexp.MustCompile(`^(0|[1-9][0-9]{0,38})$`)
-	streamPattern  = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`) // CreateStream
+	hashKeyPattern = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+	streamPattern  = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`) // CreateStream
 )
 
 // How long Send goes on with records that the stream refuses. A shard's limits
@@ -113,7 +115,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if !streamPattern.MatchString(stream) {
+	if len(stream) > maxStreamName || !streamPattern.MatchString(stream) {
 		return nil, fmt.Errorf("%q is not the name of a Kinesis stream (1 to 128 of a-z A-Z 0-9 _ . -)", stream)
 	}
 	if s.maxRecord < 1 || s.maxRecord > LargestRecord {

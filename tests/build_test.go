@@ -1,0 +1,106 @@
+package tests
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestBuildsAreReproducible builds and packs the functions here, and again from
+// a copy of the source: in another folder, with other times, outside of git, and
+// with nothing built before, the standard library included.
+func TestBuildsAreReproducible(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a build of everything takes half a minute")
+	}
+	copied, emptyCache := copySource(t), "GOCACHE="+t.TempDir()
+	for _, f := range shipped {
+		here, there := digests(t, "..", f.name), digests(t, copied, f.name, emptyCache)
+		t.Logf("%s: binary %s, zip %s", f.name, here[0], here[1])
+		equal(t, f.name+": digest of the second binary", there[0], here[0])
+		equal(t, f.name+": digest of the second zip", there[1], here[1])
+	}
+}
+
+// digests builds and packs a function with the scripts of a source tree.
+func digests(t *testing.T, root, function string, env ...string) (binaryAndZip [2]string) {
+	t.Helper()
+	bootstrap := filepath.Join(t.TempDir(), "bootstrap")
+	build := exec.CommandContext(t.Context(), root+"/scripts/build-function", "./functions/"+function, "arm64", bootstrap)
+	build.Env = append(os.Environ(), env...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build.Path, err, out)
+	}
+	return [2]string{digestOf(t, bootstrap), digestOf(t, zipOf(t, root, bootstrap))}
+}
+
+func digestOf(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	must(t, err)
+	defer func() { _ = file.Close() }()
+	h := sha256.New()
+	_, err = io.Copy(h, file)
+	must(t, err)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// copySource copies the project's files as they are, committed or not.
+func copySource(t *testing.T) string {
+	t.Helper()
+	target := t.TempDir()
+	for _, file := range sourceFiles(t) {
+		info, err := os.Stat("../" + file)
+		must(t, err)
+		content, err := os.ReadFile("../" + file)
+		must(t, err)
+		copied := filepath.Join(target, file)
+		must(t, os.MkdirAll(filepath.Dir(copied), 0o700))
+		must(t, os.WriteFile(copied, content, info.Mode()))
+	}
+	return target
+}
+
+// sourceFiles are the project's files that git knows or would add.
+func sourceFiles(t *testing.T) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	list.Dir = ".."
+	out, err := list.Output()
+	must(t, err)
+	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	return slices.DeleteFunc(files, func(file string) bool {
+		_, err := os.Stat("../" + file)
+		return os.IsNotExist(err) // deleted, and not committed yet
+	})
+}
+
+// TestFunctionsAreBuiltInOnePlace: what is tested and measured is what ships.
+func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
+	t.Parallel()
+	// The classes of one character keep this file out.
+	flags := regexp.MustCompile(`lambda[.]norpc`)
+	build := regexp.MustCompile(`(go[ ]build|"go",[ ]"build").*/functions/.*`)
+	var withFlags []string
+	for _, file := range sourceFiles(t) {
+		if filepath.Ext(file) == ".md" {
+			continue
+		}
+		content := read(t, "../"+file)
+		if flags.MatchString(content) {
+			withFlags = append(withFlags, file)
+		}
+		if line := build.FindString(content); line != "" {
+			t.Errorf("%s builds a function without scripts/build-function: %s", file, line)
+		}
+	}
+	equal(t, "files with the flags of functions", strings.Join(withFlags, " "), "scripts/build-function")
+}
