@@ -11,6 +11,7 @@ package enginetest
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,14 +22,14 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, then stops every engine they shared, and returns
-// the exit code. A package that uses [Dynoxide], [DynamoDBLocal] or [Kinesis]
-// calls it from its TestMain:
+// the exit code. A package that uses [Dynoxide], [DynamoDBLocal], [Kinesis] or
+// [CloudFormation] calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 func Main(m *testing.M) int {
 	managed.Store(true)
 	defer func() {
-		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal, kinesisMock} {
+		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation} {
 			e.stop()
 		}
 	}()
@@ -61,6 +62,18 @@ func Kinesis(t testing.TB) string {
 	return kinesisMock.endpoint(t)
 }
 
+// CloudFormation returns the endpoint of this test process's CloudFormation, with
+// the services that the project's stack needs, in memory; it starts it at the first
+// call. All tests of the process share it, so each needs stack names of its own. It
+// takes any credentials, and everything is in one account, 123456789012. No service
+// of it is for more than reading back what a stack has made.
+func CloudFormation(t testing.TB) string {
+	t.Helper()
+	// It reads the address of a template by the host's name, and finds no bucket in
+	// that of 127.0.0.1.
+	return strings.Replace(cloudFormation.endpoint(t), "127.0.0.1", "localhost", 1)
+}
+
 // Lambda starts the Lambda runtime interface emulator for the function whose
 // executable is bootstrap, and returns the URL to POST events to. The emulator
 // runs the function at the first invocation and stops at the end of the test.
@@ -70,7 +83,7 @@ func Kinesis(t testing.TB) string {
 // The emulator crashes when two invocations overlap.
 func Lambda(t testing.TB, bootstrap string, env ...string) string {
 	t.Helper()
-	bin := tool(t, "aws-lambda-rie")
+	bin := Tool(t, "aws-lambda-rie")
 	bootstrap, err := filepath.Abs(bootstrap)
 	if err != nil {
 		t.Fatalf("enginetest: %v", err)
@@ -134,6 +147,10 @@ var (
 		name: "kinesis-mock",
 		args: func(port string) []string { return []string{"--port", port} },
 	}
+	cloudFormation = &sharedEngine{
+		name: "moto-cloudformation",
+		args: func(port string) []string { return []string{"--port", port} },
+	}
 )
 
 // sharedEngine is an engine that a test process starts at most once.
@@ -148,7 +165,7 @@ type sharedEngine struct {
 
 func (e *sharedEngine) endpoint(t testing.TB) string {
 	t.Helper()
-	bin := tool(t, e.name)
+	bin := Tool(t, e.name)
 	if !managed.Load() {
 		t.Fatal("enginetest: nothing would stop the engine: TestMain must call enginetest.Main")
 	}
@@ -180,8 +197,9 @@ func (e *sharedEngine) stop() {
 	}
 }
 
-// tool returns the path of an installed tool. Without it, the test ends here.
-func tool(t testing.TB, name string) string {
+// Tool returns the path of a tool that `make tools` installs. Without it, the test
+// ends here, as without an engine.
+func Tool(t testing.TB, name string) string {
 	t.Helper()
 	require := os.Getenv("ONCEBOX_REQUIRE")
 	if require != "" && require != "all" {

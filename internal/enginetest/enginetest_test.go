@@ -96,8 +96,8 @@ func TestNothingOutlivesAKilledTestBinary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a child that its parent died")
 	}
-	tool(t, "dynoxide")
-	tool(t, "aws-lambda-rie")
+	Tool(t, "dynoxide")
+	Tool(t, "aws-lambda-rie")
 
 	var stderr bytes.Buffer
 	cmd := exec.Command(executable(t), "-test.run=^"+t.Name()+"$")
@@ -134,10 +134,12 @@ func TestAMissingToolSkipsOrFails(t *testing.T) {
 	}
 	t.Chdir(empty)
 	engines := map[string]func(testing.TB){
-		"dynoxide":       func(t testing.TB) { Dynoxide(t) },
-		"dynamodb-local": func(t testing.TB) { DynamoDBLocal(t) },
-		"kinesis-mock":   func(t testing.TB) { Kinesis(t) },
-		"aws-lambda-rie": func(t testing.TB) { Lambda(t, "bootstrap") },
+		"dynoxide":            func(t testing.TB) { Dynoxide(t) },
+		"dynamodb-local":      func(t testing.TB) { DynamoDBLocal(t) },
+		"kinesis-mock":        func(t testing.TB) { Kinesis(t) },
+		"moto-cloudformation": func(t testing.TB) { CloudFormation(t) },
+		"aws-lambda-rie":      func(t testing.TB) { Lambda(t, "bootstrap") },
+		"cdk":                 func(t testing.TB) { Tool(t, "cdk") },
 	}
 	for _, tc := range []struct{ require, outcome, message string }{
 		{"", "skip", "is not installed: run `make tools`"},

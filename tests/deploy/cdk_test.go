@@ -1,0 +1,163 @@
+// Package deploy deploys the stack of infra/app with the CDK's own command line to
+// an emulated CloudFormation, and reads back what is there then. That a deployment
+// ends well says little there, so nothing is believed that a service does not say.
+package deploy
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+)
+
+// root is the project's folder, where cdk.json is.
+const root = "../.."
+
+// buildDir holds the functions that the tests of this process share.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "oncebox-deploy-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildDir = dir
+	code := enginetest.Main(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var (
+	claimARM  = builder("claim", "arm64")
+	claimX86  = builder("claim", "amd64")
+	dedupeARM = builder("dedupe", "arm64")
+)
+
+// builder returns what builds a function, once, and gives its folder.
+func builder(name, arch string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		dir := filepath.Join(buildDir, name+"-"+arch)
+		build := exec.Command(root+"/scripts/build-function", "./functions/"+name, arch, filepath.Join(dir, "bootstrap"))
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", build.Path, err, out)
+		}
+		return dir, nil
+	})
+}
+
+// built skips the test before anything is built, where it could not go on.
+func built(t *testing.T, build func() (string, error)) (dir string) {
+	t.Helper()
+	enginetest.Tool(t, "cdk")
+	enginetest.Tool(t, "moto-cloudformation")
+	dir, err := build()
+	must(t, err)
+	return dir
+}
+
+// codeFact is what a zip with the executable of a folder holds.
+func codeFact(t *testing.T, dir string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, "bootstrap"))
+	must(t, err)
+	return fileFact("bootstrap", 0o755, content)
+}
+
+func fileFact(name string, mode fs.FileMode, content []byte) string {
+	return fmt.Sprintf("%s %v %x", name, mode, sha256.Sum256(content))
+}
+
+// cdk runs the CDK's command line in a folder against the emulator.
+func cdk(t *testing.T, dir string, args ...string) (output string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), enginetest.Tool(t, "cdk"), args...)
+	cmd.Dir = dir
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "AWS_") { // the developer's own
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+enginetest.CloudFormation(t), "AWS_REGION="+region,
+		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test", "AWS_CONFIG_FILE="+os.DevNull)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("cdk %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+// An assembly is what `cdk synth` made of the app: one stack, with its templates and
+// assets.
+type assembly struct {
+	stack string
+	dir   string
+}
+
+// synth assembles the stack that cdk.json and these context values say. The names
+// of the values are without their prefix.
+func synth(t *testing.T, stack string, context map[string]string) assembly {
+	t.Helper()
+	a := assembly{stack: stack, dir: t.TempDir()}
+	args := []string{"synth", "--quiet", "--output", a.dir, "--context", "oncebox:stack=" + stack}
+	for name, value := range context {
+		args = append(args, "--context", "oncebox:"+name+"="+value)
+	}
+	_, err := cdk(t, root, args...)
+	must(t, err)
+	return a
+}
+
+// cdk runs a command on the assembly, away from cdk.json, which has had its say.
+func (a assembly) cdk(t *testing.T, command string, args ...string) (output string, err error) {
+	t.Helper()
+	return cdk(t, a.dir, append([]string{command, a.stack, "--app", a.dir}, args...)...)
+}
+
+func (a assembly) deploy(t *testing.T) (output string) {
+	t.Helper()
+	bootstrap.Do(func() {
+		_, bootstrap.err = cdk(t, a.dir, "bootstrap", "aws://"+account+"/"+region)
+	})
+	must(t, bootstrap.err)
+	// A change set would have to be waited for.
+	output, err := a.cdk(t, "deploy", "--method", "direct", "--require-approval", "never")
+	must(t, err)
+	return output
+}
+
+// bootstrap makes what the CDK needs in the account, once.
+var bootstrap struct {
+	sync.Once
+	err error
+}
+
+// diff compares with what is deployed. A difference is an error.
+func (a assembly) diff(t *testing.T) error {
+	t.Helper()
+	_, err := a.cdk(t, "diff", "--method", "template", "--fail")
+	return err
+}
+
+func (a assembly) destroy(t *testing.T) {
+	t.Helper()
+	_, err := a.cdk(t, "destroy", "--force")
+	must(t, err)
+}
+
+// template returns the path of the stack's template.
+func (a assembly) template() string { return filepath.Join(a.dir, a.stack+".template.json") }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

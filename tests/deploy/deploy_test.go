@@ -1,0 +1,258 @@
+package deploy
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	cloudformationtypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	kinesistypes "github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+var stacks atomic.Int64
+
+// stackName is a name of a test's own: the emulator is shared, also by the runs of
+// -count.
+func stackName(prefix string) string { return prefix + "-" + strconv.FormatInt(stacks.Add(1), 10) }
+
+const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
+
+// TestBothJobs deploys what cdk.json says, with everything that can be left out left
+// out.
+func TestBothJobs(t *testing.T) {
+	t.Parallel()
+	claim, dedupe := built(t, claimARM), built(t, dedupeARM)
+	context := map[string]string{"id-path": "event.id", "claim-code": claim, "dedupe-code": dedupe, "alarm-topic-arn": topic}
+	app := synth(t, stackName("both"), context)
+	app.deploy(t)
+	d := describe(t, app.stack)
+	want := merged(
+		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth),
+		streamFacts("SourceStream"), streamFacts("DestinationStream"), failureStoreFacts, mappingFacts,
+		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
+		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment,
+		apiFacts("AWS_IAM", 30), claimAlarms(topic), recordAlarms(topic),
+	)
+	check(t, d.read(t), want)
+
+	t.Run("another synth makes no difference", func(t *testing.T) {
+		again := synth(t, app.stack, context)
+		if err := again.diff(t); err != nil {
+			t.Errorf("there are differences: %v", err)
+		}
+		before := d.events(t, app.stack)
+		if out := again.deploy(t); !strings.Contains(out, "(no changes)") {
+			t.Errorf("the second deployment: %s", out)
+		}
+		if after := d.events(t, app.stack); after != before {
+			t.Errorf("the stack had %d events and now %d", before, after)
+		}
+		check(t, d.read(t), want)
+	})
+	t.Run("a difference would be seen", func(t *testing.T) {
+		altered := app.alter(t, func(resources map[string]resource) {
+			for _, r := range of(resources, "AWS::Lambda::EventSourceMapping") {
+				r.Properties["BisectBatchOnFunctionError"] = false
+			}
+		})
+		if err := altered.diff(t); err == nil || !strings.Contains(err.Error(), "BisectBatchOnFunctionError") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("every fault would be read", func(t *testing.T) { readFaults(t, app, want) })
+	t.Run("destroy keeps the data", func(t *testing.T) {
+		saved := d.save(t)
+		app.destroy(t)
+		left := want.afterwards("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "FailureBucket",
+			"access-logs", "claim-function-logs", "dedupe-function-logs")
+		delete(left, "FailureBucket policy") // the CDK keeps the bucket without it
+		check(t, d.read(t), left)
+		d.checkSaved(t, saved)
+	})
+}
+
+// TestClaimsForATest deploys one job with the settings that the first has not, to be
+// thrown away.
+func TestClaimsForATest(t *testing.T) {
+	t.Parallel()
+	code := built(t, claimX86)
+	app := synth(t, stackName("claims"), map[string]string{
+		"jobs": "claims", "claim-code": code, "architecture": "x86_64", "disposable": "on", "log-retention-days": "7",
+		"auth": "jwt", "jwt-issuer": "https://login.example.com", "jwt-audience": "shop",
+		"warm-read-units": "20000", "warm-write-units": "10000",
+	})
+	app.deploy(t)
+	d := describe(t, app.stack)
+	const warm = "20000 reads, 10000 writes"
+	want := merged(
+		tableFacts("BankTable", false, warm), tableFacts("DedupeTable", false, warm),
+		functionFacts("claim-function", "x86_64", "512 MiB, 10 s", codeFact(t, code), 7), claimEnvironment("jwt:sub"),
+		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7), claimAlarms(""),
+	)
+	check(t, d.read(t), want)
+	app.destroy(t)
+	check(t, d.read(t), want.afterwards())
+}
+
+// check compares what is read with what is to be there.
+func check(t *testing.T, got, want facts) {
+	t.Helper()
+	for _, name := range got.differences(want) {
+		t.Errorf("%s:\n got  %q\n want %q", name, got[name], want[name])
+	}
+}
+
+// events counts what has happened to a stack.
+func (d *deployed) events(t *testing.T, stack string) int {
+	t.Helper()
+	got, err := d.cloudformation.DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: &stack})
+	must(t, err)
+	return len(got.StackEvents)
+}
+
+// saved is where a record was put.
+type saved struct{ shard, sequence *string }
+
+// save puts something into what a stack must not take with it.
+func (d *deployed) save(t *testing.T) saved {
+	t.Helper()
+	for _, table := range []string{"BankTable", "DedupeTable"} {
+		_, err := d.dynamodb.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(d.outputs[table]), Item: row})
+		must(t, err)
+	}
+	_, err := d.s3.PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: aws.String(d.outputs["FailureBucket"]), Key: aws.String(savedText), Body: strings.NewReader(savedText),
+	})
+	must(t, err)
+	put, err := d.kinesis.PutRecord(t.Context(), &kinesis.PutRecordInput{
+		StreamName: aws.String(d.outputs["SourceStream"]), PartitionKey: aws.String(savedText), Data: []byte(savedText),
+	})
+	must(t, err)
+	return saved{put.ShardId, put.SequenceNumber}
+}
+
+const savedText = "saved"
+
+var row = map[string]dynamodbtypes.AttributeValue{
+	"pk": &dynamodbtypes.AttributeValueMemberS{Value: savedText}, "sk": &dynamodbtypes.AttributeValueMemberS{Value: savedText},
+}
+
+func (d *deployed) checkSaved(t *testing.T, s saved) {
+	t.Helper()
+	for _, table := range []string{"BankTable", "DedupeTable"} {
+		got, err := d.dynamodb.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String(d.outputs[table]), Key: row})
+		must(t, err)
+		if got.Item == nil {
+			t.Errorf("%s has lost a row", table)
+		}
+	}
+	_, err := d.s3.HeadObject(t.Context(), &s3.HeadObjectInput{
+		Bucket: aws.String(d.outputs["FailureBucket"]), Key: aws.String(savedText),
+	})
+	if err != nil {
+		t.Errorf("the failure bucket has lost an object: %v", err)
+	}
+	iterator, err := d.kinesis.GetShardIterator(t.Context(), &kinesis.GetShardIteratorInput{
+		StreamName: aws.String(d.outputs["SourceStream"]), ShardId: s.shard,
+		ShardIteratorType: kinesistypes.ShardIteratorTypeAtSequenceNumber, StartingSequenceNumber: s.sequence,
+	})
+	must(t, err)
+	records, err := d.kinesis.GetRecords(t.Context(), &kinesis.GetRecordsInput{ShardIterator: iterator.ShardIterator})
+	must(t, err)
+	if len(records.Records) != 1 || string(records.Records[0].Data) != savedText {
+		t.Errorf("the source stream has %v", records.Records)
+	}
+}
+
+// TestWhatCannotBeMadeEndsTheDeployment: the emulator must not pass over what it
+// does not know.
+func TestWhatCannotBeMadeEndsTheDeployment(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ what, kind, properties, says string }{
+		{"a type", "AWS::Glue::Database", `{}`, "nor a maker"},
+		{"a property", "AWS::Logs::LogGroup", `{"RetentionInDay": 7}`, "no use of RetentionInDay"},
+		{"a property inside", "AWS::S3::Bucket", `{"VersioningConfiguration": {"State": "Enabled"}}`, `Unknown parameter in VersioningConfiguration: "State"`},
+		{"a property of the API", "AWS::CloudWatch::Alarm", `{"Treshold": 1}`, `Unknown parameter in input: "Treshold"`},
+		{"a value", "AWS::S3::Bucket", `{"AccessControl": "PublicRead"}`, "private buckets only"},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			t.Parallel()
+			template := `{"Resources": {"It": {"Type": "` + tc.kind + `", "Properties": ` + tc.properties + `}}}`
+			_, err := newClients(t).cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
+				StackName: aws.String(stackName("refused")), TemplateBody: &template,
+			})
+			if err == nil || !strings.Contains(err.Error(), tc.kind+" It: ") || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestUpdatesEndTheDeployment: the emulator makes and deletes, and must not say that
+// it has updated what stays as it was.
+func TestUpdatesEndTheDeployment(t *testing.T) {
+	t.Parallel()
+	client, stack := newClients(t).cloudformation, stackName("update")
+	template := func(days int) *string {
+		return aws.String(`{"Resources": {"It": {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": ` + strconv.Itoa(days) + `}}}}`)
+	}
+	_, err := client.CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &stack, TemplateBody: template(7)})
+	must(t, err)
+	_, err = client.UpdateStack(t.Context(), &cloudformation.UpdateStackInput{StackName: &stack, TemplateBody: template(1)})
+	if err == nil || !strings.Contains(err.Error(), "cannot update") {
+		t.Errorf("directly: %v", err)
+	}
+	changes, err := client.CreateChangeSet(t.Context(), &cloudformation.CreateChangeSetInput{
+		StackName: &stack, ChangeSetName: aws.String("change"), TemplateBody: template(1), ChangeSetType: cloudformationtypes.ChangeSetTypeUpdate,
+	})
+	must(t, err)
+	_, err = client.ExecuteChangeSet(t.Context(), &cloudformation.ExecuteChangeSetInput{ChangeSetName: changes.Id})
+	if err == nil || !strings.Contains(err.Error(), "cannot update") {
+		t.Errorf("by a change set: %v", err)
+	}
+}
+
+// A resource of a template.
+type resource struct {
+	Type       string
+	Properties map[string]any
+}
+
+// of are the resources of a type.
+func of(resources map[string]resource, kind string) (all []resource) {
+	for _, r := range resources {
+		if r.Type == kind {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// alter returns a copy of the assembly with another template.
+func (a assembly) alter(t *testing.T, change func(resources map[string]resource)) assembly {
+	t.Helper()
+	altered := assembly{stack: a.stack, dir: t.TempDir()}
+	must(t, os.CopyFS(altered.dir, os.DirFS(a.dir)))
+	content, err := os.ReadFile(a.template())
+	must(t, err)
+	var template map[string]json.RawMessage
+	must(t, json.Unmarshal(content, &template))
+	var resources map[string]resource
+	must(t, json.Unmarshal(template["Resources"], &resources))
+	change(resources)
+	template["Resources"], err = json.Marshal(resources)
+	must(t, err)
+	content, err = json.Marshal(template)
+	must(t, err)
+	must(t, os.WriteFile(altered.template(), content, 0o600))
+	return altered
+}

@@ -1,0 +1,496 @@
+package deploy
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/schemas"
+	cloudwatchtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
+)
+
+const (
+	region  = "us-east-1"
+	account = "123456789012" // the emulator's
+)
+
+// facts are what services say of the resources of a stack, as "BankTable TTL" is
+// "purge_at ENABLED". The names that the deployment made are replaced: by the stack's
+// outputs that tell them, or by what uses them.
+type facts map[string]string
+
+// differences lists the facts that two have not in common, by name.
+func (f facts) differences(other facts) (names []string) {
+	for name := range f {
+		if value, ok := other[name]; !ok || value != f[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range other {
+		if _, ok := f[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// gone is the one fact of a resource that is not there.
+const gone = "gone"
+
+type clients struct {
+	cloudformation *cloudformation.Client
+	cloudwatch     *cloudwatch.Client
+	logs           *cloudwatchlogs.Client
+	dynamodb       *dynamodb.Client
+	gateway        *apigatewayv2.Client
+	kinesis        *kinesis.Client
+	lambda         *lambda.Client
+	s3             *s3.Client
+	sqs            *sqs.Client
+}
+
+func newClients(t *testing.T) clients {
+	t.Helper()
+	cfg := aws.Config{
+		Region: region, BaseEndpoint: aws.String(enginetest.CloudFormation(t)),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}
+	return clients{
+		cloudformation: cloudformation.NewFromConfig(cfg),
+		cloudwatch: cloudwatch.NewFromConfig(cfg, func(o *cloudwatch.Options) {
+			o.Protocol = awsjson.New10(schemas.GraniteServiceVersion20100801) // the emulator does not know CBOR
+		}),
+		logs:     cloudwatchlogs.NewFromConfig(cfg),
+		dynamodb: dynamodb.NewFromConfig(cfg),
+		gateway:  apigatewayv2.NewFromConfig(cfg),
+		kinesis:  kinesis.NewFromConfig(cfg),
+		lambda:   lambda.NewFromConfig(cfg),
+		s3:       s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }),
+		sqs:      sqs.NewFromConfig(cfg),
+	}
+}
+
+// deployed is a stack that was deployed. It can be read after it was destroyed, too.
+type deployed struct {
+	clients
+	outputs   map[string]string
+	resources map[string][]string // type to physical ids
+	names     map[string]string   // physical id to what facts call it
+}
+
+func describe(t *testing.T, stack string) *deployed {
+	t.Helper()
+	d := &deployed{newClients(t), map[string]string{}, map[string][]string{}, map[string]string{}}
+	stacks, err := d.cloudformation.DescribeStacks(t.Context(), &cloudformation.DescribeStacksInput{StackName: &stack})
+	must(t, err)
+	for _, o := range stacks.Stacks[0].Outputs {
+		d.outputs[*o.OutputKey] = *o.OutputValue
+		d.names[path.Base(*o.OutputValue)] = *o.OutputKey // a name, or the URL of a queue
+	}
+	resources, err := d.cloudformation.DescribeStackResources(t.Context(), &cloudformation.DescribeStackResourcesInput{StackName: &stack})
+	must(t, err)
+	for _, r := range resources.StackResources {
+		d.resources[*r.ResourceType] = append(d.resources[*r.ResourceType], *r.PhysicalResourceId)
+	}
+	return d
+}
+
+// readers read resources, by type, in this order: what names others comes first.
+// A type with none is read with what it belongs to.
+var readers = []struct {
+	kind string
+	read func(r *reading, id string)
+}{
+	{"AWS::DynamoDB::GlobalTable", (*reading).table},
+	{"AWS::Kinesis::Stream", (*reading).stream},
+	{"AWS::S3::Bucket", (*reading).bucket},
+	{"AWS::S3::BucketPolicy", nil},
+	{"AWS::SQS::Queue", (*reading).queue},
+	{"AWS::SQS::QueuePolicy", nil},
+	{"AWS::Lambda::Function", (*reading).function},
+	{"AWS::Lambda::EventSourceMapping", (*reading).mapping},
+	{"AWS::ApiGatewayV2::Api", (*reading).api},
+	{"AWS::ApiGatewayV2::Authorizer", nil},
+	{"AWS::ApiGatewayV2::Integration", nil},
+	{"AWS::ApiGatewayV2::Route", nil},
+	{"AWS::ApiGatewayV2::Stage", nil},
+	{"AWS::Lambda::Permission", nil},
+	{"AWS::Logs::LogGroup", (*reading).logGroup},
+	{"AWS::CloudWatch::Alarm", (*reading).alarm},
+	// Not read: what a role allows is in the template as it is in the account, and
+	// the tests of infra read it there.
+	{"AWS::IAM::Role", nil},
+	{"AWS::IAM::Policy", nil},
+}
+
+// reading is one reading of a stack.
+type reading struct {
+	*deployed
+	t     *testing.T
+	facts facts
+}
+
+func (d *deployed) read(t *testing.T) facts {
+	t.Helper()
+	r := &reading{d, t, facts{}}
+	unread := maps.Clone(d.resources)
+	for _, reader := range readers {
+		delete(unread, reader.kind)
+		if reader.read == nil {
+			continue
+		}
+		for _, id := range d.resources[reader.kind] {
+			reader.read(r, id)
+		}
+	}
+	for kind := range unread {
+		r.facts[kind] = "has no reader here"
+	}
+	return r.facts
+}
+
+// say adds what is said of a resource, or that it is gone.
+func (r *reading) say(id, what, format string, args ...any) {
+	name := strings.TrimSpace(r.named(id) + " " + what)
+	if old, ok := r.facts[name]; ok {
+		r.t.Errorf("there are two of %s: %s", name, old)
+	}
+	r.facts[name] = r.named(fmt.Sprintf(format, args...))
+}
+
+// there tells from the error of a first request whether the resource exists.
+func (r *reading) there(id string, err error) bool {
+	r.t.Helper()
+	if !missing(err) {
+		must(r.t, err)
+		return true
+	}
+	r.say(id, "", gone)
+	return false
+}
+
+func missing(err error) bool {
+	var answer smithy.APIError
+	return errors.As(err, &answer) && regexp.MustCompile("NotFound|NoSuch|NonExistent|DoesNotExist").MatchString(answer.ErrorCode())
+}
+
+// named puts names for what the deployment made up.
+func (r *reading) named(text string) string {
+	var pairs []string
+	for id, name := range r.names {
+		pairs = append(pairs, id, name)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+func (r *reading) table(id string) {
+	got, err := r.dynamodb.DescribeTable(r.t.Context(), &dynamodb.DescribeTableInput{TableName: &id})
+	if !r.there(id, err) {
+		return
+	}
+	var key []string
+	for _, k := range got.Table.KeySchema {
+		for _, a := range got.Table.AttributeDefinitions {
+			if *a.AttributeName == *k.AttributeName {
+				key = append(key, fmt.Sprint(*k.AttributeName, " ", a.AttributeType, " ", k.KeyType))
+			}
+		}
+	}
+	r.say(id, "key", "%s", strings.Join(key, ", "))
+	r.say(id, "billing", "%s", got.Table.BillingModeSummary.BillingMode)
+	r.say(id, "deletion protection", "%t", *got.Table.DeletionProtectionEnabled)
+	warm := got.Table.WarmThroughput
+	r.say(id, "warm throughput", "%d reads, %d writes", *warm.ReadUnitsPerSecond, *warm.WriteUnitsPerSecond)
+	ttl, err := r.dynamodb.DescribeTimeToLive(r.t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &id})
+	must(r.t, err)
+	r.say(id, "TTL", "%s %s", ttl.TimeToLiveDescription.TimeToLiveStatus, aws.ToString(ttl.TimeToLiveDescription.AttributeName))
+	backups, err := r.dynamodb.DescribeContinuousBackups(r.t.Context(), &dynamodb.DescribeContinuousBackupsInput{TableName: &id})
+	must(r.t, err)
+	r.say(id, "point-in-time recovery", "%s",
+		backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus)
+}
+
+func (r *reading) stream(id string) {
+	got, err := r.kinesis.DescribeStreamSummary(r.t.Context(), &kinesis.DescribeStreamSummaryInput{StreamName: &id})
+	if !r.there(id, err) {
+		return
+	}
+	s := got.StreamDescriptionSummary
+	r.say(id, "mode", "%s", s.StreamModeDetails.StreamMode)
+	r.say(id, "retention", "%d h", *s.RetentionPeriodHours)
+	r.say(id, "encryption", "%s %s", s.EncryptionType, aws.ToString(s.KeyId))
+}
+
+func (r *reading) bucket(id string) {
+	encryption, err := r.s3.GetBucketEncryption(r.t.Context(), &s3.GetBucketEncryptionInput{Bucket: &id})
+	if !r.there(id, err) {
+		return
+	}
+	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
+		r.say(id, "encryption", "%s", rule.ApplyServerSideEncryptionByDefault.SSEAlgorithm)
+	}
+	versioning, err := r.s3.GetBucketVersioning(r.t.Context(), &s3.GetBucketVersioningInput{Bucket: &id})
+	must(r.t, err)
+	r.say(id, "versioning", "%s", versioning.Status)
+	block, err := r.s3.GetPublicAccessBlock(r.t.Context(), &s3.GetPublicAccessBlockInput{Bucket: &id})
+	if !missing(err) {
+		must(r.t, err)
+		b := block.PublicAccessBlockConfiguration
+		r.say(id, "blocks", "public ACLs %t, ignores them %t, public policies %t, restricts to the account %t",
+			*b.BlockPublicAcls, *b.IgnorePublicAcls, *b.BlockPublicPolicy, *b.RestrictPublicBuckets)
+	}
+	policy, err := r.s3.GetBucketPolicy(r.t.Context(), &s3.GetBucketPolicyInput{Bucket: &id})
+	if !missing(err) {
+		must(r.t, err)
+		r.say(id, "policy", "%s", r.policy(*policy.Policy))
+	}
+	_, err = r.s3.GetBucketLifecycleConfiguration(r.t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: &id})
+	if !missing(err) {
+		must(r.t, err)
+		r.say(id, "lifecycle", "deletes objects")
+	}
+}
+
+// policy is a policy's statements, on one line and always in the same order.
+func (r *reading) policy(document string) string {
+	r.t.Helper()
+	var policy struct{ Statement []map[string]any }
+	must(r.t, json.Unmarshal([]byte(document), &policy))
+	text, err := json.Marshal(policy.Statement)
+	must(r.t, err)
+	return string(text)
+}
+
+func (r *reading) queue(id string) {
+	got, err := r.sqs.GetQueueAttributes(r.t.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: &id, AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameAll},
+	})
+	id = path.Base(id)
+	if !r.there(id, err) {
+		return
+	}
+	r.say(id, "retention", "%s s", got.Attributes["MessageRetentionPeriod"])
+	r.say(id, "encryption by SQS", "%s", got.Attributes["SqsManagedSseEnabled"])
+	if policy := got.Attributes["Policy"]; policy != "" {
+		r.say(id, "policy", "%s", r.policy(policy))
+	}
+}
+
+func (r *reading) function(id string) {
+	got, err := r.lambda.GetFunctionConfiguration(r.t.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: &id})
+	if !r.there(id, err) {
+		return
+	}
+	r.names[id] = "dedupe-function"
+	if _, ok := got.Environment.Variables["ONCEBOX_BANK_TABLE"]; ok {
+		r.names[id] = "claim-function"
+	}
+	r.names[*got.LoggingConfig.LogGroup] = r.names[id] + "-logs"
+	r.say(id, "runs", "%s on %s with %s", got.Architectures, got.Runtime, *got.Handler)
+	r.say(id, "has", "%d MiB, %d s", *got.MemorySize, *got.Timeout)
+	r.say(id, "logs to", "%s", *got.LoggingConfig.LogGroup)
+	r.say(id, "code", "%s", r.code(*got.CodeSha256))
+	for name, value := range got.Environment.Variables {
+		r.say(id, name, "%s", value)
+	}
+}
+
+// code finds the zip that a function has among what the CDK uploaded, and says what
+// is in it.
+func (r *reading) code(digest string) string {
+	r.t.Helper()
+	assets := aws.String("cdk-hnb659fds-assets-" + account + "-" + region)
+	objects, err := r.s3.ListObjectsV2(r.t.Context(), &s3.ListObjectsV2Input{Bucket: assets})
+	must(r.t, err)
+	for _, o := range objects.Contents {
+		object, err := r.s3.GetObject(r.t.Context(), &s3.GetObjectInput{Bucket: assets, Key: o.Key})
+		must(r.t, err)
+		content, err := io.ReadAll(object.Body)
+		must(r.t, err)
+		if sum := sha256.Sum256(content); base64.StdEncoding.EncodeToString(sum[:]) == digest {
+			return unzip(r.t, content)
+		}
+	}
+	return "nothing that was uploaded"
+}
+
+func unzip(t *testing.T, content []byte) string {
+	t.Helper()
+	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	must(t, err)
+	var files []string
+	for _, f := range archive.File {
+		reader, err := f.Open()
+		must(t, err)
+		content, err := io.ReadAll(reader)
+		must(t, err)
+		files = append(files, fileFact(f.Name, f.Mode(), content))
+	}
+	return strings.Join(files, ", ")
+}
+
+func (r *reading) mapping(id string) {
+	got, err := r.lambda.GetEventSourceMapping(r.t.Context(), &lambda.GetEventSourceMappingInput{UUID: &id})
+	r.names[id] = "mapping"
+	if !r.there(id, err) {
+		return
+	}
+	r.say(id, "from", "%s", *got.EventSourceArn)
+	r.say(id, "to", "%s", *got.FunctionArn)
+	r.say(id, "is", "%s", *got.State)
+	r.say(id, "starts at", "%s", got.StartingPosition)
+	r.say(id, "batch", "%d records, %d s", *got.BatchSize, aws.ToInt32(got.MaximumBatchingWindowInSeconds))
+	r.say(id, "parallelization", "%d", aws.ToInt32(got.ParallelizationFactor))
+	r.say(id, "reports", "%s", got.FunctionResponseTypes)
+	r.say(id, "bisects", "%t", aws.ToBool(got.BisectBatchOnFunctionError))
+	r.say(id, "retries", "%d", aws.ToInt32(got.MaximumRetryAttempts))
+	r.say(id, "record age", "%d s", aws.ToInt32(got.MaximumRecordAgeInSeconds))
+	if d := got.DestinationConfig; d != nil && d.OnFailure != nil {
+		r.say(id, "gives up to", "%s", *d.OnFailure.Destination)
+	}
+	if got.MetricsConfig != nil {
+		r.say(id, "counts", "%s", got.MetricsConfig.Metrics)
+	}
+}
+
+func (r *reading) api(id string) {
+	r.names[id] = "Api"
+	got, err := r.gateway.GetApi(r.t.Context(), &apigatewayv2.GetApiInput{ApiId: &id})
+	if !r.there(id, err) {
+		return
+	}
+	r.say(id, "protocol", "%s", got.ProtocolType)
+	routes, err := r.gateway.GetRoutes(r.t.Context(), &apigatewayv2.GetRoutesInput{ApiId: &id})
+	must(r.t, err)
+	for _, route := range routes.Items {
+		r.say(id, *route.RouteKey+" asks for", "%s%s", route.AuthorizationType, r.authorizer(id, aws.ToString(route.AuthorizerId)))
+		r.say(id, *route.RouteKey+" leads to", "%s", r.target(id, *route.RouteKey, *route.Target))
+	}
+	stages, err := r.gateway.GetStages(r.t.Context(), &apigatewayv2.GetStagesInput{ApiId: &id})
+	must(r.t, err)
+	for _, s := range stages.Items {
+		name := "stage " + *s.StageName
+		r.say(id, name, "deployed by itself %t", aws.ToBool(s.AutoDeploy))
+		if d := s.DefaultRouteSettings; d != nil {
+			r.say(id, name+" limits", "%v/s, %d at once", aws.ToFloat64(d.ThrottlingRateLimit), aws.ToInt32(d.ThrottlingBurstLimit))
+		}
+		if s.AccessLogSettings != nil {
+			_, group, _ := strings.Cut(*s.AccessLogSettings.DestinationArn, ":log-group:")
+			group, _, _ = strings.Cut(group, ":")
+			r.names[group] = "access-logs"
+			r.say(id, name+" logs to", "%s", group)
+		}
+	}
+}
+
+func (r *reading) authorizer(api, id string) string {
+	r.t.Helper()
+	if id == "" {
+		return ""
+	}
+	got, err := r.gateway.GetAuthorizer(r.t.Context(), &apigatewayv2.GetAuthorizerInput{ApiId: &api, AuthorizerId: &id})
+	must(r.t, err)
+	jwt := got.JwtConfiguration
+	return fmt.Sprintf(" of %s for %s in %s", *jwt.Issuer, jwt.Audience, got.IdentitySource)
+}
+
+// target says where a route leads, and whether the API may call what is there.
+func (r *reading) target(api, routeKey, target string) string {
+	r.t.Helper()
+	got, err := r.gateway.GetIntegration(r.t.Context(), &apigatewayv2.GetIntegrationInput{
+		ApiId: &api, IntegrationId: aws.String(strings.TrimPrefix(target, "integrations/")),
+	})
+	must(r.t, err)
+	allowed := "not allowed"
+	policy, err := r.lambda.GetPolicy(r.t.Context(), &lambda.GetPolicyInput{FunctionName: got.IntegrationUri})
+	if !missing(err) {
+		must(r.t, err)
+		_, routePath, _ := strings.Cut(routeKey, " ")
+		if strings.Contains(*policy.Policy, fmt.Sprintf(`"arn:aws:execute-api:%s:%s:%s/*/*%s"`, region, account, api, routePath)) {
+			allowed = "allowed"
+		}
+	}
+	return fmt.Sprintf("%s by %s %s, %s", *got.IntegrationUri, got.IntegrationType, *got.PayloadFormatVersion, allowed)
+}
+
+func (r *reading) logGroup(id string) {
+	got, err := r.logs.DescribeLogGroups(r.t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &id})
+	must(r.t, err)
+	if len(got.LogGroups) == 0 {
+		r.say(id, "", gone)
+		return
+	}
+	r.say(id, "retention", "%d days", aws.ToInt32(got.LogGroups[0].RetentionInDays))
+}
+
+// alarm reads what an alarm watches, which the deployment names, and whom it tells.
+// Its limits are the template's.
+func (r *reading) alarm(id string) {
+	got, err := r.cloudwatch.DescribeAlarms(r.t.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{id}})
+	must(r.t, err)
+	if len(got.MetricAlarms) == 0 {
+		r.say(id, "", gone)
+		return
+	}
+	a := got.MetricAlarms[0]
+	_, section, _ := strings.Cut(*a.AlarmDescription, "#")
+	watched := fmt.Sprintf("%s of %s", a.Statistic, metricText(a.Namespace, a.MetricName, a.Dimensions))
+	if len(a.Metrics) > 0 {
+		watched = queriesText(a.Metrics)
+	}
+	r.names[id] = "alarm " + section
+	if section == "throttled-keys" { // one a table
+		r.names[id] += " " + r.named(*a.Metrics[len(a.Metrics)-1].MetricStat.Metric.Dimensions[0].Value)
+	}
+	r.say(id, "", "watches %s, tells %s, when over %s", watched, a.AlarmActions, a.OKActions)
+}
+
+func metricText(namespace, name *string, dimensions []cloudwatchtypes.Dimension) string {
+	text := aws.ToString(namespace) + " " + aws.ToString(name)
+	for _, d := range dimensions {
+		text += fmt.Sprintf(" %s=%s", *d.Name, *d.Value)
+	}
+	return text
+}
+
+func queriesText(queries []cloudwatchtypes.MetricDataQuery) string {
+	var texts []string
+	for _, q := range queries {
+		if q.MetricStat == nil {
+			texts = append(texts, *q.Expression)
+			continue
+		}
+		m := q.MetricStat
+		texts = append(texts, fmt.Sprintf("%s is %s of %s", *q.Id, *m.Stat,
+			metricText(m.Metric.Namespace, m.Metric.MetricName, m.Metric.Dimensions)))
+	}
+	return strings.Join(texts, "; ")
+}

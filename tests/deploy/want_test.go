@@ -1,0 +1,179 @@
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// These are the facts that the stacks of the tests are to have. They are written
+// down here once more, and taken from no template.
+
+func merged(all ...facts) facts {
+	merged := facts{}
+	for _, f := range all {
+		maps.Copy(merged, f)
+	}
+	return merged
+}
+
+func tableFacts(name string, protected bool, warm string) facts {
+	return facts{
+		name + " key":                    "pk S HASH, sk S RANGE",
+		name + " billing":                "PAY_PER_REQUEST",
+		name + " deletion protection":    fmt.Sprint(protected),
+		name + " warm throughput":        warm,
+		name + " TTL":                    "ENABLED purge_at",
+		name + " point-in-time recovery": "ENABLED",
+	}
+}
+
+// noWarmth is what a new on-demand table serves anyway.
+const noWarmth = "12000 reads, 4000 writes"
+
+func streamFacts(name string) facts {
+	return facts{
+		name + " mode":       "ON_DEMAND",
+		name + " retention":  "168 h",
+		name + " encryption": "KMS alias/aws/kinesis",
+	}
+}
+
+// Everything is denied without TLS.
+const onlyTLS = `[{"Action":"%s:*","Condition":{"Bool":{"aws:SecureTransport":"false"}},"Effect":"Deny","Principal":{"AWS":"*"},"Resource":%s}]`
+
+var failureStoreFacts = facts{
+	"FailureBucket encryption": "AES256",
+	"FailureBucket versioning": "Enabled",
+	"FailureBucket blocks":     "public ACLs true, ignores them true, public policies true, restricts to the account true",
+	"FailureBucket policy":     fmt.Sprintf(onlyTLS, "s3", `["arn:aws:s3:::FailureBucket","arn:aws:s3:::FailureBucket/*"]`),
+
+	"BellQueueUrl retention":         "1209600 s",
+	"BellQueueUrl encryption by SQS": "true",
+	"BellQueueUrl policy":            fmt.Sprintf(onlyTLS, "sqs", `"arn:aws:sqs:us-east-1:123456789012:BellQueueUrl"`),
+}
+
+// mappingFacts: 483,840 s are 80 % of the source's 168 h.
+var mappingFacts = facts{
+	"mapping is":              "Enabled",
+	"mapping from":            "arn:aws:kinesis:us-east-1:123456789012:stream/SourceStream",
+	"mapping to":              "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function",
+	"mapping gives up to":     "arn:aws:s3:::FailureBucket",
+	"mapping starts at":       "TRIM_HORIZON",
+	"mapping batch":           "1000 records, 0 s",
+	"mapping parallelization": "1",
+	"mapping reports":         "[ReportBatchItemFailures]",
+	"mapping bisects":         "true",
+	"mapping retries":         "10000",
+	"mapping record age":      "483840 s",
+	"mapping counts":          "[EventCount]",
+}
+
+func functionFacts(name, architecture, size, code string, logDays int) facts {
+	return facts{
+		name + " runs":           "[" + architecture + "] on provided.al2023 with bootstrap",
+		name + " has":            size,
+		name + " code":           code,
+		name + " logs to":        name + "-logs",
+		name + "-logs retention": fmt.Sprintf("%d days", logDays),
+	}
+}
+
+func claimEnvironment(claimantFrom string) facts {
+	return facts{
+		"claim-function ONCEBOX_BANK_TABLE":    "BankTable",
+		"claim-function ONCEBOX_DEDUPE_TABLE":  "DedupeTable",
+		"claim-function ONCEBOX_CLAIMANT_FROM": claimantFrom,
+	}
+}
+
+var dedupeEnvironment = facts{
+	"dedupe-function ONCEBOX_DEDUPE_TABLE":      "DedupeTable",
+	"dedupe-function ONCEBOX_ID_PATH":           "event.id",
+	"dedupe-function ONCEBOX_SINK":              "kinesis:DestinationStream",
+	"dedupe-function ONCEBOX_FAILURE_STORE":     "s3://FailureBucket/poison",
+	"dedupe-function ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/BellQueueUrl",
+	"dedupe-function ONCEBOX_HORIZON":           "336h0m0s",
+	"dedupe-function ONCEBOX_NATURAL":           "on",
+	"dedupe-function ONCEBOX_SYNTHETIC":         "on",
+	"dedupe-function ONCEBOX_CHECKPOINT":        "on",
+}
+
+func apiFacts(authorization string, logDays int) facts {
+	f := facts{
+		"Api protocol":               "HTTP",
+		"Api stage $default":         "deployed by itself true",
+		"Api stage $default limits":  "1000/s, 1000 at once",
+		"Api stage $default logs to": "access-logs",
+		"access-logs retention":      fmt.Sprintf("%d days", logDays),
+	}
+	for _, route := range []string{
+		"POST /campaigns/{campaign}/claims", "GET /campaigns/{campaign}/claims/{claimant+}", "GET /campaigns/{campaign}",
+	} {
+		f["Api "+route+" asks for"] = authorization
+		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function by AWS_PROXY 2.0, allowed"
+	}
+	return f
+}
+
+func alarmFact(metric, topic string) string {
+	return fmt.Sprintf("watches %s, tells [%s], when over [%s]", metric, topic, topic)
+}
+
+func throttledKeys(table, topic string) string {
+	metrics := "FILL(reads, 0) + FILL(writes, 0) + FILL(readKeys, 0) + FILL(writeKeys, 0)"
+	for _, m := range [][2]string{
+		{"readKeys", "ReadKeyRangeThroughputThrottleEvents"}, {"reads", "ReadThrottleEvents"},
+		{"writeKeys", "WriteKeyRangeThroughputThrottleEvents"}, {"writes", "WriteThrottleEvents"},
+	} {
+		metrics += fmt.Sprintf("; %s is Sum of AWS/DynamoDB %s TableName=%s", m[0], m[1], table)
+	}
+	return alarmFact(metrics, topic)
+}
+
+func claimAlarms(topic string) facts {
+	return facts{
+		"alarm claim-server-errors":        alarmFact("Sum of AWS/ApiGateway 5xx ApiId=Api", topic),
+		"alarm claim-function-errors":      alarmFact("Sum of AWS/Lambda Errors FunctionName=claim-function", topic),
+		"alarm claim-function-throttles":   alarmFact("Sum of AWS/Lambda Throttles FunctionName=claim-function", topic),
+		"alarm throttled-keys BankTable":   throttledKeys("BankTable", topic),
+		"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", topic),
+	}
+}
+
+func recordAlarms(topic string) facts {
+	f := facts{}
+	for section, metric := range map[string]string{
+		"dedupe-function-errors":        "Sum of AWS/Lambda Errors FunctionName=dedupe-function",
+		"dedupe-function-throttles":     "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
+		"iterator-age":                  "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
+		"stream-not-read":               "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
+		"records-kept":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=BellQueueUrl",
+		"batches-given-up":              "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount EventSourceMappingUUID=mapping",
+		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
+		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",
+	} {
+		f["alarm "+section] = alarmFact(metric, topic)
+	}
+	return f
+}
+
+// afterwards are the facts that are left when the stack is destroyed: the kept
+// resources are as before, which names tells by their first word, and all others are
+// gone.
+func (f facts) afterwards(kept ...string) facts {
+	left := facts{}
+	for name, value := range f {
+		resource, _, _ := strings.Cut(name, " ")
+		switch {
+		case strings.HasPrefix(name, "alarm "):
+			left[name] = gone
+		case slices.Contains(kept, resource):
+			left[name] = value
+		default:
+			left[resource] = gone
+		}
+	}
+	return left
+}
