@@ -10,7 +10,7 @@ GO_FILES = $(shell find . -name '*.go' -not -path './.*/*')
 
 .PHONY: help
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: demo
 demo: demo-$(ENGINE) ## Run the demo; ENGINE=sqlite (default) or dynamodb
@@ -63,9 +63,31 @@ zip: dist/claim.zip dist/dedupe.zip ## Build dist/claim.zip and dist/dedupe.zip 
 
 .PHONY: dist/claim.zip dist/dedupe.zip
 dist/claim.zip dist/dedupe.zip: dist/%.zip:
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags '-s -w' -tags lambda.norpc \
-	  -o dist/$*/bootstrap ./functions/$*
+	scripts/build-function ./functions/$* $(ARCH) dist/$*/bootstrap
 	go run ./tools/zip $@ dist/$*/bootstrap
+
+ROUNDS  ?= 51
+SUBJECT ?= .
+
+.PHONY: bench
+bench: ## Measure against floors in the same run; SUBJECT=Start, or all
+	@scripts/install-tools aws-lambda-rie
+	ONCEBOX_REQUIRE=all go test -run='^$$' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x -timeout=60m ./bench
+
+.PHONY: invoke
+invoke: ## Give EVENT=events/claim/claim-body.json, or another, to its function in the Lambda emulator
+	@scripts/install-tools dynoxide aws-lambda-rie
+	@scripts/invoke '$(EVENT)'
+
+.PHONY: sam-invoke
+sam-invoke: ## The same in a container, with the stack's settings: by SAM local
+	@scripts/install-tools dynoxide python
+	@scripts/sam invoke '$(EVENT)'
+
+.PHONY: sam-api
+sam-api: ## Serve the stack's API on 127.0.0.1:3000 by SAM local; PORT=3000
+	@scripts/install-tools dynoxide python
+	@scripts/sam api
 
 .PHONY: clean
 clean: ## Remove what was built; the tools stay
