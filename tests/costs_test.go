@@ -1,0 +1,455 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+)
+
+// cost is what something takes of DynamoDB.
+type cost struct{ requests, writeUnits, readUnits float64 }
+
+// each is the cost of one of n.
+func (c cost) each(n int) cost {
+	return cost{c.requests / float64(n), c.writeUnits / float64(n), c.readUnits / float64(n)}
+}
+
+// minus is the cost without that of n others.
+func (c cost) minus(other cost, n int) cost {
+	f := float64(n)
+	return cost{c.requests - f*other.requests, c.writeUnits - f*other.writeUnits, c.readUnits - f*other.readUnits}
+}
+
+// meter counts the requests that go to DynamoDB and the units that they cost by
+// its documented rules (Developer Guide, "DynamoDB read and write operations"). The
+// engine's own figures cannot be used: local engines have rules of their own.
+type meter struct {
+	mu    sync.Mutex
+	spent cost
+}
+
+// Do sends a request of the SDK, and reads it and its answer.
+func (m *meter) Do(r *http.Request) (*http.Response, error) {
+	sent, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	received, err := io.ReadAll(response.Body)
+	response.Body = io.NopCloser(bytes.NewReader(received))
+	if err != nil {
+		return nil, err
+	}
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	c, err := costOf(operation, sent, received)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spent.requests++
+	m.spent.writeUnits += c.writeUnits
+	m.spent.readUnits += c.readUnits
+	return response, err
+}
+
+// during returns what work costs.
+func (m *meter) during(work func()) cost {
+	m.spent = cost{}
+	work()
+	return m.spent
+}
+
+type item map[string]map[string]any
+
+// costOf is the cost of a request. A failed condition costs what the write would.
+// Deletes and updates name no item; those of this project are of rows below 1 KB.
+func costOf(operation string, sent, received []byte) (cost, error) {
+	var request struct {
+		Item           item
+		TransactItems  []map[string]struct{ Item item }
+		ConsistentRead bool
+	}
+	var answer struct {
+		Item  item
+		Items []item
+	}
+	if err := errors.Join(json.Unmarshal(sent, &request), json.Unmarshal(received, &answer)); err != nil {
+		return cost{}, err
+	}
+	switch operation {
+	case "PutItem", "UpdateItem", "DeleteItem":
+		return cost{writeUnits: started(1024, request.Item)}, nil
+	case "TransactWriteItems":
+		var c cost
+		for _, actions := range request.TransactItems {
+			for _, action := range actions {
+				c.writeUnits += 2 * started(1024, action.Item)
+			}
+		}
+		return c, nil
+	case "GetItem", "Query": // a query is charged by the sum of what it read
+		if !request.ConsistentRead {
+			return cost{}, fmt.Errorf("a %s is not consistent: its units are halves", operation)
+		}
+		return cost{readUnits: started(4096, append(answer.Items, answer.Item)...)}, nil
+	}
+	return cost{}, fmt.Errorf("what a %s costs is not known here", operation)
+}
+
+// started is how many blocks the items take together, at least one.
+func started(block int, items ...item) float64 {
+	size := 0
+	for _, attributes := range items {
+		for name, value := range attributes {
+			for _, v := range value {
+				size += len(name) + len(fmt.Sprint(v)) // a number is shorter stored than written
+			}
+		}
+	}
+	return math.Max(1, math.Ceil(float64(size)/float64(block)))
+}
+
+// metered is a client of dynoxide whose requests are counted, and tables of its own.
+func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
+	t.Helper()
+	endpoint, own, m := enginetest.Dynoxide(t), newTables(), &meter{}
+	own.create(t, endpoint)
+	return m, dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), HTTPClient: m,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}), own
+}
+
+// counted is how many claims or records are counted at a time.
+const counted = 1000
+
+// claimants is the claim API over tables whose requests are counted, with the
+// defaults of campaigns. Its clock stands still unless a test moves it, so that
+// pages and copies of rules do not grow old.
+type claimants struct {
+	*testing.T
+	*meter
+	store *dynamostore.Store
+	clock *itembanktest.Clock
+}
+
+// container is a new container of the function.
+func (c *claimants) container() *claimapi.Handler {
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(c, err)
+	return claimapi.New(c.bank(), from, slog.New(slog.DiscardHandler))
+}
+
+func (c *claimants) bank() *itembank.Bank { return itembank.New(c.store, itembank.WithClock(c.clock)) }
+
+// campaign makes a campaign of codes as shops have them, and returns the cost of
+// loading them.
+func (c *claimants) campaign(name string, codes int) cost {
+	bank, items := c.bank(), make([]string, codes)
+	for i := range items {
+		items[i] = fmt.Sprintf("SAVE-%06d-ABCD", i)
+	}
+	_, _, err := bank.CreateCampaign(c.Context(), name, itembank.Settings{})
+	must(c, err)
+	if codes == 0 {
+		return cost{}
+	}
+	return c.during(func() {
+		_, err := bank.Load(c.Context(), name, itembank.Items(items...), nil)
+		must(c, err)
+	})
+}
+
+// claim asks for an item.
+func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want int) {
+	c.Helper()
+	var request events.APIGatewayV2HTTPRequest
+	must(c, json.Unmarshal(readEvent(c, "claim-body"), &request))
+	request.RawPath = "/campaigns/" + campaign + "/claims"
+	request.Body = fmt.Sprintf(`{"claimant":"customer-%d@example.com"}`, claimant)
+	c.ask(h, request, want)
+}
+
+// read asks for the claim that somebody has.
+func (c *claimants) read(h *claimapi.Handler, campaign string, claimant, want int) {
+	c.Helper()
+	var request events.APIGatewayV2HTTPRequest
+	must(c, json.Unmarshal(readEvent(c, "get-claim"), &request))
+	request.RawPath = fmt.Sprintf("/campaigns/%s/claims/customer-%d@example.com", campaign, claimant)
+	c.ask(h, request, want)
+}
+
+func (c *claimants) ask(h *claimapi.Handler, request events.APIGatewayV2HTTPRequest, want int) {
+	c.Helper()
+	response, err := h.Handle(c.Context(), request)
+	must(c, err)
+	if response.StatusCode != want {
+		c.Fatalf("want the status %d, got %d %s", want, response.StatusCode, response.Body)
+	}
+}
+
+// costsOfClaims counts what docs/costs.md says of claims.
+func costsOfClaims(t *testing.T) map[string]cost {
+	m, client, own := metered(t)
+	c := &claimants{t, m, dynamostore.New(client, own.bank, own.dedupe), itembanktest.NewClock()}
+	costs := map[string]cost{}
+	each := func(n int, name string, work func(i int)) {
+		costs[name] = m.during(func() {
+			for i := range n {
+				work(i)
+			}
+		}).each(n)
+	}
+	costs["an item loaded"] = c.campaign("spring", 2*counted).each(2 * counted)
+	busy := c.container()
+	c.claim(busy, "spring", -1, http.StatusCreated)
+	each(counted, "a new claim, in a busy container", func(i int) { c.claim(busy, "spring", i, http.StatusCreated) })
+	each(counted, "the same claimant again", func(i int) { c.claim(busy, "spring", i, http.StatusOK) })
+	each(counted, "a claim read", func(i int) { c.read(busy, "spring", i, http.StatusOK) })
+	c.campaign("summer", 2*counted)
+	each(counted/5, "a new claim, the first of its container", func(i int) {
+		c.claim(c.container(), "summer", 2*counted+i, http.StatusCreated)
+	})
+
+	c.campaign("empty", 0)
+	soldOut := func(i int) { c.claim(busy, "empty", i, http.StatusConflict) }
+	soldOut(0)
+	each(counted, "sold out", soldOut)
+	c.clock.Advance(2 * time.Second)
+	each(1, "sold out, the first of a second in its container", soldOut)
+
+	c.campaign("past", 0)
+	must(t, c.bank().CloseCampaign(t.Context(), "past"))
+	closed := func(i int) { c.claim(busy, "past", i, http.StatusConflict) }
+	closed(0)
+	each(counted, "closed, or not open yet", closed)
+	return costs
+}
+
+// records is the record function over a table whose requests are counted.
+type records struct {
+	*testing.T
+	*meter
+	store *dedupestore.Store
+	sent  counter
+}
+
+// counter is a sink that counts.
+type counter struct{ records int }
+
+func (c *counter) Check(dedupe.Output) error { return nil }
+
+func (c *counter) Send(_ context.Context, outputs []dedupe.Output) (delivered int, err error) {
+	c.records += len(outputs)
+	return len(outputs), nil
+}
+
+// handler is the function with settings beside the required ones.
+func (r *records) handler(settings ...string) *dedupeapi.Handler {
+	options, err := dedupeapi.ParseOptions(append([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=s3://failures",
+	}, settings...))
+	must(r, err)
+	return dedupeapi.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))
+}
+
+// batch is the cost of a batch of records, whose sequence numbers follow one.
+// So many of them must be sent on.
+func (r *records) batch(h *dedupeapi.Handler, sequence int, payloads []string, sent int) cost {
+	r.Helper()
+	const shard = "shardId-000000000000"
+	event := events.KinesisEvent{Records: make([]events.KinesisEventRecord, len(payloads))}
+	for i, payload := range payloads {
+		number := fmt.Sprintf("4967%052d", sequence+i)
+		event.Records[i] = events.KinesisEventRecord{
+			EventID: shard + ":" + number, EventSource: "aws:kinesis", EventVersion: "1.0",
+			EventSourceArn: "arn:aws:kinesis:us-east-1:123456789012:stream/clicks",
+			Kinesis: events.KinesisRecord{
+				SequenceNumber: number, PartitionKey: "k", Data: []byte(payload),
+				ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: time.Now()},
+			},
+		}
+	}
+	raw, err := json.Marshal(event)
+	must(r, err)
+	before := r.sent.records
+	spent := r.during(func() {
+		answer, err := h.Handle(r.Context(), raw)
+		must(r, err)
+		equal(r.T, "failed records", len(answer.BatchItemFailures), 0)
+	})
+	equal(r.T, "records sent", r.sent.records-before, sent)
+	return spent
+}
+
+// payloads are records with an id each, and a text.
+func payloads(first, n int, text string) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"id":"%s-%07d","text":%q}`, "7a1d9c52-0f67-4d8e-8d5e", first+i, text)
+	}
+	return all
+}
+
+// costsOfRecords counts what docs/costs.md says of records.
+func costsOfRecords(t *testing.T) map[string]cost {
+	m, client, own := metered(t)
+	r := &records{T: t, meter: m, store: dedupestore.New(client, own.dedupe)}
+	plain, clicks := r.handler(), payloads(0, counted, "click")
+	costs := map[string]cost{}
+	costs["a new record"] = r.batch(plain, 0, clicks, counted).each(counted)
+	costs["a copy in a later batch"] = r.batch(plain, 1*counted, clicks, 0).each(counted)
+	costs["a redelivered record"] = r.batch(plain, 0, clicks, counted).each(counted)
+	costs["another record under a used id"] = r.batch(plain, 2*counted, payloads(0, counted, "other"), counted).each(counted)
+	twice := payloads(counted, dedupe.DefaultChunk/2, "click")
+	copies := r.batch(plain, 3*counted, append(twice, twice...), len(twice)).minus(costs["a new record"], len(twice))
+	costs["a copy in the same 500 records"] = copies.each(len(twice))
+
+	careful, more := r.handler("ONCEBOX_CHECKPOINT=on"), payloads(2*counted, counted, "click")
+	costs["the checkpoint of a batch of 1,000"] = r.batch(careful, 4*counted, more, counted).minus(costs["a new record"], counted)
+	costs["a batch that the checkpoint skips"] = r.batch(careful, 4*counted, more, 0)
+	return costs
+}
+
+// costTable is a table of docs/costs.md: its rows by their first cell.
+func costTable(t *testing.T, section string) map[string][]string {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, "../docs/costs.md"), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("docs/costs.md has no section %q", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	table := map[string][]string{}
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(strings.Trim(line, "| \n"), " | "); len(cells) > 1 && !strings.HasPrefix(line, "| | ") {
+			table[cells[0]] = cells[1:]
+		}
+	}
+	if len(table) == 0 {
+		t.Fatalf("section %q of docs/costs.md has no table", section)
+	}
+	return table
+}
+
+// number reads a cell as "1.05 ± 0.02", or as "1.05", which is good to its last digit.
+func number(t *testing.T, cell string) (value, tolerance float64) {
+	t.Helper()
+	text, plusMinus, given := strings.Cut(cell, " ± ")
+	value, err := strconv.ParseFloat(text, 64)
+	must(t, err)
+	if given {
+		tolerance, err = strconv.ParseFloat(plusMinus, 64)
+		must(t, err)
+		return value, tolerance
+	}
+	_, decimals, _ := strings.Cut(text, ".")
+	return value, math.Pow10(-len(decimals))/2 + 1e-9
+}
+
+// agrees checks a cell.
+func agrees(t *testing.T, what, cell string, counted float64) {
+	t.Helper()
+	if value, tolerance := number(t, cell); math.Abs(value-counted) > tolerance {
+		t.Errorf("docs/costs.md says %s for %s, counted are %.4f", cell, what, counted)
+	}
+}
+
+// TestCosts holds docs/costs.md against what is counted, and its sums against its
+// prices.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	rows, all := costTable(t, "DynamoDB"), costsOfClaims(t)
+	maps.Copy(all, costsOfRecords(t))
+	equal(t, "rows of docs/costs.md", strings.Join(slices.Sorted(maps.Keys(rows)), "; "), strings.Join(slices.Sorted(maps.Keys(all)), "; "))
+	for name, c := range all {
+		row := rows[name]
+		if len(row) != 4 {
+			continue // the names differ, as was said
+		}
+		t.Logf("%s: %+v", name, c)
+		agrees(t, "requests of "+name, row[0], c.requests)
+		agrees(t, "write units of "+name, row[1], c.writeUnits)
+		agrees(t, "read units of "+name, row[2], c.readUnits)
+	}
+	checkPrices(t, rows)
+}
+
+// checkPrices does the sums of docs/costs.md again, from its prices.
+func checkPrices(t *testing.T, rows map[string][]string) {
+	t.Helper()
+	prices := costTable(t, "Prices")
+	price := func(name string) float64 {
+		t.Helper()
+		if len(prices[name]) == 0 {
+			t.Fatalf("docs/costs.md has no price of %s", name)
+		}
+		value, _ := number(t, prices[name][0])
+		return value
+	}
+	dollars := func(name string) float64 {
+		t.Helper()
+		writes, _ := number(t, rows[name][1])
+		reads, _ := number(t, rows[name][2])
+		return writes*price("a million write units") + reads*price("a million read units")
+	}
+	for name, row := range rows {
+		agrees(t, "USD of "+name, row[3], dollars(name))
+	}
+
+	const gigabyte = 1e6 / 1024 / 1024 // of a million records of 1 KB
+	in, out := gigabyte*price("a GB into an on-demand stream"), gigabyte*price("a GB out of an on-demand stream")
+	invocation, second := price("a million invocations of Lambda"), price("a million GB-seconds of Lambda on arm64")
+	type service struct{ api, lambda, kinesis float64 }
+	claim := service{price("a million requests to an HTTP API"), invocation + 0.010*0.5*second, 0}
+	record := service{0, (invocation + 0.5*1*second) / counted, in + out}
+	delivered := service{record.api, record.lambda, in + out + in}
+	checkpoint := dollars("the checkpoint of a batch of 1,000") / counted
+	for name, want := range map[string]struct {
+		service
+		dynamo float64
+	}{
+		"a new claim, in a busy container": {claim, dollars("a new claim, in a busy container")},
+		"the same claimant again":          {claim, dollars("the same claimant again")},
+		"sold out":                         {claim, dollars("sold out")},
+		"a new record":                     {delivered, dollars("a new record") + checkpoint},
+		"a copy in a later batch":          {record, dollars("a copy in a later batch") + checkpoint},
+	} {
+		row := costTable(t, "Together")[name]
+		if len(row) != 5 {
+			t.Fatalf("docs/costs.md: want five sums for %s, got %v", name, row)
+		}
+		for i, sum := range []float64{want.dynamo, want.api, want.lambda, want.kinesis, want.dynamo + want.api + want.lambda + want.kinesis} {
+			agrees(t, fmt.Sprintf("column %d of %s together", i+1, name), row[i], sum)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package tests
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+// A grant is a row of docs/iam.md: what a function itself may ask for. That the
+// rows are the policies of the stack is tested in tests/stack.
+type grant struct{ function, action, resource, prefix string }
+
+// An ask is what a request, or a part of a transaction, asked for. The key is a
+// partition key, or an object's.
+type ask struct{ function, action, resource, key string }
+
+func (g grant) allows(a ask) bool {
+	return g.function == a.function && g.action == a.action && g.resource == a.resource && strings.HasPrefix(a.key, g.prefix)
+}
+
+// refused are the asks that no grant allows.
+func refused(asks []ask, grants []grant) []ask {
+	return slices.DeleteFunc(slices.Clone(asks), func(a ask) bool {
+		return slices.ContainsFunc(grants, func(g grant) bool { return g.allows(a) })
+	})
+}
+
+var keyPattern = regexp.MustCompile("^(?:leading keys|objects) `([^`*]+)\\*`(?: of the account)?$")
+
+// documentedGrants are the rows of a section of docs/iam.md about a function, but
+// those of Lambda's own.
+func documentedGrants(t *testing.T, section, function string) (grants []grant) {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, "../docs/iam.md"), "\n## "+section+"\n")
+	if text, _, _ = strings.Cut(text, "\n## "); !found {
+		t.Fatalf("docs/iam.md has no section %s", section)
+	}
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "| "+function+" |") {
+			continue
+		}
+		cells := strings.Split(line, "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		g := grant{function: cells[1], action: cells[2], resource: cells[3]}
+		if only := cells[4]; only != "" {
+			parts := keyPattern.FindStringSubmatch(only)
+			if parts == nil {
+				t.Fatalf("docs/iam.md: %q is not understood", only)
+			}
+			g.prefix = parts[1]
+		}
+		grants = append(grants, g)
+	}
+	return grants
+}
+
+// TestFunctionsAskForWhatTheyMay runs the built functions over all their events
+// and notes what they ask AWS for: the rows of docs/iam.md allow all of it, and
+// none can be left out.
+func TestFunctionsAskForWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		function string
+		sections []string
+		run      func(*testing.T, *cloud)
+	}{
+		"claim":                      {"claim", []string{"Always"}, askAsClaim},
+		"dedupe":                     {"dedupe", []string{"Always"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off") }},
+		"dedupe with the checkpoint": {"dedupe", []string{"Always", "With the checkpoint"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var grants []grant
+			for _, section := range c.sections {
+				grants = append(grants, documentedGrants(t, section, c.function)...)
+			}
+			aws := newCloud(t, c.function)
+			c.run(t, aws)
+			for _, a := range refused(aws.asks, grants) {
+				t.Errorf("no row allows %+v", a)
+			}
+			for i, g := range grants {
+				if len(refused(aws.asks, slices.Delete(slices.Clone(grants), i, i+1))) == 0 {
+					t.Errorf("nothing needs the row %+v", g)
+				}
+			}
+			t.Logf("%d asks, %d rows", len(aws.asks), len(grants))
+		})
+	}
+}
+
+func askAsClaim(t *testing.T, aws *cloud) {
+	engine, own := enginetest.Dynoxide(t), newTables()
+	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
+	loadCampaigns(t, own.create(t, engine))
+	for _, from := range []string{"body", "jwt:sub", "iam"} {
+		f := startFunction(t, append(own.settings(aws.url, from), "AWS_ENDPOINT_URL="+aws.url)...)
+		for _, name := range eventNames(from) {
+			if eventCases[name].status == notHTTP {
+				f.mustFail(t, readEvent(t, name))
+				continue
+			}
+			checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCases[name])
+		}
+	}
+}
+
+// askAsDedupe gives each event twice, in the order of their records: so the second
+// ones are retries, or with the checkpoint are skipped.
+func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
+	engine, own, sink := enginetest.Dynoxide(t), newTables(), newStream(t)
+	own.create(t, engine)
+	aws.names = map[string]string{
+		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "bell queue",
+	}
+	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
+		"ONCEBOX_FAILURE_STORE=s3://"+failureBucket+"/poison", "ONCEBOX_FAILURE_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
+	var all dedupe.Tally
+	for _, name := range dedupeEventsInOrder(t) {
+		for range 2 {
+			answer, err := b.invoke(t, readDedupeEvent(t, name))
+			if want := dedupeCases[name].fault; want != nil {
+				equal(t, name+": fault", err, want)
+				continue
+			}
+			must(t, err)
+			equal(t, name+": failed records", len(answer.BatchItemFailures), 0)
+			tally := b.lastTally(t)
+			all.Natural, all.Synthetic, all.Parked = all.Natural+tally.Natural, all.Synthetic+tally.Synthetic, all.Parked+tally.Parked
+			all.Retry, all.Skipped = all.Retry+tally.Retry, all.Skipped+tally.Skipped
+		}
+	}
+	equal(t, "skipped some", all.Skipped > 0, checkpoint == "on")
+	equal(t, "retried some", all.Retry > 0, checkpoint == "off")
+	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.Parked > 0, true)
+}
+
+// dedupeEventsInOrder are the names of the events, those with the lowest sequence
+// numbers first.
+func dedupeEventsInOrder(t *testing.T) (names []string) {
+	t.Helper()
+	first := map[string]string{}
+	for name := range dedupeCases {
+		names = append(names, name)
+		var e events.KinesisEvent
+		if err := json.Unmarshal(readDedupeEvent(t, name), &e); err == nil && len(e.Records) > 0 {
+			first[name] = e.Records[0].Kinesis.SequenceNumber
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return dedupe.CompareSequence(first[a], first[b]) })
+	return names
+}
+
+// TestOtherAsksAreRefused: a load through the same proxy is no business of the
+// claim function's.
+func TestOtherAsksAreRefused(t *testing.T) {
+	aws, own := newCloud(t, "claim"), newTables()
+	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
+	own.create(t, enginetest.Dynoxide(t))
+	for name, value := range map[string]string{
+		"AWS_CONFIG_FILE": "/dev/null", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+		"AWS_ENDPOINT_URL_DYNAMODB": aws.url,
+	} {
+		t.Setenv(name, value)
+	}
+	client, err := dynamo.NewClient(t.Context(), sdkconfig.Load)
+	must(t, err)
+	bank := itembank.New(dynamostore.New(client, own.bank, own.dedupe))
+	addCampaign(t, bank, "spring", itembank.Settings{}, 1)
+	_, _, err = bank.State(t.Context(), "spring")
+	must(t, err)
+	found := map[string]bool{}
+	for _, a := range refused(aws.asks, documentedGrants(t, "Always", "claim")) {
+		kind, _, _ := strings.Cut(a.key, "#")
+		found[a.action+" "+a.resource+" "+kind] = true
+	}
+	for _, want := range []string{
+		"dynamodb:PutItem bank table campaign", "dynamodb:PutItem bank table campaigns", "dynamodb:Query bank table load",
+		"dynamodb:PutItem bank table load", "dynamodb:PutItem bank table item", "dynamodb:PutItem bank table bank",
+	} {
+		equal(t, "refused "+want, found[want], true)
+		delete(found, want)
+	}
+	equal(t, "refused of what it may", len(found), 0)
+}
+
+const (
+	failureBucket = "failures"
+	bellQueue     = "https://sqs.us-east-1.amazonaws.com/123456789012/bell"
+)
+
+// cloud is all of AWS to a function: it notes what it is asked for, and hands it
+// to an engine.
+type cloud struct {
+	url      string
+	function string
+	names    map[string]string // of tables and the like, to the words of docs/iam.md
+	engines  map[string]http.Handler
+	mu       sync.Mutex
+	asks     []ask
+}
+
+func newCloud(t *testing.T, function string) *cloud {
+	t.Helper()
+	c := &cloud{function: function, engines: map[string]http.Handler{
+		"dynamodb": proxy(t, enginetest.Dynoxide(t)), "kinesis": proxy(t, enginetest.Kinesis(t)),
+		"s3": proxy(t, enginetest.S3(t, failureBucket)), "sqs": http.HandlerFunc(takeMessage),
+	}}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func proxy(t *testing.T, engine string) http.Handler {
+	t.Helper()
+	target, err := url.Parse(engine)
+	must(t, err)
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+}
+
+func takeMessage(w http.ResponseWriter, r *http.Request) {
+	var in struct{ MessageBody string }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	sum := md5.Sum([]byte(in.MessageBody)) // which the SDK compares
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	_ = json.NewEncoder(w).Encode(map[string]string{"MessageId": "1", "MD5OfMessageBody": hex.EncodeToString(sum[:])})
+}
+
+func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	service, asks := c.read(r, body)
+	c.mu.Lock()
+	for _, a := range asks {
+		a.function, a.action = c.function, service+":"+a.action
+		if word, ok := c.names[a.resource]; ok {
+			a.resource = word
+		}
+		c.asks = append(c.asks, a)
+	}
+	c.mu.Unlock()
+	engine, ok := c.engines[service]
+	if !ok {
+		http.Error(w, "there is no "+service, http.StatusNotImplemented)
+		return
+	}
+	engine.ServeHTTP(w, r)
+}
+
+// read tells what a request asks for. What it does not understand no row allows.
+func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) {
+	target, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	var in struct {
+		tableRequest
+		TransactItems        []map[string]tableRequest
+		StreamName, QueueUrl string
+	}
+	if target != "" {
+		if err := json.Unmarshal(body, &in); err != nil {
+			return target, []ask{{action: err.Error()}}
+		}
+	}
+	switch target {
+	case "DynamoDB_20120810":
+		if operation != "TransactWriteItems" {
+			return "dynamodb", []ask{in.ask(operation)}
+		}
+		for _, item := range in.TransactItems {
+			for kind, part := range item { // one: Put, Update, Delete or ConditionCheck
+				asks = append(asks, part.ask(kind+"Item"))
+			}
+		}
+		return "dynamodb", asks
+	case "Kinesis_20131202":
+		return "kinesis", []ask{{action: operation, resource: in.StreamName}}
+	case "AmazonSQS":
+		return "sqs", []ask{{action: operation, resource: in.QueueUrl}}
+	case "":
+		bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		action := r.Method
+		if r.Method == http.MethodPut && r.URL.Query().Get("x-id") == "PutObject" {
+			action = "PutObject"
+		}
+		return "s3", []ask{{action: action, resource: bucket, key: key}}
+	}
+	return target, []ask{{action: operation}}
+}
+
+// tableRequest is a request to DynamoDB, or a part of one, as far as it tells the
+// partition key.
+type tableRequest struct {
+	TableName                 string
+	Key, Item                 map[string]struct{ S string }
+	KeyConditionExpression    string
+	ExpressionAttributeValues map[string]struct{ S string }
+}
+
+func (r tableRequest) ask(action string) ask {
+	a := ask{action: action, resource: r.TableName, key: r.Key["pk"].S + r.Item["pk"].S} // a request has one of them
+	if strings.HasPrefix(r.KeyConditionExpression+" ", "pk = :pk ") {
+		a.key = r.ExpressionAttributeValues[":pk"].S
+	}
+	return a
+}
