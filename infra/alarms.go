@@ -24,28 +24,36 @@ type AlarmProps struct {
 // runbook is where each alarm has a section, named as the alarm.
 const runbook = "https://github.com/oncebox/oncebox/blob/main/docs/operations.md#"
 
-// alarm says when somebody has to look. It goes off at the first period of five
-// minutes in which the metric reaches the threshold. No data is good news: all of
-// these count what goes wrong, or what waits.
+// alarm says when somebody has to look: at the first period of five minutes in which
+// the metric reaches the threshold. No data is good news, since almost all of these
+// count what goes wrong, or what waits.
 type alarm struct {
 	id        string // of the construct
 	section   string // of the runbook
 	means     string
 	metric    awscloudwatch.IMetric
 	threshold float64
+	// silence is how many periods without data set the alarm off; 0: no number.
+	silence int
 }
 
 const alarmPeriod = 5 * time.Minute
 
 func (a alarm) add(scope constructs.Construct, p AlarmProps) {
-	made := awscloudwatch.NewAlarm(scope, jsii.String(a.id), &awscloudwatch.AlarmProps{
+	props := &awscloudwatch.AlarmProps{
 		AlarmDescription:   jsii.String(a.means + " " + runbook + a.section),
 		Metric:             a.metric,
 		Threshold:          jsii.Number(a.threshold),
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
 		EvaluationPeriods:  jsii.Number(1),
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
-	})
+	}
+	if a.silence > 0 {
+		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
+		props.EvaluationPeriods = jsii.Number(a.silence)
+		props.TreatMissingData = awscloudwatch.TreatMissingData_BREACHING
+	}
+	made := awscloudwatch.NewAlarm(scope, jsii.String(a.id), props)
 	if p.Topic != nil {
 		action := awscloudwatchactions.NewSnsAction(p.Topic)
 		made.AddAlarmAction(action)
@@ -64,7 +72,7 @@ func metric(namespace, name, statistic, dimension string, value *string) awsclou
 func (c *ClaimAPI) newAlarms(p AlarmProps) {
 	alarm{
 		"ServerErrorsAlarm", "claim-server-errors", "The claim API answers with 5xx.",
-		metric("AWS/ApiGateway", "5xx", "Sum", "ApiId", c.API.ApiId()), 1,
+		metric("AWS/ApiGateway", "5xx", "Sum", "ApiId", c.API.ApiId()), 1, 0,
 	}.add(c.Construct, p)
 	functionAlarms(c.Construct, p, c.Function, "claim")
 	throttledKeys(c.Construct, p, c.BankTable)
@@ -80,23 +88,29 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 	for _, a := range []alarm{
 		{
 			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
-			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()),
+			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), 0,
+		},
+		{
+			// IteratorAge has no value while the function is not run. A mapping that polls
+			// counts its polls, also the empty ones.
+			"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.",
+			metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", mapping), 1, 3,
 		},
 		{
 			"RecordsKeptAlarm", "records-kept", "Records that cannot be processed are kept in the failure bucket.",
-			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.BellQueue.QueueName()), 1,
+			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.BellQueue.QueueName()), 1, 0,
 		},
 		{
 			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave batches up and kept them in the failure bucket.",
-			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1,
+			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
 		},
 		{
 			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the failure bucket.",
-			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1,
+			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, 0,
 		},
 		{
 			"RecordsLostAlarm", "records-lost", "Lambda gave records up and did not keep them.",
-			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1,
+			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
 		},
 	} {
 		a.add(r.Construct, p)
@@ -109,11 +123,11 @@ func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda
 	name := function.FunctionName()
 	alarm{
 		"FunctionErrorsAlarm", job + "-function-errors", fmt.Sprintf("The %s function fails.", job),
-		metric("AWS/Lambda", "Errors", "Sum", "FunctionName", name), 1,
+		metric("AWS/Lambda", "Errors", "Sum", "FunctionName", name), 1, 0,
 	}.add(scope, p)
 	alarm{
 		"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("The %s function is not run for want of concurrency.", job),
-		metric("AWS/Lambda", "Throttles", "Sum", "FunctionName", name), 1,
+		metric("AWS/Lambda", "Throttles", "Sum", "FunctionName", name), 1, 0,
 	}.add(scope, p)
 }
 
@@ -137,6 +151,6 @@ func throttledKeys(scope constructs.Construct, p AlarmProps, table awsdynamodb.I
 				"writes": count("WriteThrottleEvents"), "writeKeys": count("WriteKeyRangeThroughputThrottleEvents"),
 			},
 			Period: seconds(alarmPeriod),
-		}), 1,
+		}), 1, 0,
 	}.add(stack, p)
 }

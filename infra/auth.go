@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
@@ -50,11 +51,14 @@ func (a Auth) check(claimantFrom string) error {
 	case "":
 		return errors.New("the Auth is missing, want AuthIAM, AuthJWT or, for an API that everybody may call, AuthOpen")
 	case authJWT:
-		if u, err := url.Parse(a.issuer); err != nil || u.Scheme != "https" || u.Host == "" {
+		if u, err := url.Parse(a.issuer); !token.MatchString(a.issuer) && (err != nil || u.Scheme != "https" || u.Host == "") {
 			wrong = append(wrong, fmt.Errorf("the issuer of AuthJWT is %q, want an https URL", a.issuer))
 		}
 		if len(a.audience) == 0 {
 			wrong = append(wrong, errors.New("the AuthJWT has no audience: every token of the issuer would do"))
+		}
+		if slices.Contains(a.audience, "") {
+			wrong = append(wrong, errors.New("the AuthJWT has an empty audience"))
 		}
 	}
 	if claimantFrom == "iam" && a.kind != authIAM {

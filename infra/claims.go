@@ -35,8 +35,9 @@ type ClaimAPIProps struct {
 	Table                  TableProps
 
 	// RateLimit and BurstLimit throttle the API as a whole, in requests per second
-	// and at once. By default both are 1,000: what a new on-demand table takes
-	// without warm throughput, 4,000 write units a second for 4 each.
+	// and at once. By default both are 1,000, half of what new on-demand tables take
+	// without warm throughput: 4,000 write units a second each, and a claim takes 2 of
+	// either table.
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
@@ -80,7 +81,7 @@ var claimRoutes = []struct {
 // wrong.
 func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
 	p = p.withDefaults()
-	if err := p.check(); err != nil {
+	if err := p.check(scope); err != nil {
 		return nil, fmt.Errorf("claim API %s: %w", id, err)
 	}
 	c := &ClaimAPI{Construct: constructs.NewConstruct(scope, jsii.String(id)), BankTable: p.BankTable, DedupeTable: p.DedupeTable}
@@ -112,15 +113,12 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 }
 
 // check says all that is wrong. The props have their defaults.
-func (p ClaimAPIProps) check() error {
-	wrong := []error{p.Auth.check(p.ClaimantFrom), p.Table.check(), p.Function.check(claimFunction)}
+func (p ClaimAPIProps) check(scope constructs.Construct) error {
+	wrong := []error{p.Auth.check(p.ClaimantFrom), p.Table.check(scope), p.Function.check(claimFunction)}
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong = append(wrong, fmt.Errorf("the RateLimit is %d and the BurstLimit %d, want positive numbers", p.RateLimit, p.BurstLimit))
 	}
-	if p.BankTable != nil && p.DedupeTable != nil && *p.BankTable.TableArn() == *p.DedupeTable.TableArn() {
-		wrong = append(wrong, errors.New("the BankTable is the DedupeTable, want two tables"))
-	}
-	_, err := claimapi.ParseSettings(p.environment("bank", "dedupe").known())
+	_, err := claimapi.ParseSettings(p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe")).known())
 	return errors.Join(append(wrong, err)...)
 }
 

@@ -1,8 +1,11 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -11,27 +14,19 @@ import (
 // its entries and checkpoints have.
 const consumerMetadata = "oncebox:consumer"
 
-// consumerOf names a table, scope and stream that exist outside of the construct.
-// It is "" where one of them is made inside: then there is no second consumer.
-func consumerOf(p RecordDedupeProps) string {
-	if p.DedupeTable == nil || p.Source == nil {
-		return ""
-	}
-	scope := p.Rules.Scope
-	if scope == "" {
-		scope = *p.Source.StreamName()
-	}
-	return fmt.Sprintf("table %s, scope %s, stream %s", *p.DedupeTable.TableArn(), scope, *p.Source.StreamArn())
+// consumerOf names a table, scope and stream.
+func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStream) string {
+	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), cmp.Or(scope, *stream.StreamName()), *stream.StreamArn())
 }
 
 // refuseSecondConsumer refuses a second construct over the same entries. To each
 // of the two the other's records are its own retries, so both would deliver
 // everything, and neither could keep a checkpoint.
 func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error {
-	consumer := consumerOf(p)
-	if consumer == "" {
-		return nil
+	if p.DedupeTable == nil || p.Source == nil {
+		return nil // nobody has what is not made yet
 	}
+	consumer := consumerOf(p.DedupeTable, p.Rules.Scope, p.Source)
 	for _, c := range *scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		for _, m := range *c.Node().Metadata() {
 			if *m.Type == consumerMetadata && m.Data == consumer {
@@ -43,8 +38,6 @@ func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error
 	return nil
 }
 
-func noteConsumer(r *RecordDedupe, p RecordDedupeProps) {
-	if consumer := consumerOf(p); consumer != "" {
-		r.Construct.Node().AddMetadata(jsii.String(consumerMetadata), consumer, nil)
-	}
+func noteConsumer(r *RecordDedupe, scope string) {
+	r.Construct.Node().AddMetadata(jsii.String(consumerMetadata), consumerOf(r.DedupeTable, scope, r.Source), nil)
 }

@@ -1,10 +1,12 @@
 package infra
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,14 +100,15 @@ func contextText(value any) (text string, ok bool) {
 func (c contextReader) text(name string) string   { return c.Text(contextPrefix + name) }
 func (c contextReader) list(name string) []string { return c.List(contextPrefix + name) }
 
-// number is 0 where nothing is set.
-func (c contextReader) number(name string) int {
-	return c.Number(contextPrefix+name, 0, math.MinInt32, math.MaxInt32)
+// number is 0 where nothing is set. Props take that for the default, so it is not a
+// value of what has to be more.
+func (c contextReader) number(name string, least int) int {
+	return c.Number(contextPrefix+name, 0, least, math.MaxInt32)
 }
 
-// duration is 0 where nothing is set, as well as where that is what is set.
-func (c contextReader) duration(name string) time.Duration {
-	return c.Duration(contextPrefix+name, 0, 0, math.MaxInt64, "a Go duration, as in 90s or 48h")
+// duration is 0 where nothing is set, as with number.
+func (c contextReader) duration(name string, least time.Duration) time.Duration {
+	return c.Duration(contextPrefix+name, 0, least, math.MaxInt64, "a Go duration, as in 90s or 48h")
 }
 
 func (c contextReader) onOff(name string, otherwise bool) bool {
@@ -124,16 +127,31 @@ func (c contextReader) oneOf(name string, words ...string) string {
 	return text
 }
 
+// arnKinds are what stands before the name in ARNs of a service.
+var arnKinds = map[string]string{"kinesis": "stream/", "kms": "key/", "sns": "", "sqs": ""}
+
 // arn reads the ARN of something of a service that exists. A wrong one is "", since
 // the CDK panics over it.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
-	parts := strings.SplitN(text, ":", 6)
-	if text == "" || len(parts) == 6 && parts[0] == "arn" && parts[2] == service && parts[5] != "" {
+	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnKinds[service] + `[a-zA-Z0-9_.-]+$`)
+	if text == "" || form.MatchString(text) {
 		return text
 	}
-	c.Wrong(contextPrefix+name, "is not an ARN of "+service, "arn:aws:"+service+":REGION:ACCOUNT:NAME")
+	c.Wrong(contextPrefix+name, "is not an ARN of "+service, "arn:aws:"+service+":REGION:ACCOUNT:"+arnKinds[service]+"NAME")
 	return ""
+}
+
+// stackName is CloudFormation's rule. The CDK panics over others.
+var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
+
+func (c contextReader) stackName() string {
+	name := cmp.Or(c.text("stack"), defaultStack)
+	if !stackName.MatchString(name) {
+		c.Wrong(contextPrefix+"stack", "is not the name of a stack", "1 to 128 of a-z, A-Z, 0-9 and -, the first a letter")
+		return defaultStack
+	}
+	return name
 }
 
 // bucket reads the name of a bucket that exists. A wrong one is "", as with arn.
@@ -170,7 +188,7 @@ func (c contextReader) jobs() (claims, records bool) {
 
 // logRetention reads a number of days that CloudWatch Logs has.
 func (c contextReader) logRetention() awslogs.RetentionDays {
-	days := c.number("log-retention-days")
+	days := c.number("log-retention-days", 1)
 	if days == 0 {
 		return ""
 	}

@@ -92,10 +92,17 @@ func writeStream(destination awskinesis.IStream) []grant {
 // which keeps the batches that it gives up (Lambda Developer Guide, "Retain
 // discarded batch records for a Kinesis Data Streams event source").
 func keepRecords(bucket awss3.IBucket) []grant {
-	return append(onKey(bucket.EncryptionKey(), "s3", "kms:Decrypt", "kms:GenerateDataKey"),
-		grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(poisonPrefix + "/*")), nil},
-		grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(givenUpPrefix + "/*")), nil},
+	return append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"),
+		putObjects(bucket, poisonPrefix), putObjects(bucket, givenUpPrefix),
 		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
+}
+
+// putObjects allows new objects below a prefix, as long as the bucket is its
+// owner's: a bucket that is deleted may be made again by somebody else.
+func putObjects(bucket awss3.IBucket, prefix string) grant {
+	return grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(prefix + "/*")), map[string]any{
+		"StringEquals": map[string]any{"s3:ResourceAccount": *bucket.Env().Account},
+	}}
 }
 
 func ringBell(queue awssqs.IQueue) []grant {

@@ -1,8 +1,9 @@
 package infra
 
 import (
-	"cmp"
 	"errors"
+	"strings"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
@@ -19,8 +20,8 @@ const defaultStack = "oncebox"
 
 // NewStack makes the stack of infra/app: one job or both, as the context values of
 // the app say, which cdk.json or `cdk deploy --context NAME=VALUE` set. Where it has
-// both, they share the dedupe table. It is bound to no account and region: it is
-// deployed with the caller's.
+// both, they share the dedupe table. It is bound to no account and region, but to
+// those of oncebox:key-arn: it is deployed with the caller's.
 //
 // The error lists what is wrong. An unknown value that begins with "oncebox:" is
 // refused; values of a job that is left out have no effect.
@@ -29,15 +30,16 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &contextStack{contextReader: c}
-	s.stack = awscdk.NewStack(app, jsii.String(cmp.Or(c.text("stack"), defaultStack)), &awscdk.StackProps{
+	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}
+	s.stack = awscdk.NewStack(app, jsii.String(c.stackName()), &awscdk.StackProps{
 		Description:        jsii.String("oncebox: exactly-once claims and records"),
 		AnalyticsReporting: jsii.Bool(false), // no resource that tells AWS which constructs are used
+		Env:                placeOf(s.keyARN),
 	})
 	s.readShared()
 	withClaims, withRecords := c.jobs()
 	claims, records := s.claimProps(), s.recordProps()
-	if err := errors.Join(c.Err(), s.table.check()); err != nil {
+	if err := errors.Join(c.Err(), s.table.check(s.stack)); err != nil {
 		return nil, err
 	}
 	dedupe := s.dedupeTable()
@@ -57,23 +59,34 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 type contextStack struct {
 	contextReader
 	stack    awscdk.Stack
+	keyARN   string
 	key      awskms.IKey // of all that is made or exists already; may be nil
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
 }
 
+// placeOf is the account and region of a key, where the stack has to be then: a
+// TableV2 with a key wants to know. Without a key it may be anywhere.
+func placeOf(keyARN string) *awscdk.Environment {
+	parts := strings.Split(keyARN, ":")
+	if keyARN == "" {
+		return nil
+	}
+	return &awscdk.Environment{Region: &parts[3], Account: &parts[4]}
+}
+
 // readShared reads what both jobs have alike.
 func (s *contextStack) readShared() {
-	if arn := s.arn("key-arn", "kms"); arn != "" {
-		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &arn)
+	if s.keyARN != "" {
+		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &s.keyARN)
 	}
 	if arn := s.arn("alarm-topic-arn", "sns"); arn != "" {
 		s.alarms.Topic = awssns.Topic_FromTopicArn(s.stack, jsii.String("AlarmTopic"), &arn)
 	}
 	s.table = TableProps{
 		EncryptionKey: s.key,
-		WarmReadUnits: s.number("warm-read-units"), WarmWriteUnits: s.number("warm-write-units"),
+		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
 		Disposable: s.onOff("disposable", false),
 	}
 	s.function = FunctionProps{
@@ -86,12 +99,12 @@ func (s *contextStack) claimProps() ClaimAPIProps {
 	p := ClaimAPIProps{
 		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"),
 		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
-		RateLimit: s.number("rate-limit"), BurstLimit: s.number("burst-limit"),
+		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms,
 	}
 	p.Function.Code = s.text("claim-code")
 	if s.text("campaign-cache") != "" { // 0 is a value of its own
-		p.CampaignCache = new(s.duration("campaign-cache"))
+		p.CampaignCache = new(s.duration("campaign-cache", 0))
 	}
 	return p
 }
@@ -111,25 +124,25 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		Rules: RecordRules{
 			IDPath: s.text("id-path"), FingerprintPath: s.text("fingerprint-path"), Volatile: s.list("volatile"),
 			ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
-			Window: s.duration("window"), Horizon: s.duration("horizon"),
+			Window: s.duration("window", time.Second), Horizon: s.duration("horizon", time.Second),
 			PassNatural: !s.onOff("natural", true), PassSynthetic: !s.onOff("synthetic", true),
-			Concurrency: s.number("concurrency"),
+			Concurrency: s.number("concurrency", 1),
 		},
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
-		SourceRetention: s.duration("source-retention"),
+		SourceRetention: s.duration("source-retention", time.Second),
 		Destination:     s.existingStream("DestinationStream", "destination-stream-arn"),
 		Table:           s.table, FailureBucket: s.existingBucket(), BellQueue: s.existingQueue(),
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
-			BatchSize: s.number("batch-size"), BatchWindow: s.duration("batch-window"),
-			Parallelization: s.number("parallelization"), NoAggregation: !s.onOff("aggregation", true),
-			RecordAge: s.duration("record-age"),
+			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
+			Parallelization: s.number("parallelization", 1), NoAggregation: !s.onOff("aggregation", true),
+			RecordAge: s.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms,
 	}
 	p.Function.Code = s.text("dedupe-code")
 	if s.text("retries") != "" { // 0 is a value of its own
-		p.Mapping.Retries = new(s.number("retries"))
+		p.Mapping.Retries = new(s.number("retries", -1))
 	}
 	return p
 }

@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -19,13 +20,15 @@ const (
 
 // TableProps are the settings of a table. All are optional.
 type TableProps struct {
-	// EncryptionKey encrypts the table instead of a key that DynamoDB owns.
+	// EncryptionKey encrypts the table instead of a key that DynamoDB owns. The CDK
+	// wants to know the region of the stack then.
 	EncryptionKey awskms.IKey
 
 	// WarmReadUnits and WarmWriteUnits are the units per second that the table
 	// serves from its first second on. Both or none: 0 leaves an on-demand table at
 	// 12,000 and 4,000, which it doubles within 30 minutes of such traffic. A claim
-	// takes 4 write units, a new record 1, so 4,000 are 1,000 claims a second. Units
+	// takes 2 write units of the bank and 2 of the dedupe table, a new record 1 of
+	// the dedupe table, so 4,000 are 2,000 claims or 4,000 records a second. Units
 	// can be raised later and never lowered, and raising them is billed once
 	// (DynamoDB Developer Guide, "Understanding DynamoDB warm throughput").
 	WarmReadUnits, WarmWriteUnits int
@@ -39,15 +42,18 @@ type TableProps struct {
 // "AWS::DynamoDB::GlobalTable WarmThroughput").
 const leastWarmReadUnits, leastWarmWriteUnits = 12000, 4000
 
-func (p TableProps) check() error {
-	if p.WarmReadUnits == 0 && p.WarmWriteUnits == 0 {
-		return nil
+// check says all that is wrong with a table in the stack of scope.
+func (p TableProps) check(scope constructs.Construct) error {
+	var wrong []error
+	if p.EncryptionKey != nil && *awscdk.Token_IsUnresolved(awscdk.Stack_Of(scope).Region()) {
+		wrong = append(wrong, errors.New("the table's EncryptionKey needs a stack with a region: set the Env of its StackProps"))
 	}
-	if p.WarmReadUnits < leastWarmReadUnits || p.WarmWriteUnits < leastWarmWriteUnits {
-		return fmt.Errorf("the WarmReadUnits are %d and the WarmWriteUnits %d, want at least %d and %d, or neither",
-			p.WarmReadUnits, p.WarmWriteUnits, leastWarmReadUnits, leastWarmWriteUnits)
+	cold := p.WarmReadUnits < leastWarmReadUnits || p.WarmWriteUnits < leastWarmWriteUnits
+	if cold && (p.WarmReadUnits != 0 || p.WarmWriteUnits != 0) {
+		wrong = append(wrong, fmt.Errorf("the WarmReadUnits are %d and the WarmWriteUnits %d, want at least %d and %d, or neither",
+			p.WarmReadUnits, p.WarmWriteUnits, leastWarmReadUnits, leastWarmWriteUnits))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 // NewTable makes a table for claims, for records, or for both, and as the bank
@@ -77,6 +83,14 @@ func NewTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.T
 		}
 	}
 	return awsdynamodb.NewTableV2(scope, jsii.String(id), props)
+}
+
+// nameOf is the name of a table that exists, for the function's parser to check.
+func nameOf(table awsdynamodb.ITableV2, otherwise string) string {
+	if table == nil {
+		return otherwise
+	}
+	return *table.TableName()
 }
 
 func removalPolicy(disposable bool) awscdk.RemovalPolicy {

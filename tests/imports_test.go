@@ -19,6 +19,7 @@ func TestImports(t *testing.T) {
 		{"../functions/...", neverShipped},
 		{"../cmd/...", neverShipped},
 		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd"}},
+		{"../infra/...", append([]string{"modernc.org/sqlite", module + "/cmd", module + "/examples"}, testPackages...)},
 		{"../pkg/itembank", append([]string{"github.com/aws", "modernc.org/sqlite", "net/http", "os/exec"}, neverShipped...)},
 		{"../pkg/dedupe", append([]string{"github.com/aws", "modernc.org/sqlite", "net/http", "os/exec"}, neverShipped...)},
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
@@ -39,9 +40,26 @@ func TestImports(t *testing.T) {
 
 const module = "github.com/oncebox/oncebox"
 
-var neverShipped = []string{
-	"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go",
-	"testing", "pgregory.net/rapid", module + "/internal/enginetest", module + "/tests",
+var (
+	testPackages = []string{"testing", "pgregory.net/rapid", module + "/internal/enginetest", module + "/tests"}
+	neverShipped = append([]string{
+		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go",
+		module + "/infra", module + "/examples",
+	}, testPackages...)
+)
+
+// TestExamplesUseWhatUsersCan: an example in another module could not import more.
+func TestExamplesUseWhatUsersCan(t *testing.T) {
+	t.Parallel()
+	imports := run(t, "go", "list", "-f", `{{join .Imports "\n"}}`, "../examples/...")
+	if !slices.Contains(imports, module+"/infra") {
+		t.Fatalf("the examples import %v", imports)
+	}
+	for _, path := range imports {
+		if strings.HasPrefix(path, module+"/internal") {
+			t.Errorf("an example imports %s", path)
+		}
+	}
 }
 
 // dependencies lists what packages import, directly or not, without their
