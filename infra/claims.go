@@ -86,10 +86,10 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 	}
 	c := &ClaimAPI{Construct: constructs.NewConstruct(scope, jsii.String(id)), BankTable: p.BankTable, DedupeTable: p.DedupeTable}
 	if c.BankTable == nil {
-		c.BankTable = NewTable(c.Construct, "BankTable", p.Table)
+		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
 	}
 	if c.DedupeTable == nil {
-		c.DedupeTable = NewTable(c.Construct, "DedupeTable", p.Table)
+		c.DedupeTable = newTable(c.Construct, "DedupeTable", p.Table)
 	}
 	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
 	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Table.Disposable)
@@ -137,6 +137,7 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 
 func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 	c.API = awsapigatewayv2.NewHttpApi(c.Construct, jsii.String("API"), &awsapigatewayv2.HttpApiProps{
+		ApiName:            jsii.String(strings.ReplaceAll(*c.Construct.Node().Path(), "/", "-")),
 		Description:        jsii.String("Claims of oncebox: every item to one customer"),
 		CreateDefaultStage: jsii.Bool(false),
 	})

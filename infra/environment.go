@@ -3,7 +3,6 @@ package infra
 import (
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -28,9 +27,6 @@ var token = regexp.MustCompile(`\$\{Token\[[^\]]*?(\d+)\]\}`)
 // with stand-ins for what only the deployment knows.
 func (e environment) known() (environ []string) {
 	for name, value := range e {
-		if strings.HasSuffix(name, "_URL") && token.MatchString(value) {
-			value = "https://sqs.us-east-1.amazonaws.com/123456789012/stand-in"
-		}
 		environ = append(environ, name+"="+token.ReplaceAllString(value, "stand-in-$1"))
 	}
 	return environ

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -88,6 +92,12 @@ func (p FunctionProps) check(kind functionKind) error {
 	if p.MemoryMiB < leastMemoryMiB || p.MemoryMiB > mostMemoryMiB {
 		wrong = append(wrong, fmt.Errorf("the MemoryMiB are %d, want %d to %d", p.MemoryMiB, leastMemoryMiB, mostMemoryMiB))
 	}
+	if p.LogRetention != awslogs.RetentionDays_INFINITE && !slices.Contains(slices.Collect(maps.Values(logRetentions)), p.LogRetention) {
+		wrong = append(wrong, fmt.Errorf("the LogRetention is %q, want one of the constants awslogs.RetentionDays_...", p.LogRetention))
+	}
+	if u, err := url.Parse(p.EndpointURL); p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		wrong = append(wrong, fmt.Errorf("the EndpointURL is %q, want an http or https URL", p.EndpointURL))
+	}
 	if p.Timeout < time.Second || p.Timeout > kind.mostTimeout || p.Timeout%time.Second != 0 {
 		wrong = append(wrong, fmt.Errorf("the Timeout is %v, want whole seconds from 1s to %v", p.Timeout, kind.mostTimeout))
 	}
@@ -110,6 +120,9 @@ func checkBootstrap(path string, x86 bool) error {
 	defer func() { _ = file.Close() }()
 	if file.Machine != machine {
 		return fmt.Errorf("%s is not built for %s: build it with `%s`, or choose the other architecture", path, architecture, build)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s may not be executed: chmod +x it, or build it with `%s`", path, build)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		FailureBucket: p.FailureBucket, BellQueue: p.BellQueue,
 	}
 	if r.DedupeTable == nil {
-		r.DedupeTable = NewTable(r.Construct, "DedupeTable", p.Table)
+		r.DedupeTable = newTable(r.Construct, "DedupeTable", p.Table)
 	}
 	if r.Source == nil {
 		r.Source = p.newStream(r.Construct, "Source")

@@ -151,7 +151,7 @@ func (s *contextStack) dedupeTable() awsdynamodb.ITableV2 {
 	if table := s.existingTable("DedupeTable", "dedupe-table"); table != nil {
 		return table
 	}
-	return NewTable(s.stack, "DedupeTable", s.table)
+	return newTable(s.stack, "DedupeTable", s.table)
 }
 
 func (s *contextStack) existingTable(id, name string) awsdynamodb.ITableV2 {

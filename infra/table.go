@@ -62,7 +62,15 @@ func (p TableProps) check(scope constructs.Construct) error {
 //
 // Table names are made by CloudFormation. Do not change the id or the scope of a
 // table that is in use: CloudFormation would make another, empty one.
-func NewTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
+func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.TableV2, error) {
+	if err := p.check(scope); err != nil {
+		return nil, fmt.Errorf("table %s: %w", id, err)
+	}
+	return newTable(scope, id, p), nil
+}
+
+// newTable makes a table whose props are checked.
+func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
 	props := &awsdynamodb.TablePropsV2{
 		PartitionKey:        &awsdynamodb.Attribute{Name: jsii.String(partitionKey), Type: awsdynamodb.AttributeType_STRING},
 		SortKey:             &awsdynamodb.Attribute{Name: jsii.String(sortKey), Type: awsdynamodb.AttributeType_STRING},

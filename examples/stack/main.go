@@ -57,7 +57,10 @@ func addTickets(app awscdk.App) error {
 	// a sale opens, everybody comes in the same second: 5,000 seats a second take
 	// 10,000 write units of either table, and the rest is for orders.
 	tables := infra.TableProps{EncryptionKey: key, WarmReadUnits: 12_000, WarmWriteUnits: 12_000}
-	seen := infra.NewTable(stack, "Seen", tables)
+	seen, err := infra.NewTable(stack, "Seen", tables)
+	if err != nil {
+		return err
+	}
 
 	// The shop's customers call the API themselves, with the token of their login. Who
 	// they are is in a claim of it, so nobody takes a seat in another one's name.

@@ -140,7 +140,8 @@ func TestRulesInTheirStack(t *testing.T) {
 	both := func(key awskms.IKey) func(awscdk.Stack) {
 		return func(stack awscdk.Stack) {
 			table := infra.TableProps{EncryptionKey: key}
-			dedupe := infra.NewTable(stack, "Entries", table)
+			dedupe, err := infra.NewTable(stack, "Entries", table)
+			must(t, err)
 			claims(stack, table, dedupe)
 			records(stack, table, key, dedupe)
 		}
@@ -188,9 +189,10 @@ func TestStacksShareATable(t *testing.T) {
 	app := newApp(t, nil)
 	function := infra.FunctionProps{Code: standIn(t, elf.EM_AARCH64)}
 	data := awscdk.NewStack(app, jsii.String("data"), nil)
-	dedupe := infra.NewTable(data, "Entries", infra.TableProps{})
+	dedupe, err := infra.NewTable(data, "Entries", infra.TableProps{})
+	must(t, err)
 	claims := awscdk.NewStack(app, jsii.String("claims"), nil)
-	_, err := infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM(), Function: function, DedupeTable: dedupe})
+	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM(), Function: function, DedupeTable: dedupe})
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
 	_, err = infra.NewRecordDedupe(records, "Records", infra.RecordDedupeProps{

@@ -35,6 +35,7 @@ func TestContextIsRefused(t *testing.T) {
 	}{
 		// Values that are none.
 		{values("no-such", "1"), []string{"oncebox:no-such is ", "known here", "oncebox:id-path, "}},
+		{values("endpoint-url", "localhost:8000"), []string{`the EndpointURL is "localhost:8000"`}},
 		{values("ID-PATH", "id"), []string{"oncebox:ID-PATH is ", "known here"}},
 		{values("jobs", "claim"), []string{"oncebox:jobs has an unknown job", "claims, records"}},
 		{values("architecture", "amd64"), []string{"oncebox:architecture is none of its values", "arm64, x86_64"}},
@@ -204,6 +205,10 @@ func TestFunctionsAreChecked(t *testing.T) {
 	text := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(text, "bootstrap"), []byte("#!/bin/sh\n"), 0o700))
 	arm, x86 := standIn(t, elf.EM_AARCH64), standIn(t, elf.EM_X86_64)
+	locked := t.TempDir()
+	executable, err := os.ReadFile(filepath.Join(arm, "bootstrap"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(locked, "bootstrap"), executable, 0o600))
 	for _, code := range []string{"claim-code", "dedupe-code"} {
 		for _, tc := range []struct {
 			architecture, folder string
@@ -214,6 +219,7 @@ func TestFunctionsAreChecked(t *testing.T) {
 			{"arm64", text, []string{"bootstrap is not a Linux executable"}},
 			{"arm64", x86, []string{"bootstrap is not built for arm64", "`make zip`", "the other architecture"}},
 			{"x86_64", arm, []string{"bootstrap is not built for x86_64", "`make zip ARCH=amd64`"}},
+			{"arm64", locked, []string{"bootstrap may not be executed"}},
 		} {
 			message := refused(t, values("architecture", tc.architecture, code, tc.folder))
 			for _, part := range tc.says {
@@ -288,9 +294,13 @@ func TestPropsAreRefused(t *testing.T) {
 			records(func(_ awscdk.Stack, p *infra.RecordDedupeProps) { p.Table.WarmWriteUnits = 4000 }),
 			[]string{"the WarmReadUnits are 0 and the WarmWriteUnits 4000"},
 		},
+		"log retention": {
+			claims(func(_ awscdk.Stack, p *infra.ClaimAPIProps) { p.Function.LogRetention = "A_WHILE" }),
+			[]string{`the LogRetention is "A_WHILE"`},
+		},
 		"one table for both": {
 			claims(func(stack awscdk.Stack, p *infra.ClaimAPIProps) {
-				p.BankTable = infra.NewTable(stack, "Table", infra.TableProps{})
+				p.BankTable = madeTable(t, stack)
 				p.DedupeTable = p.BankTable
 			}),
 			[]string{"ONCEBOX_DEDUPE_TABLE is the table of ONCEBOX_BANK_TABLE"},
@@ -375,7 +385,7 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 				"made before": func(stack awscdk.Stack) infra.RecordDedupeProps {
 					return infra.RecordDedupeProps{
 						Source:      awskinesis.NewStream(stack, jsii.String("Orders"), nil),
-						DedupeTable: infra.NewTable(stack, "Table", infra.TableProps{}),
+						DedupeTable: madeTable(t, stack),
 					}
 				},
 				"imported": func(stack awscdk.Stack) infra.RecordDedupeProps {
@@ -398,5 +408,19 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func madeTable(t *testing.T, stack awscdk.Stack) awsdynamodb.ITableV2 {
+	t.Helper()
+	table, err := infra.NewTable(stack, "Table", infra.TableProps{})
+	must(t, err)
+	return table
+}
+
+func TestNewTableRefuses(t *testing.T) {
+	stack := awscdk.NewStack(newApp(t, nil), jsii.String("stack"), nil)
+	if _, err := infra.NewTable(stack, "Table", infra.TableProps{WarmReadUnits: 1}); err == nil || !strings.Contains(err.Error(), "table Table: the WarmReadUnits are 1") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -79,8 +79,8 @@ class Refused(Exception):
 
 
 class Failed(ValidationError):
-    """A resource was not made or deleted. It ends the deployment; any other exception would make moto answer 500, which clients
-    take for a passing weakness and try again."""
+    """A resource was not made or deleted. It ends the deployment; any other exception would make moto answer 500,
+    which clients take for a passing weakness and try again."""
 
 
 def make(logical_id, resource_json, resources_map, account_id, region_name):
@@ -194,9 +194,9 @@ def log_group(service, name, p):
     logs.create_log_group(logGroupName=name, tags=tags(p))
     if days:
         logs.put_retention_policy(logGroupName=name, retentionInDays=days)
-    [group] = logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
     # CloudFormation's Arn is that of the group's streams.
-    return Resource(name, functools.partial(logs.delete_log_group, logGroupName=name), Arn=group["logGroupArn"] + ":*")
+    arn = f"arn:aws:logs:{logs.meta.region_name}:{DEFAULT_ACCOUNT_ID}:log-group:{name}:*"
+    return Resource(name, functools.partial(logs.delete_log_group, logGroupName=name), Arn=arn)
 
 
 @maker("AWS::Lambda::Function")
