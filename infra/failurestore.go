@@ -30,7 +30,9 @@ func newFailureBucket(scope constructs.Construct, key awskms.IKey, disposable bo
 	if key != nil {
 		props.Encryption, props.EncryptionKey, props.BucketKeyEnabled = awss3.BucketEncryption_KMS, key, jsii.Bool(true)
 	}
-	return awss3.NewBucket(scope, jsii.String("FailureBucket"), props)
+	bucket := awss3.NewBucket(scope, jsii.String("FailureBucket"), props)
+	bucket.Policy().ApplyRemovalPolicy(removalPolicy(disposable)) // a bucket that stays keeps its policy
+	return bucket
 }
 
 // newBellQueue makes the queue that hears of kept records. Messages stay for as

@@ -93,7 +93,7 @@ func (p FunctionProps) check(kind functionKind) error {
 		wrong = append(wrong, fmt.Errorf("the MemoryMiB are %d, want %d to %d", p.MemoryMiB, leastMemoryMiB, mostMemoryMiB))
 	}
 	if p.LogRetention != awslogs.RetentionDays_INFINITE && !slices.Contains(slices.Collect(maps.Values(logRetentions)), p.LogRetention) {
-		wrong = append(wrong, fmt.Errorf("the LogRetention is %q, want one of the constants awslogs.RetentionDays_...", p.LogRetention))
+		wrong = append(wrong, fmt.Errorf("the LogRetention is %q, want a constant of awslogs, such as RetentionDays_ONE_YEAR", p.LogRetention))
 	}
 	if u, err := url.Parse(p.EndpointURL); p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		wrong = append(wrong, fmt.Errorf("the EndpointURL is %q, want an http or https URL", p.EndpointURL))

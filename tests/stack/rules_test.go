@@ -386,7 +386,7 @@ func kept(policy string) func(template, expected) []string {
 		if want.disposable {
 			value = "Delete"
 		}
-		for _, kind := range []string{tableType, streamType, bucketType, logGroupType} {
+		for _, kind := range []string{tableType, streamType, bucketType, bucketPolicy, logGroupType} {
 			wrong = append(wrong, is(kind, policy, value)(tpl, want)...)
 		}
 		return wrong
