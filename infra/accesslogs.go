@@ -3,8 +3,10 @@ package infra
 import (
 	"encoding/json"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
@@ -21,6 +23,20 @@ var accessLogFields = map[string]string{
 	"integrationStatus":       "$context.integration.status",
 	"integrationLatency":      "$context.integration.latency",
 	"integrationErrorMessage": "$context.integrationErrorMessage",
+}
+
+// newAccessLogGroup makes a log group of a name that AWS has set apart: API Gateway
+// writes every other one into a policy of the region that has room for a few dozen
+// (CloudWatch Logs User Guide, "Enable logging from AWS services", on log groups and
+// /aws/vendedlogs/). The name has a part of the stack's id, so that a group that
+// stayed is not in the way of the next stack.
+func newAccessLogGroup(scope constructs.Construct, retention awslogs.RetentionDays, disposable bool) awslogs.LogGroup {
+	id := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Stack_Of(scope).StackId(), nil))
+	return awslogs.NewLogGroup(scope, jsii.String("AccessLogs"), &awslogs.LogGroupProps{
+		LogGroupName:  jsii.String("/aws/vendedlogs/" + apiName(scope) + "/" + *id),
+		Retention:     retention,
+		RemovalPolicy: removalPolicy(disposable),
+	})
 }
 
 func writeAccessLogs(stage awsapigatewayv2.HttpStage, logs awslogs.LogGroup) {

@@ -54,11 +54,27 @@ func (a alarm) add(scope constructs.Construct, p AlarmProps) {
 		props.TreatMissingData = awscloudwatch.TreatMissingData_BREACHING
 	}
 	made := awscloudwatch.NewAlarm(scope, jsii.String(a.id), props)
-	if p.Topic != nil {
-		action := awscloudwatchactions.NewSnsAction(p.Topic)
-		made.AddAlarmAction(action)
-		made.AddOkAction(action)
+	tell(made, p)
+}
+
+// topicMetadata marks an alarm with the topics that it tells.
+const topicMetadata = "oncebox:topic"
+
+// tell lets an alarm tell a topic, once.
+func tell(made awscloudwatch.Alarm, p AlarmProps) {
+	if p.Topic == nil {
+		return
 	}
+	arn := *p.Topic.TopicArn()
+	for _, m := range *made.Node().Metadata() {
+		if *m.Type == topicMetadata && m.Data == arn {
+			return
+		}
+	}
+	made.Node().AddMetadata(jsii.String(topicMetadata), arn, nil)
+	action := awscloudwatchactions.NewSnsAction(p.Topic)
+	made.AddAlarmAction(action)
+	made.AddOkAction(action)
 }
 
 // metric is a metric of AWS's, by its namespace, name and one dimension.
@@ -136,7 +152,8 @@ func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda
 // throttles (DynamoDB Developer Guide, "CloudWatch throttling metrics").
 func throttledKeys(scope constructs.Construct, p AlarmProps, table awsdynamodb.ITableV2) {
 	stack, id := awscdk.Stack_Of(scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
-	if stack.Node().TryFindChild(jsii.String(id)) != nil {
+	if made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm); ok {
+		tell(made, p)
 		return
 	}
 	count := func(name string) awscloudwatch.IMetric {

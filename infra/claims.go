@@ -34,14 +34,17 @@ type ClaimAPIProps struct {
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
 
-	// RateLimit and BurstLimit throttle the API as a whole, in requests per second
-	// and at once. By default both are 1,000, half of what new on-demand tables take
+	// RateLimit and BurstLimit throttle each route, in requests per second and at
+	// once. By default both are 1,000, half of what new on-demand tables take
 	// without warm throughput: 4,000 write units a second each, and a claim takes 2 of
 	// either table.
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
 	Alarms   AlarmProps
+
+	// Disposable lets the logs go with the stack. Table has a setting of its own.
+	Disposable bool
 }
 
 // ClaimAPI is the claim API: tables, function, HTTP API and alarms. Its parts are
@@ -92,7 +95,7 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 		c.DedupeTable = newTable(c.Construct, "DedupeTable", p.Table)
 	}
 	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
-	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Table.Disposable)
+	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Disposable)
 	c.newAPI(p)
 	c.newAlarms(p.Alarms)
 	return c, nil
@@ -118,8 +121,9 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong = append(wrong, fmt.Errorf("the RateLimit is %d and the BurstLimit %d, want positive numbers", p.RateLimit, p.BurstLimit))
 	}
-	_, err := claimapi.ParseSettings(p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe")).known())
-	return errors.Join(append(wrong, err)...)
+	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
+	_, err := claimapi.ParseSettings(env.known())
+	return errors.Join(append(wrong, err, env.check())...)
 }
 
 func (p ClaimAPIProps) environment(bank, dedupe string) environment {
@@ -135,9 +139,17 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 	return env
 }
 
+// longestAPIName is API Gateway's (API Reference, "CreateApi").
+const longestAPIName = 128
+
+func apiName(scope constructs.Construct) string {
+	name := strings.ReplaceAll(*scope.Node().Path(), "/", "-")
+	return name[:min(len(name), longestAPIName)]
+}
+
 func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 	c.API = awsapigatewayv2.NewHttpApi(c.Construct, jsii.String("API"), &awsapigatewayv2.HttpApiProps{
-		ApiName:            jsii.String(strings.ReplaceAll(*c.Construct.Node().Path(), "/", "-")),
+		ApiName:            jsii.String(apiName(c.Construct)),
 		Description:        jsii.String("Claims of oncebox: every item to one customer"),
 		CreateDefaultStage: jsii.Bool(false),
 	})
@@ -160,6 +172,6 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 			RateLimit: jsii.Number(p.RateLimit), BurstLimit: jsii.Number(p.BurstLimit),
 		},
 	})
-	writeAccessLogs(stage, newLogGroup(c.Construct, "AccessLogs", p.Function.LogRetention, p.Table.Disposable))
+	writeAccessLogs(stage, newAccessLogGroup(c.Construct, p.Function.LogRetention, p.Disposable))
 	c.URL = strings.TrimSuffix(*stage.Url(), "/")
 }

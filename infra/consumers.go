@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
@@ -16,7 +15,7 @@ const consumerMetadata = "oncebox:consumer"
 
 // consumerOf names a table, scope and stream.
 func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStream) string {
-	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), cmp.Or(scope, *stream.StreamName()), *stream.StreamArn())
+	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), scopeOf(scope, stream), *stream.StreamArn())
 }
 
 // refuseSecondConsumer refuses a second construct over the same entries. To each

@@ -25,7 +25,7 @@ const contextPrefix = "oncebox:"
 // ContextNames lists the context values that [NewStack] reads, without their prefix
 // "oncebox:". A variable ONCEBOX_X_Y of a function that is the user's to set is
 // oncebox:x-y.
-var ContextNames = slices.Concat(stackNames, claimNames, recordNames)
+func ContextNames() []string { return slices.Concat(stackNames, claimNames, recordNames) }
 
 var (
 	stackNames = []string{
@@ -38,7 +38,7 @@ var (
 	recordNames = []string{
 		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural", "synthetic", "concurrency",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "failure-bucket", "bell-queue-arn",
-		"batch-size", "batch-window", "parallelization", "aggregation", "retries", "record-age", "dedupe-code",
+		"batch-size", "batch-window", "parallelization", "checkpoint", "aggregation", "retries", "record-age", "dedupe-code",
 	}
 )
 
@@ -50,8 +50,8 @@ type contextReader struct{ *settings.Parser }
 func newContextReader(node constructs.Node) (contextReader, error) {
 	values, err := contextValues(node)
 	c := contextReader{settings.NewParserOf(values)}
-	known := make([]string, len(ContextNames))
-	for i, name := range ContextNames {
+	known := ContextNames()
+	for i, name := range known {
 		known[i] = contextPrefix + name
 	}
 	c.RefuseOthers(known)
@@ -71,6 +71,9 @@ func contextValues(node constructs.Node) (map[string]string, error) {
 		text, ok := contextText(all[name])
 		if !ok {
 			wrong = append(wrong, fmt.Errorf("%s is neither a text, a number, true or false, nor a list of these", name))
+		}
+		if strings.Contains(text, "${Token[") { // which the CDK would take for its own
+			wrong = append(wrong, fmt.Errorf("%s holds ${Token[, which is the CDK's", name))
 		}
 		values[name] = text
 	}
@@ -154,13 +157,16 @@ func (c contextReader) stackName() string {
 	return name
 }
 
+// bucketDots are dots that S3 does not have in names. The CDK panics over them.
+var bucketDots = regexp.MustCompile(`\.\.|\.-|-\.|^[0-9]+(\.[0-9]+){3}$`)
+
 // bucket reads the name of a bucket that exists. A wrong one is "", as with arn.
 func (c contextReader) bucket(name string) string {
 	text := c.text(name)
 	if text == "" {
 		return ""
 	}
-	if _, err := failure.ParseSetting("s3://" + text + "/" + poisonPrefix); err != nil {
+	if _, err := failure.ParseSetting("s3://" + text + "/poison"); err != nil || bucketDots.MatchString(text) {
 		c.Wrong(contextPrefix+name, "is not the name of a bucket", "3 to 63 of a-z, 0-9, . and -")
 		return ""
 	}

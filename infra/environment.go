@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"time"
@@ -30,6 +31,22 @@ func (e environment) known() (environ []string) {
 		environ = append(environ, name+"="+token.ReplaceAllString(value, "stand-in-$1"))
 	}
 	return environ
+}
+
+// mostEnvironment is how many bytes all variables of a function may have (Lambda
+// Developer Guide, "Lambda quotas"). Names that only the deployment knows are
+// counted by their stand-ins, which are shorter.
+const mostEnvironment = 4096
+
+func (e environment) check() error {
+	bytes := 0
+	for _, v := range e.known() {
+		bytes += len(v)
+	}
+	if bytes > mostEnvironment {
+		return fmt.Errorf("the function's variables have %d bytes, and Lambda takes %d", bytes, mostEnvironment)
+	}
+	return nil
 }
 
 func durationText(d time.Duration) string {

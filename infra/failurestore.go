@@ -9,13 +9,13 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Where the failure bucket keeps what. The second is Lambda's choice (Lambda
-// Developer Guide, "Retain discarded batch records for a Kinesis Data Streams
-// event source").
-const (
-	poisonPrefix  = "poison"
-	givenUpPrefix = "aws/lambda"
-)
+// poisonPrefix is where the failure bucket keeps poison records. Objects are named
+// by their owners, and a record has the same one in two scopes.
+func poisonPrefix(scope string) string { return "poison/" + scope }
+
+// givenUpPrefix is where Lambda keeps batches, by its own choice (Lambda Developer
+// Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
+const givenUpPrefix = "aws/lambda"
 
 // newFailureBucket makes the bucket of kept records. Nothing in it expires: what it
 // keeps is nowhere else.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -121,7 +122,7 @@ func checkBootstrap(path string, x86 bool) error {
 	if file.Machine != machine {
 		return fmt.Errorf("%s is not built for %s: build it with `%s`, or choose the other architecture", path, architecture, build)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
+	if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode()&0o111 == 0) {
 		return fmt.Errorf("%s may not be executed: chmod +x it, or build it with `%s`", path, build)
 	}
 	return nil

@@ -47,10 +47,10 @@ func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-func dedupeGrants(dedupe awsdynamodb.ITableV2, checkpoint bool) []grant {
-	grants := []grant{onRows(dedupe, "record#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
+func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, checkpoint bool) []grant {
+	grants := []grant{onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
 	if checkpoint {
-		grants = append(grants, onRows(dedupe, "checkpoint#", "dynamodb:GetItem", "dynamodb:PutItem"))
+		grants = append(grants, onRows(dedupe, "checkpoint#"+scope+"#", "dynamodb:GetItem", "dynamodb:PutItem"))
 	}
 	return append(grants, tableKey(dedupe)...)
 }
@@ -91,9 +91,9 @@ func writeStream(destination awskinesis.IStream) []grant {
 // keepRecords is for the function, which keeps poison records, and for Lambda,
 // which keeps the batches that it gives up (Lambda Developer Guide, "Retain
 // discarded batch records for a Kinesis Data Streams event source").
-func keepRecords(bucket awss3.IBucket) []grant {
+func keepRecords(bucket awss3.IBucket, scope string) []grant {
 	return append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"),
-		putObjects(bucket, poisonPrefix), putObjects(bucket, givenUpPrefix),
+		putObjects(bucket, poisonPrefix(scope)), putObjects(bucket, givenUpPrefix),
 		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
 }
 

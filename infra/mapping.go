@@ -26,8 +26,13 @@ type MappingProps struct {
 
 	// Parallelization is how many batches of a shard are processed at a time, 1 to 10;
 	// by default 1. More turns the checkpoint off, since a redelivery could skip what
-	// another batch has not done yet, and needs NoAggregation.
+	// another batch has not done yet, and needs NoAggregation. To change it on a
+	// stack that is in use takes two deployments (docs/operations.md): one for this and
+	// one for the checkpoint, which has to be off in between.
 	Parallelization int
+
+	// NoCheckpoint turns the checkpoint off where Parallelization is 1.
+	NoCheckpoint bool
 
 	// NoAggregation says that no producer sends KPL aggregates. Lambda does not divide
 	// a shard with aggregates right: it sees only the partition key of the aggregate.
@@ -77,7 +82,7 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 
 // checkpoint tells whether the function keeps a checkpoint. It is right only where
 // one invocation of a shard runs at a time by design.
-func (p MappingProps) checkpoint() bool { return p.Parallelization == 1 }
+func (p MappingProps) checkpoint() bool { return p.Parallelization == 1 && !p.NoCheckpoint }
 
 // check says all that is wrong. The props have their defaults.
 func (p MappingProps) check(retention time.Duration) error {

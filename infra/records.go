@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
@@ -27,8 +28,9 @@ type RecordDedupeProps struct {
 	Source awskinesis.IStream
 
 	// SourceRetention is how long Source keeps its records, 24 h to 365 days. A
-	// Source of yours does not tell, so it is required with one; a stream that is
-	// made here gets it, by default 7 days.
+	// stream that is made here gets it, by default 7 days, and one that is made in the
+	// same app tells. One that exists already does not: look it up, since with a
+	// wrong one records may be lost, or delivered twice.
 	SourceRetention time.Duration
 
 	// Destination is the stream that gets each record once. If it is nil, an
@@ -40,8 +42,8 @@ type RecordDedupeProps struct {
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
-	// FailureBucket keeps poison records below poison/, and batches that Lambda gives
-	// up below aws/lambda/. If it is nil, an encrypted, private and versioned one is
+	// FailureBucket keeps poison records below poison/SCOPE/, and batches that Lambda
+	// gives up below aws/lambda/. If it is nil, an encrypted, private and versioned one is
 	// made, which deletes nothing.
 	FailureBucket awss3.IBucket
 
@@ -56,6 +58,11 @@ type RecordDedupeProps struct {
 	Mapping  MappingProps
 	Function FunctionProps
 	Alarms   AlarmProps
+
+	// Disposable lets the streams, the bucket and the logs that are made here go with
+	// the stack. Table has a setting of its own. That is for tests: what the bucket
+	// keeps is nowhere else.
+	Disposable bool
 }
 
 // RecordRules are the variables of the dedupe function that users set. Empty ones
@@ -126,18 +133,18 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.Destination = p.newStream(r.Construct, "Destination")
 	}
 	if r.FailureBucket == nil {
-		r.FailureBucket = newFailureBucket(r.Construct, p.EncryptionKey, p.Table.Disposable)
+		r.FailureBucket = newFailureBucket(r.Construct, p.EncryptionKey, p.Disposable)
 	}
 	if r.BellQueue == nil {
 		r.BellQueue = newBellQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(names{
-		table: *r.DedupeTable.TableName(), destination: *r.Destination.StreamName(),
+		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), destination: *r.Destination.StreamName(),
 		bucket: *r.FailureBucket.BucketName(), queueURL: *r.BellQueue.QueueUrl(),
 	})
 	// A new id of this construct is a new name of the function, and a function of
 	// another name may not go on from the checkpoints (docs/operations.md).
-	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p.Mapping.checkpoint()), p.Table.Disposable)
+	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
 	r.Mapping = newMapping(r, p.Mapping)
 	r.newAlarms(p.Alarms)
 	return r, nil
@@ -145,8 +152,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	p.Function = p.Function.withDefaults(dedupeFunction)
-	if p.SourceRetention == 0 && p.Source == nil {
-		p.SourceRetention = defaultRetention
+	if p.SourceRetention == 0 {
+		p.SourceRetention = retentionOf(p.Source)
 	}
 	if p.Rules.Horizon == 0 {
 		p.Rules.Horizon = dedupeapi.DefaultHorizon
@@ -161,6 +168,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
 		wrong = append(wrong, errors.New("the Source is the Destination: every record would come again, for ever"))
 	}
+	if err := p.checkPlaces(scope); err != nil {
+		wrong = append(wrong, err)
+	}
 	if p.BellQueue != nil && *p.BellQueue.Fifo() {
 		wrong = append(wrong, errors.New("the BellQueue is a FIFO queue, want a standard one"))
 	}
@@ -168,16 +178,43 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.Destination != nil {
 		stream = *p.Destination.StreamName()
 	}
-	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/bell"})
+	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/bell"})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
 	_, err := dedupeapi.ParseSettings(env.known())
-	return errors.Join(append(wrong, err)...)
+	return errors.Join(append(wrong, err, env.check())...)
+}
+
+// checkPlaces refuses streams that the function cannot reach. It names the
+// Destination, so that has to be in the stack's account and region; Lambda reads a
+// Source of its own region.
+func (p RecordDedupeProps) checkPlaces(scope constructs.Construct) error {
+	stack := awscdk.Stack_Of(scope)
+	account, region := stack.Account(), stack.Region()
+	if p.Source != nil && *awscdk.Token_IsUnresolved(region) {
+		region = p.Source.Env().Region
+	}
+	if s := p.Source; s != nil && differ(s.Env().Region, region) {
+		return fmt.Errorf("the Source is in %s and the stack in %s: Lambda reads streams of its own region", *s.Env().Region, *region)
+	}
+	if d := p.Destination; d != nil && (differ(d.Env().Region, region) || differ(d.Env().Account, account)) {
+		return fmt.Errorf("the Destination is in another account or region than the stack, where the function would not find it: %s", *d.StreamArn())
+	}
+	return nil
+}
+
+// differ reports that two values are known and not the same.
+func differ(a, b *string) bool {
+	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }
 
 func (p RecordDedupeProps) checkRetention() error {
+	known := retentionOf(p.Source)
 	switch {
 	case p.SourceRetention == 0:
-		return errors.New("the SourceRetention is missing: a Source of yours does not tell how long it keeps its records")
+		return errors.New("the SourceRetention is missing: a Source that exists already does not tell how long it keeps its records; " +
+			"`aws kinesis describe-stream-summary` does")
+	case p.Source != nil && known != 0 && known != p.SourceRetention:
+		return fmt.Errorf("the SourceRetention is %v, and the Source keeps its records for %v", p.SourceRetention, known)
 	case p.SourceRetention < leastRetention || p.SourceRetention > mostRetention || p.SourceRetention%time.Hour != 0:
 		return fmt.Errorf("the SourceRetention is %v, want whole hours from %v to %v", p.SourceRetention, leastRetention, mostRetention)
 	case p.Rules.Horizon < p.SourceRetention:
@@ -187,15 +224,43 @@ func (p RecordDedupeProps) checkRetention() error {
 	return nil
 }
 
+// scopeOf is the name space of the records' ids: by default the stream's name, which
+// is what the function takes.
+func scopeOf(scope string, source awskinesis.IStream) string {
+	switch {
+	case scope != "":
+		return scope
+	case source == nil:
+		return "source"
+	}
+	return *source.StreamName()
+}
+
+// retentionOf is how long a stream keeps its records, as far as the app knows; 0 if
+// it does not. Without a stream, one is made.
+func retentionOf(source awskinesis.IStream) time.Duration {
+	if source == nil {
+		return defaultRetention
+	}
+	stream, ok := source.Node().DefaultChild().(awskinesis.CfnStream)
+	if !ok {
+		return 0
+	}
+	if hours := stream.RetentionPeriodHours(); hours != nil {
+		return time.Duration(*hours) * time.Hour
+	}
+	return leastRetention // Kinesis's default
+}
+
 // names are what the environment says of resources.
-type names struct{ table, destination, bucket, queueURL string }
+type names struct{ table, scope, destination, bucket, queueURL string }
 
 func (p RecordDedupeProps) environment(n names) environment {
 	return environment{
 		"ONCEBOX_DEDUPE_TABLE":      n.table,
 		"ONCEBOX_ID_PATH":           p.Rules.IDPath,
 		"ONCEBOX_SINK":              "kinesis:" + n.destination,
-		"ONCEBOX_FAILURE_STORE":     "s3://" + n.bucket + "/" + poisonPrefix,
+		"ONCEBOX_FAILURE_STORE":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),
 		"ONCEBOX_FAILURE_QUEUE_URL": n.queueURL,
 		"ONCEBOX_SCOPE":             p.Rules.Scope,
 		"ONCEBOX_WINDOW":            durationText(p.Rules.Window),
@@ -218,7 +283,7 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 		StreamMode:      awskinesis.StreamMode_ON_DEMAND,
 		RetentionPeriod: hours(p.SourceRetention),
 		Encryption:      awskinesis.StreamEncryption_MANAGED,
-		RemovalPolicy:   removalPolicy(p.Table.Disposable),
+		RemovalPolicy:   removalPolicy(p.Disposable),
 	}
 	if p.EncryptionKey != nil {
 		props.Encryption, props.EncryptionKey = awskinesis.StreamEncryption_KMS, p.EncryptionKey
@@ -226,10 +291,11 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 	return awskinesis.NewStream(scope, jsii.String(id), props)
 }
 
-func (r *RecordDedupe) grants(checkpoint bool) (all []grant) {
+func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
+	scope := scopeOf(p.Rules.Scope, r.Source)
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, checkpoint), readStream(r.Source), writeStream(r.Destination),
-		keepRecords(r.FailureBucket), ringBell(r.BellQueue),
+		dedupeGrants(r.DedupeTable, scope, p.Mapping.checkpoint()), readStream(r.Source), writeStream(r.Destination),
+		keepRecords(r.FailureBucket, scope), ringBell(r.BellQueue),
 	} {
 		all = append(all, grants...)
 	}

@@ -24,7 +24,7 @@ const defaultStack = "oncebox"
 // those of oncebox:key-arn: it is deployed with the caller's.
 //
 // The error lists what is wrong. An unknown value that begins with "oncebox:" is
-// refused; values of a job that is left out have no effect.
+// refused. Values of a job that is left out are read, but go nowhere.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	c, err := newContextReader(app.Node())
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *contextStack) claimProps() ClaimAPIProps {
 		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"),
 		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
 		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
-		Function: s.function, Alarms: s.alarms,
+		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 	}
 	p.Function.Code = s.text("claim-code")
 	if s.text("campaign-cache") != "" { // 0 is a value of its own
@@ -110,10 +110,16 @@ func (s *contextStack) claimProps() ClaimAPIProps {
 }
 
 func (s *contextStack) auth() Auth {
-	switch s.oneOf("auth", "iam", "jwt", "open") {
-	case "jwt":
+	kind := s.oneOf("auth", "iam", "jwt", "open")
+	if kind == "jwt" {
 		return AuthJWT(s.text("jwt-issuer"), s.list("jwt-audience")...)
-	case "open":
+	}
+	for _, name := range []string{"jwt-issuer", "jwt-audience"} {
+		if s.text(name) != "" {
+			s.Wrong(contextPrefix+name, "is set, and "+contextPrefix+"auth is "+kind, contextPrefix+"auth=jwt")
+		}
+	}
+	if kind == "open" {
 		return AuthOpen()
 	}
 	return AuthIAM()
@@ -135,10 +141,11 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
 			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
-			Parallelization: s.number("parallelization", 1), NoAggregation: !s.onOff("aggregation", true),
-			RecordAge: s.duration("record-age", time.Second),
+			Parallelization: s.number("parallelization", 1), NoCheckpoint: !s.onOff("checkpoint", true),
+			NoAggregation: !s.onOff("aggregation", true),
+			RecordAge:     s.duration("record-age", time.Second),
 		},
-		Function: s.function, Alarms: s.alarms,
+		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 	}
 	p.Function.Code = s.text("dedupe-code")
 	if s.text("retries") != "" { // 0 is a value of its own

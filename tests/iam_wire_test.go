@@ -69,7 +69,7 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 			if parts == nil {
 				t.Fatalf("docs/iam.md: %q is not understood", only)
 			}
-			g.prefix = parts[1]
+			g.prefix = strings.Replace(parts[1], "SCOPE", "clicks", 1) // by default the stream's name
 		}
 		grants = append(grants, g)
 	}
@@ -136,7 +136,7 @@ func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "bell queue",
 	}
 	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
-		"ONCEBOX_FAILURE_STORE=s3://"+failureBucket+"/poison", "ONCEBOX_FAILURE_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
+		"ONCEBOX_FAILURE_STORE=s3://"+failureBucket+"/poison/clicks", "ONCEBOX_FAILURE_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
 	var all dedupe.Tally
 	for _, name := range dedupeEventsInOrder(t) {
 		for range 2 {

@@ -7,7 +7,7 @@ import (
 )
 
 // duplicateSchema is Snowplow's schema of the context that a synthetic
-// duplicate gets (FIELD: Snowplow; its loader writes the same).
+// duplicate gets; its loader writes the same (iglu-central, schema "duplicate").
 const duplicateSchema = "iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0"
 
 // edit replaces a span of a record, which may be empty.

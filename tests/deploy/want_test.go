@@ -92,7 +92,7 @@ var dedupeEnvironment = facts{
 	"dedupe-function ONCEBOX_DEDUPE_TABLE":      "DedupeTable",
 	"dedupe-function ONCEBOX_ID_PATH":           "event.id",
 	"dedupe-function ONCEBOX_SINK":              "kinesis:DestinationStream",
-	"dedupe-function ONCEBOX_FAILURE_STORE":     "s3://FailureBucket/poison",
+	"dedupe-function ONCEBOX_FAILURE_STORE":     "s3://FailureBucket/poison/SourceStream",
 	"dedupe-function ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/BellQueueUrl",
 	"dedupe-function ONCEBOX_HORIZON":           "336h0m0s",
 	"dedupe-function ONCEBOX_NATURAL":           "on",

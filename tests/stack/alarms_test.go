@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"debug/elf"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/infra"
 )
 
 // alarms are what is watched, by the section of docs/operations.md, with names and
@@ -74,6 +81,35 @@ func TestAlarms(t *testing.T) {
 				t.Error(wrong)
 			}
 		})
+	}
+}
+
+// TestSharedTableTellsTheTopic: once, also where the second construct brings it.
+func TestSharedTableTellsTheTopic(t *testing.T) {
+	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
+		table, err := infra.NewTable(stack, "Table", infra.TableProps{})
+		must(t, err)
+		function := infra.FunctionProps{Code: standIn(t, elf.EM_AARCH64)}
+		topic := infra.AlarmProps{Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic))}
+		for i, alarms := range []infra.AlarmProps{{}, topic, topic} {
+			_, err := infra.NewClaimAPI(stack, fmt.Sprint("Claims", i), infra.ClaimAPIProps{
+				Auth: infra.AuthIAM(), DedupeTable: table, Function: function, Alarms: alarms,
+			})
+			must(t, err)
+		}
+	})
+	shared := 0
+	for id, a := range tpl.resources(alarmType) {
+		if !strings.HasPrefix(id, "ThrottledKeys") || strings.Contains(rendered(a.properties()["Metrics"]), "BankTable") {
+			continue
+		}
+		shared++
+		if actions := a.properties()["AlarmActions"]; !reflect.DeepEqual(actions, []any{theirTopic}) {
+			t.Errorf("%s tells %v", id, actions)
+		}
+	}
+	if shared != 1 {
+		t.Errorf("the shared table has %d alarms", shared)
 	}
 }
 

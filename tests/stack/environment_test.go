@@ -29,7 +29,7 @@ func TestEnvironment(t *testing.T) {
 		"ONCEBOX_CLAIMANT_FROM":     "body",
 		"ONCEBOX_DEDUPE_TABLE":      "its-dedupetableba3ed9bf",
 		"ONCEBOX_SINK":              "kinesis:its-recordsdestination579047a1",
-		"ONCEBOX_FAILURE_STORE":     "s3://its-recordsfailurebucket49b349c2/poison",
+		"ONCEBOX_FAILURE_STORE":     "s3://its-recordsfailurebucket49b349c2/poison/its-recordssource5459a2ed",
 		"ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/its-recordsbellqueue33c0c3ae",
 		"ONCEBOX_ID_PATH":           "id",
 		"ONCEBOX_HORIZON":           "336h0m0s",
@@ -56,16 +56,19 @@ func TestEnvironment(t *testing.T) {
 			"ONCEBOX_ID_PATH": "event.id", "ONCEBOX_FINGERPRINT_PATH": "event.print", "ONCEBOX_VOLATILE": "sent_at,trace",
 			"ONCEBOX_CONTEXTS_PATH": "event.contexts", "ONCEBOX_IDS": "first-keeps", "ONCEBOX_SCOPE": "orders",
 			"ONCEBOX_WINDOW": "72h0m0s", "ONCEBOX_HORIZON": "400h0m0s", "ONCEBOX_NATURAL": "off", "ONCEBOX_SYNTHETIC": "off",
-			"ONCEBOX_CONCURRENCY": "64",
+			"ONCEBOX_CONCURRENCY": "64", "ONCEBOX_FAILURE_STORE": "s3://its-recordsfailurebucket49b349c2/poison/orders",
 		}},
 		"what exists": {everythingExists, map[string]string{
 			"ONCEBOX_BANK_TABLE": "their-bank", "ONCEBOX_DEDUPE_TABLE": "their-dedupe", "ONCEBOX_SINK": "kinesis:others",
-			"ONCEBOX_FAILURE_STORE":     "s3://their-failures/poison",
+			"ONCEBOX_FAILURE_STORE":     "s3://their-failures/poison/theirs",
 			"ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
 		}},
 		"lists, numbers and truth values of cdk.json": {
 			map[string]any{"volatile": []any{"a", "b"}, "concurrency": 7.0, "scope": true},
-			map[string]string{"ONCEBOX_VOLATILE": "a,b", "ONCEBOX_CONCURRENCY": "7", "ONCEBOX_SCOPE": "true"},
+			map[string]string{
+				"ONCEBOX_VOLATILE": "a,b", "ONCEBOX_CONCURRENCY": "7", "ONCEBOX_SCOPE": "true",
+				"ONCEBOX_FAILURE_STORE": "s3://its-recordsfailurebucket49b349c2/poison/true",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +103,6 @@ var notSettings = map[string]string{
 	"ONCEBOX_SINK":              "destination-stream-arn, or the stream that is made",
 	"ONCEBOX_FAILURE_STORE":     "failure-bucket, or the bucket that is made",
 	"ONCEBOX_FAILURE_QUEUE_URL": "bell-queue-arn, or the queue that is made",
-	"ONCEBOX_CHECKPOINT":        "follows from parallelization",
 }
 
 // TestEveryVariableCanBeSet: by oncebox:x-y, but for those above.
@@ -113,7 +115,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 				continue
 			}
 			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
-			if !slices.Contains(infra.ContextNames, name) {
+			if !slices.Contains(infra.ContextNames(), name) {
 				t.Errorf("%s cannot be set: there is no oncebox:%s", variable, name)
 			}
 		}
@@ -174,11 +176,11 @@ func TestEveryContextValueHasAnEffect(t *testing.T) {
 		"source-stream-arn": {theirStream, values("source-retention", "24h")}, "source-retention": {value: "25h"},
 		"destination-stream-arn": {value: theirStream}, "failure-bucket": {value: "theirs"}, "bell-queue-arn": {value: theirQueue},
 		"batch-size": {value: "999"}, "batch-window": {value: "1s"}, "parallelization": {"3", values("aggregation", "off")},
-		"retries": {value: "0"}, "record-age": {value: "1h"}, "dedupe-code": {value: code},
+		"retries": {value: "0"}, "checkpoint": {value: "off"}, "record-age": {value: "1h"}, "dedupe-code": {value: code},
 	}
 	// The name is not in the template; and aggregates only forbid something.
 	elsewhere := []string{"stack", "aggregation"}
-	if got, want := slices.Sorted(maps.Keys(effects)), slices.DeleteFunc(slices.Sorted(slices.Values(infra.ContextNames)), func(name string) bool {
+	if got, want := slices.Sorted(maps.Keys(effects)), slices.DeleteFunc(slices.Sorted(slices.Values(infra.ContextNames())), func(name string) bool {
 		return slices.Contains(elsewhere, name)
 	}); !slices.Equal(got, want) {
 		t.Fatalf("this test knows %v\nwant %v", got, want)
@@ -242,8 +244,8 @@ func TestReadmeListsContextValues(t *testing.T) {
 			}
 		}
 	}
-	if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(infra.ContextNames))) {
-		t.Errorf("README.md lists %v\nwant %v", listed, infra.ContextNames)
+	if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(infra.ContextNames()))) {
+		t.Errorf("README.md lists %v\nwant %v", listed, infra.ContextNames())
 	}
 	if compared < 10 {
 		t.Errorf("only %d defaults were compared", compared)

@@ -283,6 +283,9 @@ func permissionsOf(t *testing.T, tpl template, existing map[string]string) (all 
 	return all
 }
 
+// scopeWord stands for a scope in the rows.
+const scopeWord = "SCOPE"
+
 // describe tells which job a function does, and the words of the resources that it
 // uses: they are those that its variables name, and its mapping.
 func describe(tpl template, function resource) (job string, words map[string]string) {
@@ -298,7 +301,9 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	} else {
 		job = "dedupe"
 		made["destination stream"] = strings.TrimPrefix(variable("SINK"), "kinesis:")
-		made["failure bucket"] = strings.TrimSuffix(strings.TrimPrefix(variable("FAILURE_STORE"), "s3://"), "/poison")
+		bucket, scope, _ := strings.Cut(strings.TrimPrefix(variable("FAILURE_STORE"), "s3://"), "/poison/")
+		made["failure bucket"] = bucket
+		words[scope] = scopeWord
 		made["bell queue"] = variable("FAILURE_QUEUE_URL")
 		for _, mapping := range tpl.resources(mappingType) {
 			words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
@@ -323,7 +328,7 @@ func inWords(function string, statement map[string]any, words map[string]string)
 			all = append(all, permission{function: function, action: key})
 		}
 	}
-	condition := conditionInWords(statement["Condition"])
+	condition := conditionInWords(statement["Condition"], words)
 	for _, action := range list(statement["Action"]) {
 		for _, r := range list(statement["Resource"]) {
 			p := permission{function: function, action: rendered(action), resource: rendered(r), only: condition}
@@ -336,7 +341,7 @@ func inWords(function string, statement map[string]any, words map[string]string)
 				case p.resource == arn:
 					p.resource = word
 				case inside && condition == ofTheAccount:
-					p.resource, p.only = word, "objects `"+pattern+"` "+condition
+					p.resource, p.only = word, "objects `"+scopeInWords(pattern, words)+"` "+condition
 				}
 			}
 			all = append(all, p)
@@ -355,11 +360,44 @@ var conditions = map[string]*regexp.Regexp{
 	"through":      regexp.MustCompile(`^{"StringLike":{"kms:ViaService":"([^"]+)"}}$`),
 }
 
-func conditionInWords(condition any) string {
+// scopeInWords replaces a scope between # or / by its word.
+func scopeInWords(text string, words map[string]string) string {
+	for scope, word := range words {
+		if word == scopeWord {
+			text = strings.Replace(text, "#"+scope+"#", "#"+word+"#", 1)
+			text = strings.Replace(text, "/"+scope+"/", "/"+word+"/", 1)
+		}
+	}
+	return text
+}
+
+// joined puts together what CloudFormation would.
+func joined(value any) any {
+	switch v := value.(type) {
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = joined(v[i])
+		}
+		return all
+	case map[string]any:
+		if v["Fn::Join"] != nil {
+			return rendered(v)
+		}
+		all := map[string]any{}
+		for key := range v {
+			all[key] = joined(v[key])
+		}
+		return all
+	}
+	return value
+}
+
+func conditionInWords(condition any, words map[string]string) string {
 	if condition == nil {
 		return ""
 	}
-	text := rendered(condition)
+	text := scopeInWords(rendered(joined(condition)), words)
 	if accountCondition.MatchString(text) {
 		return ofTheAccount
 	}

@@ -36,6 +36,20 @@ func TestContextIsRefused(t *testing.T) {
 		// Values that are none.
 		{values("no-such", "1"), []string{"oncebox:no-such is ", "known here", "oncebox:id-path, "}},
 		{values("endpoint-url", "localhost:8000"), []string{`the EndpointURL is "localhost:8000"`}},
+		{values("auth", "jwt", "jwt-issuer", "https://login.example", "jwt-audience", "web", "claimant-from", "body"),
+			[]string{"a ClaimantFrom of body with AuthJWT"}},
+		{values("jwt-audience", "web"), []string{"oncebox:jwt-audience is set, and oncebox:auth is iam"}},
+		{values("auth", "open", "jwt-issuer", "https://login.example"), []string{"oncebox:jwt-issuer is set, and oncebox:auth is open"}},
+		{values("id-path", "${Token[x.1]}"), []string{"oncebox:id-path holds ${Token["}},
+		{values("failure-bucket", "a..b"), []string{"oncebox:failure-bucket is not the name of a bucket"}},
+		{values("volatile", strings.Repeat("a_member_of_some_length,", 200)+"b"), []string{"variables have", "Lambda takes 4096"}},
+		{values("campaign-cache", "6s"), []string{"ONCEBOX_CAMPAIGN_CACHE is longer than 5s"}},
+		{values("source-stream-arn", theirStream, "source-retention", "24h", "destination-stream-arn", "arn:aws:kinesis:us-west-2:123456789012:stream/others"),
+			[]string{"the Destination is in another account or region"}},
+		{values("key-arn", theirKey, "destination-stream-arn", "arn:aws:kinesis:eu-west-1:999999999999:stream/others"),
+			[]string{"the Destination is in another account or region"}},
+		{values("key-arn", theirKey, "source-stream-arn", "arn:aws:kinesis:us-west-2:123456789012:stream/theirs", "source-retention", "24h"),
+			[]string{"the Source is in us-west-2 and the stack in eu-west-1"}},
 		{values("ID-PATH", "id"), []string{"oncebox:ID-PATH is ", "known here"}},
 		{values("jobs", "claim"), []string{"oncebox:jobs has an unknown job", "claims, records"}},
 		{values("architecture", "amd64"), []string{"oncebox:architecture is none of its values", "arm64, x86_64"}},
@@ -186,7 +200,7 @@ func noPanic(t *testing.T) {
 // TestHostileContextValues: whatever a value is, there is a template or an error, and
 // no panic of jsii's.
 func TestHostileContextValues(t *testing.T) {
-	for _, name := range infra.ContextNames {
+	for _, name := range infra.ContextNames() {
 		for _, value := range []string{"\x00", strings.Repeat("x", 300)} {
 			func() {
 				defer func() {
@@ -293,6 +307,23 @@ func TestPropsAreRefused(t *testing.T) {
 		"cold warm tables": {
 			records(func(_ awscdk.Stack, p *infra.RecordDedupeProps) { p.Table.WarmWriteUnits = 4000 }),
 			[]string{"the WarmReadUnits are 0 and the WarmWriteUnits 4000"},
+		},
+		"a source that keeps records for another time": {
+			records(func(stack awscdk.Stack, p *infra.RecordDedupeProps) {
+				p.Source = awskinesis.NewStream(stack, jsii.String("Orders"), &awskinesis.StreamProps{
+					RetentionPeriod: awscdk.Duration_Hours(jsii.Number(48)),
+				})
+				p.SourceRetention = 24 * time.Hour
+			}),
+			[]string{"the SourceRetention is 24h0m0s, and the Source keeps its records for 48h0m0s"},
+		},
+		"a source that keeps records for longer than the horizon": {
+			records(func(stack awscdk.Stack, p *infra.RecordDedupeProps) {
+				p.Source = awskinesis.NewStream(stack, jsii.String("Orders"), &awskinesis.StreamProps{
+					RetentionPeriod: awscdk.Duration_Hours(jsii.Number(1440)),
+				})
+			}),
+			[]string{"a Horizon of 336h0m0s is shorter than the source's retention 1440h0m0s"},
 		},
 		"log retention": {
 			claims(func(_ awscdk.Stack, p *infra.ClaimAPIProps) { p.Function.LogRetention = "A_WHILE" }),

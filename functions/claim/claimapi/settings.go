@@ -2,7 +2,6 @@ package claimapi
 
 import (
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/settings"
@@ -80,5 +79,6 @@ func (p parser) claimantFrom(otherwise string) ClaimantFrom {
 }
 
 func (p parser) campaignCache() time.Duration {
-	return p.Duration(varCampaignCache, itembank.DefaultCampaignCache, 0, math.MaxInt64, "a Go duration, as in 5s, 500ms or 0")
+	const most = itembank.DefaultCampaignCache // so long at most a campaign that was closed goes on
+	return p.Duration(varCampaignCache, most, 0, most, "a Go duration of at most 5s, as in 500ms or 0")
 }

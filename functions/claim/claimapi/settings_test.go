@@ -29,7 +29,7 @@ func TestSettingsDefaults(t *testing.T) {
 
 func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"0": 0, "0s": 0, "1m30s": 90 * time.Second} {
+	for text, want := range map[string]time.Duration{"0": 0, "0s": 0, "1.5s": 1500 * time.Millisecond} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_CAMPAIGN_CACHE=" + text))
 		must(t, err)
 		equal(t, "campaign cache", s.CampaignCache, want)
@@ -61,6 +61,7 @@ func TestSettingsRefused(t *testing.T) {
 		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
 		"other identity":     {with("ONCEBOX_CLAIMANT_FROM=JWT:sub"), "ONCEBOX_CLAIMANT_FROM"},
 		"negative cache":     {with("ONCEBOX_CAMPAIGN_CACHE=-1s"), "ONCEBOX_CAMPAIGN_CACHE"},
+		"long cache":         {with("ONCEBOX_CAMPAIGN_CACHE=5001ms"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"cache without unit": {with("ONCEBOX_CAMPAIGN_CACHE=5"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"bad level":          {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
