@@ -118,10 +118,11 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 		}
 		return c, nil
 	case "GetItem", "Query": // a query is charged by the sum of what it read
+		units := started(4096, append(answer.Items, answer.Item)...)
 		if !request.ConsistentRead {
-			return cost{}, fmt.Errorf("a %s is not consistent: its units are halves", operation)
+			units /= 2
 		}
-		return cost{readUnits: started(4096, append(answer.Items, answer.Item)...)}, nil
+		return cost{readUnits: units}, nil
 	}
 	return cost{}, fmt.Errorf("what a %s costs is not known here", operation)
 }

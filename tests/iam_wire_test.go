@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
@@ -115,6 +117,7 @@ func askAsClaim(t *testing.T, aws *cloud) {
 	engine, own := enginetest.Dynoxide(t), newTables()
 	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
 	loadCampaigns(t, own.create(t, engine))
+	askAboutWhatHasEnded(t, aws, own, own.create(t, engine, itembank.WithClock(anHourAgo{})))
 	for _, from := range []string{"body", "jwt:sub", "iam"} {
 		f := startFunction(t, append(own.settings(aws.url, from), "AWS_ENDPOINT_URL="+aws.url)...)
 		for _, name := range eventNames(from) {
@@ -126,6 +129,36 @@ func askAsClaim(t *testing.T, aws *cloud) {
 		}
 	}
 }
+
+// askAboutWhatHasEnded asks for claims by claimants whose claims have ended, and
+// where all free items have.
+func askAboutWhatHasEnded(t *testing.T, aws *cloud, own tables, past *itembank.Bank) {
+	t.Helper()
+	f := startFunction(t, append(own.settings(aws.url, "body"), "AWS_ENDPOINT_URL="+aws.url)...)
+	for campaign, c := range map[string]struct {
+		settings itembank.Settings
+		items    int
+		status   int
+	}{
+		"returning": {itembank.Settings{ClaimLife: time.Minute, OnEnd: itembank.Return}, 2, 201},
+		"burning":   {itembank.Settings{ClaimLife: time.Minute}, 2, 201},
+		"expired":   {itembank.Settings{ItemLife: time.Minute}, 1, 409},
+	} {
+		addCampaign(t, past, campaign, c.settings, c.items)
+		if c.settings.ItemLife == 0 {
+			_, err := past.Claim(t.Context(), campaign, "customer-1")
+			must(t, err)
+		}
+		r := f.do(t, bytes.ReplaceAll(readEvent(t, "claim-body"), []byte("spring"), []byte(campaign)))
+		equal(t, campaign, r.StatusCode, c.status)
+	}
+}
+
+type anHourAgo struct{}
+
+func (anHourAgo) Now() time.Time { return time.Now().Add(-time.Hour) }
+
+func (anHourAgo) Sleep(context.Context, time.Duration) error { return nil }
 
 // askAsDedupe gives each event twice, in the order of their records: so the second
 // ones are retries, or with the checkpoint are skipped.
@@ -198,7 +231,7 @@ func TestOtherAsksAreRefused(t *testing.T) {
 	}
 	for _, want := range []string{
 		"dynamodb:PutItem bank table campaign", "dynamodb:PutItem bank table campaigns", "dynamodb:Query bank table load",
-		"dynamodb:PutItem bank table load", "dynamodb:PutItem bank table item", "dynamodb:PutItem bank table bank",
+		"dynamodb:PutItem bank table load", "dynamodb:PutItem bank table item",
 	} {
 		equal(t, "refused "+want, found[want], true)
 		delete(found, want)

@@ -156,14 +156,14 @@ func (s tables) settings(endpoint, from string) []string {
 }
 
 // create makes the tables and returns a bank over them.
-func (s tables) create(t *testing.T, endpoint string) *itembank.Bank {
+func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
 	client := dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 	must(t, dynamostore.CreateTables(t.Context(), client, s.bank, s.dedupe))
-	return itembank.New(dynamostore.New(client, s.bank, s.dedupe))
+	return itembank.New(dynamostore.New(client, s.bank, s.dedupe), options...)
 }
 
 // TestClaimEventsInTheEmulator gives every event to the built function, over dynoxide.

@@ -26,6 +26,10 @@ type campaignCreate struct {
 	Scope    string    `help:"Name space in which a claimant holds one claim; campaigns may share it. Fixed for good. Default: the campaign's name." placeholder:"S"`
 	Shards   int       `help:"Parts of the bank; a DynamoDB partition takes about 500 claims a second. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
 	PageSize int       `help:"Free items read at a time. Default: ${default}." default:"30" placeholder:"N"`
+
+	ItemLife  time.Duration  `help:"How long an item can be claimed after it was loaded, as in 720h; 0: for ever, the default. Fixed for good." placeholder:"D"`
+	ClaimLife time.Duration  `help:"How long a claim lives; 0: for ever, the default. Fixed for good." placeholder:"D"`
+	OnEnd     itembank.OnEnd `help:"What becomes of an item whose claim is released or has ended. burn: nobody gets it again, for codes that were seen; return: it goes back to the bank, for seats and places. Fixed for good. Default: ${default}." enum:"burn,return" default:"burn" placeholder:"burn|return"`
 }
 
 func (campaignCreate) Help() string {
@@ -34,7 +38,8 @@ func (campaignCreate) Help() string {
 Examples:
   oncebox campaign create spring
   oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02T00:00:00Z
-  oncebox campaign create yoga-monday --scope spring-term    # one booking a student in the term`
+  oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
+  oncebox campaign create lockers --claim-life 24h --on-end return          # a locker for a day`
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
@@ -44,6 +49,7 @@ func (c campaignCreate) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, func(b *itembank.Bank) error {
 		campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 			OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+			ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd,
 		})
 		if err != nil {
 			return err
@@ -81,6 +87,9 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("scope", c.Scope)
 		row("shards", fmt.Sprint(c.Shards))
 		row("page size", fmt.Sprint(c.PageSize))
+		row("item life", lifeOr(c.ItemLife, "for ever"))
+		row("claim life", lifeOr(c.ClaimLife, "for ever"))
+		row("on end", string(c.OnEnd))
 		row("generation", fmt.Sprint(c.Generation))
 		row("created", timeOr(c.CreatedAt, "unknown"))
 	})
@@ -123,10 +132,11 @@ func (campaignList) Run(ctx context.Context, a *app) error {
 		now := time.Now()
 		list := make([]campaignJSON, 0, len(campaigns))
 		text := table(func(row func(...string)) {
-			row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES")
+			row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "ON END")
 			for _, c := range campaigns {
 				list = append(list, toCampaignJSON(c, c.StateAt(now)))
-				row(c.Name, string(c.StateAt(now)), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"))
+				row(c.Name, string(c.StateAt(now)), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"),
+					lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), string(c.OnEnd))
 			}
 		})
 		return a.print(list, text)
@@ -147,4 +157,19 @@ func timeOr(t time.Time, zero string) string {
 		return zero
 	}
 	return t.Format(time.RFC3339)
+}
+
+// lifeOr writes a life as people do: 24h, not 24h0m0s.
+func lifeOr(d time.Duration, zero string) string {
+	if d == 0 {
+		return zero
+	}
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
 }

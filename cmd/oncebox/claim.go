@@ -23,13 +23,15 @@ Examples:
 }
 
 func (c claimCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error {
-		grant, err := b.Claim(ctx, c.Campaign, c.Claimant)
-		if err != nil {
-			return err
-		}
-		return a.print(claimapi.NewClaimBody(grant), grant.Claim.Item)
-	})
+	return a.withBank(ctx, func(b *itembank.Bank) error { return c.claim(ctx, a, b) })
+}
+
+func (c claimCommand) claim(ctx context.Context, a *app, b *itembank.Bank) error {
+	grant, err := b.Claim(ctx, c.Campaign, c.Claimant)
+	if err != nil {
+		return err
+	}
+	return a.print(claimapi.NewClaimBody(grant), grant.Claim.Item)
 }
 
 type statusCommand struct {

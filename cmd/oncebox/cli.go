@@ -9,17 +9,21 @@ import (
 type cli struct {
 	globals
 
-	Init     initCommand     `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
-	Local    localCommand    `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
-	Campaign campaignCommand `cmd:"" help:"Create, show, open, close and list campaigns."`
-	Load     loadCommand     `cmd:"" help:"Load items from a file into a campaign's bank, each once."`
-	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it; again brings the same one."`
-	Status   statusCommand   `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
-	Dedupe   dedupeCommand   `cmd:"" help:"Let every record of NDJSON files through once."`
-	Kpl      kplCommand      `cmd:"" help:"Open and make aggregated records of the Kinesis Producer Library."`
-	Invoke   invokeCommand   `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
-	Demo     demoCommand     `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Init      initCommand      `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
+	Local     localCommand     `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
+	Campaign  campaignCommand  `cmd:"" help:"Create, show, open, close and list campaigns."`
+	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign's bank, each once."`
+	Claim     claimCommand     `cmd:"" help:"Claim an item for a claimant and print it; again brings the same one."`
+	Release   releaseCommand   `cmd:"" help:"End a claim: its item goes back to the bank, or is burned."`
+	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign's bank, for good."`
+	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have."`
+	Status    statusCommand    `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
+	Reconcile reconcileCommand `cmd:"" help:"Show that every item is in exactly one place, or which is not; mend it."`
+	Dedupe    dedupeCommand    `cmd:"" help:"Let every record of NDJSON files through once."`
+	Kpl       kplCommand       `cmd:"" help:"Open and make aggregated records of the Kinesis Producer Library."`
+	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
+	Demo      demoCommand      `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 
 type globals struct {

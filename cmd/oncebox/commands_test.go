@@ -184,6 +184,36 @@ func TestBadInput(t *testing.T) {
 		{"empty column", []string{"load", "spring", "c.csv", "--column", ""}, exitUsage, []string{"--column is empty"}},
 		{"no shards", []string{"campaign", "create", "x", "--shards", "0"}, exitUsage, []string{"--shards"}},
 		{"no page", []string{"campaign", "create", "x", "--page-size", "0"}, exitUsage, []string{"--page-size"}},
+		{"life of no kind", []string{"campaign", "create", "x", "--item-life", "a week"}, exitUsage, []string{"--item-life"}},
+		{"a negative life", []string{"campaign", "create", "x", "--claim-life=-1h"}, exitUsage, []string{"claim-life: must be"}},
+		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"item-life: must be", "1s"}},
+		{"end of no kind", []string{"campaign", "create", "x", "--on-end", "keep"}, exitUsage, []string{"--on-end", "burn", "return"}},
+		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h"}, exitUsage, []string{"other settings"}},
+		{"a dry run of a bad line", []string{"load", "spring", "tab.txt", "--dry-run"}, exitUsage, []string{"tab.txt", "line 2", "nothing was changed"}},
+		{"a dry run for an unknown campaign", []string{"load", "autumn", "good.txt", "--dry-run"}, exitNo, []string{"no such campaign"}},
+		{"release with nobody to ask", []string{"release", "spring", "ann"}, exitUsage, []string{"--claim-id", "--yes"}},
+		{"release of an empty id", []string{"release", "spring", "ann", "--claim-id", ""}, exitUsage, []string{"--claim-id is empty"}},
+		{"release of no claim", []string{"release", "spring", "ann", "--yes"}, exitNo, []string{"no such claim", "ann", "spring"}},
+		{"release in an unknown campaign", []string{"release", "autumn", "ann", "--yes"}, exitNo, []string{"no such campaign"}},
+		{"release by id in an unknown campaign", []string{"release", "autumn", "ann", "--claim-id", "x"}, exitNo, []string{"no such campaign"}},
+		{"release for an empty claimant", []string{"release", "spring", "", "--claim-id", "x"}, exitUsage, []string{"claimant: is empty"}},
+		{"withdraw nothing", []string{"withdraw", "spring"}, exitUsage, []string{"file", "--all"}},
+		{"withdraw all without a yes", []string{"withdraw", "spring", "--all"}, exitUsage, []string{"--yes"}},
+		{"withdraw a file and all", []string{"withdraw", "spring", "good.txt", "--all", "--yes"}, exitUsage, []string{"not both"}},
+		{"withdraw a column and all", []string{"withdraw", "spring", "--all", "--yes", "--column", "1"}, exitUsage, []string{"not both"}},
+		{"withdraw a bad line", []string{"withdraw", "spring", s.file("one-bad.txt", "A-1\nB\t2\n")}, exitUsage, []string{"one-bad.txt", "line 2", "nothing was changed"}},
+		{"withdraw no such column", []string{"withdraw", "spring", "c.csv", "--column", "coupon"}, exitUsage, []string{"c.csv", `"coupon"`}},
+		{"withdraw an empty column", []string{"withdraw", "spring", "c.csv", "--column", ""}, exitUsage, []string{"--column is empty"}},
+		{"withdraw a missing file", []string{"withdraw", "spring", "none.txt"}, exitUsage, []string{"none.txt"}},
+		{"withdraw from an unknown campaign", []string{"withdraw", "autumn", "good.txt"}, exitNo, []string{"no such campaign"}},
+		{"withdraw all of an unknown campaign", []string{"withdraw", "autumn", "--all", "--yes"}, exitNo, []string{"no such campaign"}},
+		{"sweep an unknown campaign", []string{"sweep", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"reconcile an unknown campaign", []string{"reconcile", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"mend an unknown campaign", []string{"reconcile", "autumn", "--mend"}, exitNo, []string{"no such campaign"}},
+		{"mend an open campaign", []string{"reconcile", "spring", "--mend"}, exitUsage, []string{"spring is open", "oncebox campaign close spring"}},
+		{"items without mend", []string{"reconcile", "spring", "--items", "good.txt"}, exitUsage, []string{"--mend"}},
+		{"a column without items", []string{"reconcile", "spring", "--mend", "--column", "1"}, exitUsage, []string{"--items"}},
+		{"mend with a missing file", []string{"reconcile", "spring", "--mend", "--items", "none.txt"}, exitUsage, []string{"none.txt"}},
 		{"a time before times", []string{"campaign", "create", "x", "--closes", "1970-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later than 1970"}},
 		{"event of another kind", []string{"invoke", "claim", s.file("f.json", "{}")}, exitUsage, []string{"payload format 2.0"}},
 		{"port of no kind", []string{"local", "--addr", "127.0.0.1:99999"}, exitUsage, []string{"0 to 65535"}},
@@ -209,6 +239,8 @@ func TestEngineDown(t *testing.T) {
 	for _, args := range [][]string{
 		{"init"}, {"claim", "spring", "ann"}, {"status", "spring"}, {"campaign", "create", "spring"},
 		{"load", "spring", s.file("codes.txt", "A-1\n")}, {"demo"},
+		{"load", "spring", "codes.txt", "--dry-run"}, {"release", "spring", "ann", "--yes"}, {"sweep", "spring"},
+		{"withdraw", "spring", "codes.txt"}, {"withdraw", "spring", "--all", "--yes"}, {"reconcile", "spring"},
 	} {
 		s.run(exitFailed, args...).saying(t, "dynamodb:", "127.0.0.1:1")
 	}
@@ -281,7 +313,7 @@ func TestHelpAndVersion(t *testing.T) {
 	s.run(exitDone, "version").saying(t, "oncebox ")
 	for _, command := range []string{
 		"", "init", "local", "campaign create", "campaign show", "campaign open", "campaign close", "campaign list",
-		"load", "claim", "status", "invoke claim", "invoke dedupe", "demo", "version",
+		"load", "claim", "release", "withdraw", "sweep", "status", "reconcile", "invoke claim", "invoke dedupe", "demo", "version",
 	} {
 		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox")
 	}

@@ -34,6 +34,9 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// errLook: all is done, and there is something to look at.
+var errLook = errors.New("have a look")
+
 // codes is the one table from error to exit code; the first match counts.
 var codes = []struct {
 	err  error
@@ -42,6 +45,8 @@ var codes = []struct {
 	{offline.ErrStopped, exitFailed}, // whatever it was: something was changed
 	{offline.ErrRefused, exitUsage},
 	{errKept, exitLook},
+	{errLook, exitLook},
+	{errUnconfirmed, exitNo},
 	{itembank.ErrDifference, exitLook},
 	{itembank.ErrTryAgain, exitFailed},
 	{itembank.ErrRefused, exitNo},

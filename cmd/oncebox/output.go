@@ -19,8 +19,8 @@ func (a *app) print(value any, text string) error {
 	return err
 }
 
-// campaignJSON is a campaign in results. Times are RFC 3339; absent means never
-// or at once.
+// campaignJSON is a campaign in results. Times are RFC 3339, lives Go durations;
+// absent means never, at once, or for ever.
 type campaignJSON struct {
 	Name       string         `json:"name"`
 	State      itembank.State `json:"state,omitempty"`
@@ -30,6 +30,9 @@ type campaignJSON struct {
 	Scope      string         `json:"scope"`
 	Shards     int            `json:"shards"`
 	PageSize   int            `json:"page_size"`
+	ItemLife   string         `json:"item_life,omitempty"`
+	ClaimLife  string         `json:"claim_life,omitempty"`
+	OnEnd      itembank.OnEnd `json:"on_end"`
 	Generation int            `json:"generation"`
 	CreatedAt  time.Time      `json:"created_at"`
 }
@@ -37,7 +40,9 @@ type campaignJSON struct {
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
 		Name: c.Name, State: state, Mode: c.Mode, OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
-		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize, Generation: c.Generation, CreatedAt: c.CreatedAt,
+		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), OnEnd: c.OnEnd,
+		Generation: c.Generation, CreatedAt: c.CreatedAt,
 	}
 }
 

@@ -56,7 +56,10 @@ func TestInterruptedStdin(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring")
 	spool := t.TempDir()
 	s.env = []string{"TMPDIR=" + spool}
-	for _, args := range [][]string{{"load", "spring", "-"}, {"invoke", "claim", "-"}} {
+	for _, args := range [][]string{
+		{"load", "spring", "-"}, {"load", "spring", "-", "--dry-run"}, {"withdraw", "spring", "-"},
+		{"reconcile", "spring", "--mend", "--items", "-"}, {"invoke", "claim", "-"},
+	} {
 		stdin, feed := io.Pipe()
 		c := s.command(context.Background(), stdin, args...)
 		if err := c.Start(); err != nil {
@@ -84,20 +87,26 @@ func TestInterruptedStdin(t *testing.T) {
 // untilProgress waits until a load has recorded some rows as done.
 func (s *shell) untilProgress() {
 	s.Helper()
+	s.until("SELECT EXISTS (SELECT 1 FROM load WHERE rows > 0)")
+}
+
+// until asks another process's file until the answer is yes.
+func (s *shell) until(question string) {
+	s.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db")+"?mode=ro")
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
 	for {
-		var some bool
-		if err := db.QueryRowContext(s.Context(), "SELECT EXISTS (SELECT 1 FROM load WHERE rows > 0)").Scan(&some); err != nil {
+		var yes bool
+		if err := db.QueryRowContext(s.Context(), question).Scan(&yes); err != nil {
 			s.Fatal(err)
 		}
-		if some {
+		if yes {
 			return
 		}
-		time.Sleep(time.Millisecond) // between looks at another process's file
+		time.Sleep(time.Millisecond) // between looks
 	}
 }
 

@@ -61,15 +61,16 @@ func locateNew(abs string) (string, error) {
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
-// connect opens the connections, and makes the part if it is to be made.
+// connect opens the connections, and makes the part, if it is to be made, or
+// upgrades it.
 func (db *DB) connect(ctx context.Context, create bool) error {
-	fresh, err := db.connectWriter(ctx, create)
+	version, err := db.connectWriter(ctx, create)
 	switch {
 	case err != nil:
 		return err
-	case fresh && !create:
+	case version == absent && !create:
 		return fmt.Errorf("%w: it has no tables for %s; run `oncebox init` to make them", ErrNotStore, db.part.Purpose)
-	case fresh:
+	case version != db.part.Version:
 		if err := db.makePart(ctx); err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func (db *DB) connectMemory(ctx context.Context) error {
 // connectWriter opens the connection for writes and sees what the file is. The
 // connection has no busy timeout of its own: pollFree waits for it, by the same
 // clock as for the turn.
-func (db *DB) connectWriter(ctx context.Context, create bool) (fresh bool, err error) {
+func (db *DB) connectWriter(ctx context.Context, create bool) (version int, err error) {
 	mode := "mode=rw"
 	if create {
 		mode = "mode=rwc"
@@ -99,15 +100,15 @@ func (db *DB) connectWriter(ctx context.Context, create bool) (fresh bool, err e
 	waiting, cancel := db.patience(ctx)
 	defer cancel()
 	if err := db.openWriter(waiting, dsn(db.path, mode, 0)); err != nil {
-		return false, err
+		return absent, err
 	}
-	if fresh, err = db.inspect(waiting); err != nil || fresh && !create {
-		return fresh, err
+	if version, err = db.inspect(waiting); err != nil || version == absent && !create {
+		return version, err
 	}
 	if err := db.useWAL(waiting); err != nil {
-		return fresh, err
+		return version, err
 	}
-	return fresh, db.makeTurns()
+	return version, db.makeTurns()
 }
 
 func (db *DB) openWriter(waiting context.Context, dsn string) (err error) {

@@ -16,9 +16,12 @@ const fileVersion = 1
 // Part is what one engine keeps in a file: its tables, and its words for them.
 type Part struct {
 	Name    string // in the table part
-	Version int    // of the tables; a later one is refused with ErrNewer
+	Version int    // of the tables, from 1; a later one is refused with ErrNewer
 	Tables  string // the statements that make them
-	Purpose string // what the tables are for, in errors: "claims"
+	// Upgrades are the statements that lead from version 1 to 2, from 2 to 3 and
+	// so on, Version-1 of them. An older file gets them when it is opened.
+	Upgrades []string
+	Purpose  string // what the tables are for, in errors: "claims"
 	// TryAgain is the engine's family of errors that pass when others finish.
 	TryAgain error
 }
@@ -35,40 +38,43 @@ var makeFile = fmt.Sprintf(`
 const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*) FROM sqlite_schema)
 	FROM pragma_application_id a, pragma_user_version u`
 
-// inspect sees what the file is. Fresh: it has room for the part, and not
-// the part. It waits for a program that has the file locked.
-func (db *DB) inspect(waiting context.Context) (fresh bool, err error) {
+// absent is the version of a part that a file has room for, and does not hold.
+const absent = 0
+
+// inspect sees what the file is, and which version of the part it holds. It
+// waits for a program that has the file locked.
+func (db *DB) inspect(waiting context.Context) (version int, err error) {
 	err = pollFree(waiting, func() error {
-		fresh, err = db.identify(context.WithoutCancel(waiting), db.writer)
+		version, err = db.identify(context.WithoutCancel(waiting), db.writer)
 		return err
 	})
-	return fresh, err
+	return version, err
 }
 
-func (db *DB) identify(ctx context.Context, w *Statements) (fresh bool, err error) {
-	var id, version, tables int
-	if _, err := w.One(ctx, selectIdentity, nil, &id, &version, &tables); err != nil {
-		return false, err
+func (db *DB) identify(ctx context.Context, w *Statements) (version int, err error) {
+	var id, file, tables int
+	if _, err := w.One(ctx, selectIdentity, nil, &id, &file, &tables); err != nil {
+		return absent, err
 	}
 	switch {
-	case id == 0 && version == 0 && tables == 0:
-		return true, nil
+	case id == 0 && file == 0 && tables == 0:
+		return absent, nil
 	case id != applicationID:
-		return false, fmt.Errorf("%w: it is another program's SQLite database", ErrNotStore)
-	case version > fileVersion:
-		return false, fmt.Errorf("%w: the file has version %d, this one knows up to %d", ErrNewer, version, fileVersion)
+		return absent, fmt.Errorf("%w: it is another program's SQLite database", ErrNotStore)
+	case file > fileVersion:
+		return absent, fmt.Errorf("%w: the file has version %d, this one knows up to %d", ErrNewer, file, fileVersion)
 	}
 	return db.identifyPart(ctx, w)
 }
 
-func (db *DB) identifyPart(ctx context.Context, w *Statements) (fresh bool, err error) {
-	var version int
-	found, err := w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
+func (db *DB) identifyPart(ctx context.Context, w *Statements) (version int, err error) {
+	version = absent
+	_, err = w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
 	if err == nil && version > db.part.Version {
 		err = fmt.Errorf("%w: the tables for %s have version %d, this one knows up to %d",
 			ErrNewer, db.part.Purpose, version, db.part.Version)
 	}
-	return !found, err
+	return version, err
 }
 
 // useWAL sets the journal mode, which stays with the file: readers and a writer
@@ -85,12 +91,16 @@ func (db *DB) useWAL(waiting context.Context) error {
 	return err
 }
 
-// makePart makes what is missing, unless another process was faster.
+// makePart makes what is missing, or brings it up to date, unless another
+// process was faster.
 func (db *DB) makePart(ctx context.Context) error {
 	return db.inTurn(ctx, func(ctx context.Context, w *Statements) error {
-		fresh, err := db.identify(ctx, w)
-		if err != nil || !fresh {
+		version, err := db.identify(ctx, w)
+		switch {
+		case err != nil || version == db.part.Version:
 			return err
+		case version != absent:
+			return db.upgrade(ctx, w, version)
 		}
 		if err := makeFileOnce(ctx, w); err != nil {
 			return err
@@ -101,6 +111,16 @@ func (db *DB) makePart(ctx context.Context) error {
 		_, err = w.Exec(ctx, `INSERT INTO part (name, version) VALUES (?, ?)`, db.part.Name, db.part.Version)
 		return err
 	})
+}
+
+func (db *DB) upgrade(ctx context.Context, w *Statements, from int) error {
+	for _, statements := range db.part.Upgrades[from-1:] {
+		if err := w.Run(ctx, statements); err != nil {
+			return err
+		}
+	}
+	_, err := w.Exec(ctx, `UPDATE part SET version = ? WHERE name = ?`, db.part.Version, db.part.Name)
+	return err
 }
 
 // makeFileOnce marks the file as ours, unless another part has done that.

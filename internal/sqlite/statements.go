@@ -129,6 +129,20 @@ func (t intoTime) Scan(column any) error {
 	return nil
 }
 
+// IntoDuration scans a number of milliseconds.
+func IntoDuration(d *time.Duration) sql.Scanner { return intoDuration{d} }
+
+type intoDuration struct{ *time.Duration }
+
+func (d intoDuration) Scan(column any) error {
+	ms, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("a duration is stored as %T", column)
+	}
+	*d.Duration = time.Duration(ms) * time.Millisecond
+	return nil
+}
+
 // IntoBytes scans a blob that must be as long as b.
 func IntoBytes(b []byte) sql.Scanner { return intoBytes(b) }
 

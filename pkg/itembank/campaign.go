@@ -45,18 +45,39 @@ const (
 	SoldOut   State = "sold_out" // open, and the bank is proven empty
 )
 
-// Campaign is a named bank with its rules. Scope, Shards and Generation are
-// fixed when it is created: another scope would make every claimant new.
+// OnEnd says what becomes of an item when its claim is released or has ended.
+type OnEnd string
+
+// What becomes of items.
+const (
+	Burn   OnEnd = "burn"   // nobody gets it again: for codes, which its holder has seen
+	Return OnEnd = "return" // it goes back to the bank: for seats and places
+)
+
+// Campaign is a named bank with its rules. Scope, Shards, the lives and what
+// happens at their end are fixed when it is created: another scope would make every
+// claimant new.
 type Campaign struct {
 	Name       string
 	Mode       Mode
-	OpensAt    time.Time // zero: at once; UTC, whole milliseconds, as all times here
-	ClosesAt   time.Time // zero: never
-	Scope      string    // the name space in which a claimant holds one claim
-	Shards     int       // parts of the bank
-	PageSize   int       // items read at a time
-	Generation int       // which bank is handed out, from 1
+	OpensAt    time.Time     // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt   time.Time     // zero: never
+	Scope      string        // the name space in which a claimant holds one claim
+	Shards     int           // parts of the bank
+	PageSize   int           // items read at a time
+	ItemLife   time.Duration // how long an item can be claimed after it was loaded; 0: for ever
+	ClaimLife  time.Duration // how long a claim lives; 0: for ever
+	OnEnd      OnEnd
+	Generation int // which bank is handed out, from 1
 	CreatedAt  time.Time
+}
+
+// ends is when something that begins at a moment and has a life ends; zero: never.
+func ends(from time.Time, life time.Duration) time.Time {
+	if life == 0 {
+		return time.Time{}
+	}
+	return from.Add(life)
 }
 
 // StateAt returns Scheduled, Open or Closed. Hands overrule times.
@@ -75,12 +96,15 @@ func (c Campaign) StateAt(now time.Time) State {
 }
 
 // Settings are what the caller chooses of a new campaign. Zero values are the
-// defaults: open at once and for ever, a scope of its own, 16 shards, pages of 30.
+// defaults: open at once and for ever, a scope of its own, 16 shards, pages of 30,
+// items and claims that live for ever, and Burn.
 type Settings struct {
-	OpensAt, ClosesAt time.Time
-	Scope             string
-	Shards            int
-	PageSize          int
+	OpensAt, ClosesAt   time.Time
+	Scope               string
+	Shards              int
+	PageSize            int
+	ItemLife, ClaimLife time.Duration
+	OnEnd               OnEnd
 }
 
 // CreateCampaign makes a campaign. Repeating it with the same settings is safe
@@ -104,7 +128,8 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
 		Name: name, Mode: ByTimes, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
-		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, Generation: 1, CreatedAt: now,
+		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, OnEnd: s.OnEnd,
+		Generation: 1, CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name
@@ -114,6 +139,9 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	}
 	if c.PageSize == 0 {
 		c.PageSize = DefaultPageSize
+	}
+	if c.OnEnd == "" {
+		c.OnEnd = Burn
 	}
 	return c, c.validate()
 }
@@ -136,6 +164,25 @@ func (c Campaign) validate() error {
 		return &InvalidError{"closes", "must be later than 1970"}
 	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
 		return &InvalidError{"closes", "must be later than opens"}
+	case c.OnEnd != Burn && c.OnEnd != Return:
+		return &InvalidError{"on-end", "must be burn or return"}
+	}
+	if err := validateLife("item-life", c.ItemLife); err != nil {
+		return err
+	}
+	return validateLife("claim-life", c.ClaimLife)
+}
+
+// Limits of lives. A life shorter than a second would end while it is handed out;
+// a century is still a time that all engines keep.
+const (
+	MinLife = time.Second
+	MaxLife = 100 * 365 * 24 * time.Hour
+)
+
+func validateLife(field string, life time.Duration) error {
+	if life != 0 && (life < MinLife || life > MaxLife || life%time.Millisecond != 0) {
+		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", MinLife, MaxLife, life)}
 	}
 	return nil
 }
@@ -146,6 +193,7 @@ func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 // sameSettings compares what the creator chose, not what time and hands made of it.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.Shards == o.Shards && c.PageSize == o.PageSize &&
+		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.OnEnd == o.OnEnd &&
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
 

@@ -44,7 +44,10 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	r := &request{bank: b, shelf: b.shelf(campaign), start: start, campaign: c, claim: Claim{
 		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
 	}}
-	return r.run(ctx)
+	r.claim.EndsAt = ends(r.claim.ClaimedAt, c.ClaimLife)
+	grant, err := r.run(ctx)
+	r.shelf.repeats.note(grant.Replayed)
+	return grant, err
 }
 
 // HeldClaim returns the claim that the claimant holds in the campaign. Errors:
@@ -86,7 +89,7 @@ type request struct {
 
 // run tries candidates until there is an answer.
 func (r *request) run(ctx context.Context) (Grant, error) {
-	for range maxLostRaces {
+	for race := range maxLostRaces {
 		if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
 			return r.heldOr(ctx, refusal(state))
 		}
@@ -101,6 +104,12 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 			}
 			return r.heldOr(ctx, ErrSoldOut)
 		}
+		if race == 0 && r.shelf.repeats.readFirst() {
+			if grant, done, err := r.peek(ctx); done || err != nil {
+				r.shelf.page.putBack(pick)
+				return grant, err
+			}
+		}
 		grant, done, err := r.try(ctx, pick)
 		if done || err != nil {
 			return grant, err
@@ -112,7 +121,7 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 // try asks for one candidate until it is the claimant's, somebody else's, or
 // not needed. done = false: somebody else's.
 func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bool, err error) {
-	r.claim.Item, r.claim.ItemHash, r.claim.EndsAt = pick.item.Value, pick.item.Hash, time.Time{}
+	r.claim.Item, r.claim.ItemHash = pick.item.Value, pick.item.Hash
 	for {
 		found, err := r.bank.store.Take(ctx, pick.item, r.claim)
 		if err != nil {
@@ -145,8 +154,7 @@ func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done 
 		}
 	}
 	if held != nil {
-		grant, err = r.answer(*held)
-		return grant, true, err
+		return r.answer(ctx, *held)
 	}
 	if found.ClaimBusy || found.ItemBusy || found.Throttled {
 		return Grant{}, false, r.wait(ctx, found)
@@ -157,37 +165,56 @@ func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done 
 // heldOr answers with the claim that the claimant holds, else with the refusal.
 // The claim is read last: the item that emptied the bank may be the claimant's own.
 func (r *request) heldOr(ctx context.Context, refusal error) (Grant, error) {
-	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
-	if err != nil {
-		return Grant{}, err
+	for range maxLostRaces {
+		held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+		if err != nil {
+			return Grant{}, err
+		}
+		if held == nil {
+			return Grant{}, refusal
+		}
+		if grant, done, err := r.answer(ctx, *held); done || err != nil {
+			return grant, err
+		}
 	}
-	if held == nil {
-		return Grant{}, refusal
-	}
-	return r.answer(*held)
+	return Grant{}, fmt.Errorf("%w: %d times a claim ended when it was met", ErrTryAgain, maxLostRaces)
 }
 
 // answer makes the answer of a claim that was found. One with this request's
-// own id was made by an earlier attempt of it, whose reply was lost.
-func (r *request) answer(held Claim) (Grant, error) {
-	if held.Campaign != r.claim.Campaign {
-		return Grant{}, &ClaimedElsewhereError{held.Campaign}
+// own id was made by an earlier attempt of it, whose reply was lost. One that
+// ended is closed, and is no answer: done = false.
+func (r *request) answer(ctx context.Context, held Claim) (grant Grant, done bool, err error) {
+	if held.closable(r.bank.now()) {
+		closed, _, err := r.bank.closeEnded(ctx, held)
+		if err == nil && !closed { // somebody else has changed it; the next look says how
+			err = r.wait(ctx, Evidence{ClaimBusy: true})
+		}
+		return Grant{}, false, err
 	}
-	return Grant{Claim: held, Replayed: held.ID != r.claim.ID}, nil
+	if held.Campaign != r.claim.Campaign {
+		return Grant{}, true, &ClaimedElsewhereError{held.Campaign}
+	}
+	return Grant{Claim: held, Replayed: held.ID != r.claim.ID}, true, nil
 }
 
-// wait backs off with full jitter, a bounded number of times in a request.
+// wait backs off, a bounded number of times in a request.
 func (r *request) wait(ctx context.Context, found Evidence) error {
-	if r.waits == maxWaits {
-		return fmt.Errorf("%w: after %d waits the store was still busy (claim %t, item %t, throttled %t)",
-			ErrTryAgain, maxWaits, found.ClaimBusy, found.ItemBusy, found.Throttled)
+	r.waits++
+	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
+		found.ClaimBusy, found.ItemBusy, found.Throttled))
+}
+
+// backOff waits before try number tries is repeated, with full jitter, and gives
+// up at most of them.
+func (b *Bank) backOff(ctx context.Context, tries, most int, why string) error {
+	if tries == most {
+		return fmt.Errorf("%w: %d times %s", ErrTryAgain, most, why)
 	}
-	d, err := r.bank.jitter(min(firstWait<<r.waits, longestWait))
+	d, err := b.jitter(min(firstWait<<tries, longestWait))
 	if err != nil {
 		return err
 	}
-	r.waits++
-	return r.bank.clock.Sleep(ctx, d)
+	return b.clock.Sleep(ctx, d)
 }
 
 func refusal(s State) error {

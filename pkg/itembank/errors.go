@@ -42,6 +42,14 @@ var (
 var (
 	// ErrStrayItem: an item is in the bank, but no row says that it was ever loaded.
 	ErrStrayItem = member(ErrDifference, "an item is in the bank without a row that says it was loaded")
+	// ErrNoSuchRow: a row that another one speaks of is not there.
+	ErrNoSuchRow = member(ErrDifference, "a row is missing that another one speaks of")
+	// ErrHeldAndFree: an item is held by a claimant and in the bank.
+	ErrHeldAndFree = member(ErrDifference, "an item is held and in the bank")
+	// ErrHeldAndEnded: an item is held by a claimant and has ended.
+	ErrHeldAndEnded = member(ErrDifference, "an item is held and has ended")
+	// ErrReopened: a campaign was opened while it was being mended.
+	ErrReopened = member(ErrDifference, "the campaign was opened while it was being mended")
 	// ErrInputChanged: a load's input was not the same on its second reading.
 	// The items written are in the bank; the load stays unfinished.
 	ErrInputChanged = member(ErrDifference, "the input changed while it was being loaded")

@@ -73,8 +73,20 @@ type ItemRow struct {
 	Row        int64 // position among the load's items, from 1
 	Generation int
 	EndsAt     time.Time // zero: never
-	State      string    // empty while the item is in the bank or held; else how it ended
+	State      ItemState
+	Returns    int // how often the item came back to the bank from a claim
 }
+
+// ItemState is how an item ended; empty while it is in the bank or held.
+type ItemState string
+
+// The ends of an item. Each is for good: the item is neither handed out nor
+// loaded again.
+const (
+	Burned    ItemState = "burned"    // its claim was released, and somebody had seen it
+	Expired   ItemState = "expired"   // its life or its claim's ended
+	Withdrawn ItemState = "withdrawn" // it was taken out of the bank by hand
+)
 
 // Claim is the fact that a claimant holds an item.
 type Claim struct {
@@ -87,6 +99,19 @@ type Claim struct {
 	ClaimedAt time.Time // UTC, whole milliseconds
 	EndsAt    time.Time // zero: never
 }
+
+// endGrace is how much later than its end a claim may be closed. Clocks of two
+// machines differ by less, so the holder's request, which found the claim alive, is
+// over by then.
+const endGrace = 10 * time.Second
+
+// closable reports that the claim ended so long ago that whoever meets it closes it.
+func (c Claim) closable(now time.Time) bool {
+	return !c.EndsAt.IsZero() && c.EndsAt.Before(now.Add(-endGrace))
+}
+
+// ended reports that the item may not be handed out any more.
+func (i FreeItem) ended(now time.Time) bool { return !i.EndsAt.IsZero() && !i.EndsAt.After(now) }
 
 // ValidateClaimant checks a claimant: 1 to 256 bytes of UTF-8 without control
 // characters. Claimants compare byte for byte.

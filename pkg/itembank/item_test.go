@@ -96,6 +96,27 @@ func TestStateAt(t *testing.T) {
 	}
 }
 
+// TestLives: a life is none, or something between a second and a century.
+func TestLives(t *testing.T) {
+	t.Parallel()
+	for _, life := range []time.Duration{
+		-1, time.Millisecond, itembank.MinLife - time.Millisecond, itembank.MinLife + time.Microsecond, itembank.MaxLife + time.Millisecond,
+	} {
+		for field, s := range map[string]itembank.Settings{"item-life": {ItemLife: life}, "claim-life": {ClaimLife: life}} {
+			_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", s)
+			var invalid *itembank.InvalidError
+			if !errors.As(err, &invalid) || invalid.Field != field {
+				t.Errorf("%s %s: want it invalid, got %v", field, life, err)
+			}
+		}
+	}
+	_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", itembank.Settings{OnEnd: "keep"})
+	var invalid *itembank.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != "on-end" {
+		t.Errorf("want on-end invalid, got %v", err)
+	}
+}
+
 // TestErrorFamilies: each error belongs to the family that says what to do, and
 // to no other.
 func TestErrorFamilies(t *testing.T) {
@@ -107,7 +128,10 @@ func TestErrorFamilies(t *testing.T) {
 			itembank.ErrSoldOut, itembank.ErrNotOpen, itembank.ErrClosed, itembank.ErrNoCampaign, itembank.ErrNoClaim,
 			itembank.ErrClaimedElsewhere, &itembank.ClaimedElsewhereError{},
 		},
-		itembank.ErrDifference: {itembank.ErrStrayItem, itembank.ErrInputChanged, itembank.ErrOvertaken},
+		itembank.ErrDifference: {
+			itembank.ErrStrayItem, itembank.ErrInputChanged, itembank.ErrOvertaken, itembank.ErrNoSuchRow,
+			itembank.ErrHeldAndFree, itembank.ErrHeldAndEnded, itembank.ErrReopened,
+		},
 	} {
 		for _, member := range members {
 			in := slices.DeleteFunc(slices.Clone(families), func(f error) bool { return !errors.Is(member, f) })

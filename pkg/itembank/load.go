@@ -11,10 +11,6 @@ import (
 	"iter"
 )
 
-// maxStalls bounds how often in a row a chunk of a load may make no progress
-// against a busy store before the load gives up; it resumes when run again.
-const maxStalls = 12
-
 // Line is one item of a Source, with the number it has there, for messages.
 type Line struct {
 	Number int64
@@ -106,7 +102,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, shards: c.Shards, load: l, input: in}
+	w := &loading{bank: b, campaign: c, load: l, input: in}
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	err = w.run(ctx, source)
 	report := LoadReport{LoadID: l.ID(), Tally: w.load.Tally, Resumed: l.Tally.Rows}
@@ -194,7 +190,7 @@ func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (Load, e
 // loading is a load on its way.
 type loading struct {
 	bank     *Bank
-	shards   int
+	campaign Campaign
 	load     Load
 	input    input
 	chunk    []Addition
@@ -238,8 +234,9 @@ func (w *loading) run(ctx context.Context, source Source) error {
 
 func (w *loading) add(item string, row int64) {
 	h := HashItem(item)
-	shard := Shard{w.load.Campaign, w.load.Generation, h.ShardOf(w.shards)}
-	w.chunk = append(w.chunk, Addition{FreeItem{Shard: shard, Hash: h, Value: item}, w.load.ID(), row})
+	shard := Shard{w.load.Campaign, w.load.Generation, h.ShardOf(w.campaign.Shards)}
+	free := FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: ends(w.bank.now(), w.campaign.ItemLife)}
+	w.chunk = append(w.chunk, Addition{free, w.load.ID(), row})
 }
 
 // flush adds the chunk, then counts it: rows and counts are one write, after
@@ -249,7 +246,7 @@ func (w *loading) flush(ctx context.Context) error {
 		return nil
 	}
 	firsts := fold(w.chunk)
-	answers, err := w.bank.settle(ctx, firsts)
+	answers, err := w.bank.addItems(ctx, firsts)
 	if err != nil {
 		return err
 	}
@@ -301,53 +298,6 @@ func fold(chunk []Addition) []Addition {
 		}
 	}
 	return firsts
-}
-
-// settle sends additions until each has an answer. What a transaction refused
-// is answered by that; the rest was only in its company and is sent again.
-func (b *Bank) settle(ctx context.Context, additions []Addition) ([]Added, error) {
-	answers := make([]Added, len(additions))
-	open := make([]int, len(additions))
-	for i := range open {
-		open[i] = i
-	}
-	for stalls := 0; len(open) > 0; {
-		batch := make([]Addition, len(open))
-		for i, j := range open {
-			batch[i] = additions[j]
-		}
-		added, err := b.store.AddItems(ctx, batch)
-		if err != nil {
-			return nil, err
-		}
-		var unsettled []int
-		for i, j := range open {
-			if answers[j] = added[i]; added[i].Outcome == Unsettled {
-				unsettled = append(unsettled, j)
-			}
-		}
-		if len(unsettled) < len(open) {
-			stalls = 0
-		} else if err := b.stall(ctx, stalls); err != nil {
-			return nil, err
-		} else {
-			stalls++
-		}
-		open = unsettled
-	}
-	return answers, nil
-}
-
-// stall waits before rows are sent again that met another transaction.
-func (b *Bank) stall(ctx context.Context, stalls int) error {
-	if stalls == maxStalls {
-		return fmt.Errorf("%w: rows met other transactions %d times in a row", ErrTryAgain, maxStalls)
-	}
-	d, err := b.jitter(min(firstWait<<stalls, longestWait))
-	if err != nil {
-		return err
-	}
-	return b.clock.Sleep(ctx, d)
 }
 
 // digest is the first 128 bits of the SHA-256 over items in order, each after

@@ -14,9 +14,11 @@ const pageLife = 10 * time.Second
 // from, and the proof that there is nothing to hand out. A page serves many
 // requests, so that normally a claim costs one store call.
 type shelf struct {
-	page  page
-	turn  chan struct{} // held while reading the bank, so that one request reads for all that wait
-	empty emptiness     // belongs to whoever has the turn
+	page    page
+	turn    chan struct{} // held while reading the bank, so that one request reads for all that wait
+	empty   emptiness     // belongs to whoever has the turn
+	size    bankSize      // likewise
+	repeats repeats
 }
 
 // page is a shuffled part of one generation's bank.
@@ -69,7 +71,7 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, start time.Time) 
 		return candidate{}, false, c, err
 	}
 	defer s.leave()
-	for {
+	for range maxEndedPages {
 		if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
 			return pick, true, c, nil
 		}
@@ -85,39 +87,81 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, start time.Time) 
 			return candidate{}, false, c, err
 		}
 	}
+	return candidate{}, false, c, errTooManyEnded
 }
 
-// readPage reads up to a page of the shard, from a random place to its end and
-// then from its beginning to that place, so that Banks rarely meet. If both
-// halves are empty the shard is.
+// readPage reads a page of the shard. If there is neither a live item nor anything
+// left to read, the shard is empty.
 func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int) error {
-	place, err := b.randomHash()
-	if err != nil {
-		return err
-	}
 	begun := b.clock.Now()
-	ref := Shard{c.Name, c.Generation, shard}
-	part, err := b.store.FreeItems(ctx, ref, Range{After: &place}, c.PageSize)
+	read := b.readPart
+	if s.size.smallShards(c) {
+		read = b.readWhole
+	}
+	items, more, err := read(ctx, s, c, Shard{c.Name, c.Generation, shard})
 	if err != nil {
 		return err
 	}
-	items, more := part.Items, part.More
-	if missing := c.PageSize - len(items); missing > 0 && !more {
-		part, err = b.store.FreeItems(ctx, ref, Range{Through: &place}, missing)
-		if err != nil {
+	live, ended := partition(items, begun)
+	if len(live) == 0 {
+		if err := b.expire(ctx, ended); err != nil {
 			return err
 		}
-		items, more = append(items, part.Items...), part.More
-	}
-	if len(items) == 0 && !more {
-		s.empty.saw(shard, begun)
+		if !more {
+			s.empty.saw(shard, begun)
+		}
 		return nil
 	}
-	if err := b.shuffle(items); err != nil {
+	if err := b.shuffle(live); err != nil {
 		return err
 	}
-	s.page.fill(c.Generation, items, begun)
+	s.page.fill(c.Generation, live, begun)
 	return nil
+}
+
+// readPart reads from a random place of the shard to its end and then from its
+// beginning to that place, so that Banks rarely meet.
+func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard Shard) (items []FreeItem, more bool, err error) {
+	place, err := b.randomHash()
+	if err != nil {
+		return nil, false, err
+	}
+	limit := s.size.pageSize(c)
+	end, err := b.store.FreeItems(ctx, shard, Range{After: &place}, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	// A full page leaves the other half unread, whatever this one says of itself.
+	if items = end.Items; end.More || len(items) == limit {
+		s.size.measure(c, items, place)
+		return items, true, nil
+	}
+	beginning, err := b.store.FreeItems(ctx, shard, Range{Through: &place}, limit-len(items))
+	if err != nil {
+		return nil, false, err
+	}
+	if items = append(items, beginning.Items...); beginning.More {
+		s.size.measure(c, items, place)
+	} else {
+		s.size.measureWhole(c, items)
+	}
+	return items, beginning.More, nil
+}
+
+// readWhole reads a shard that is thought to hold little, in one request instead of
+// two. If it holds more after all, this page begins where that of others does, and
+// the size that it shows lets no other page do so.
+func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard Shard) (items []FreeItem, more bool, err error) {
+	page, err := b.store.FreeItems(ctx, shard, Range{}, s.size.wholeLimit(c))
+	if err != nil {
+		return nil, false, err
+	}
+	if page.More {
+		s.size.measure(c, page.Items, Hash{})
+	} else {
+		s.size.measureWhole(c, page.Items)
+	}
+	return page.Items, page.More, nil
 }
 
 // pop takes an item off the page, if it is of the generation and young enough.
@@ -127,13 +171,14 @@ func (p *page) pop(generation int, now time.Time) (candidate, bool) {
 	if p.generation != generation || elapsed(p.readAt, now) > pageLife {
 		p.drop()
 	}
-	last := len(p.items) - 1
-	if last < 0 {
-		return candidate{}, false
+	for last := len(p.items) - 1; last >= 0; last-- {
+		item := p.items[last]
+		p.items = p.items[:last]
+		if !item.ended(now) {
+			return candidate{item, p.serial}, true
+		}
 	}
-	pick := candidate{p.items[last], p.serial}
-	p.items = p.items[:last]
-	return pick, true
+	return candidate{}, false
 }
 
 // fill replaces the page.

@@ -111,7 +111,8 @@ func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, start time.Time)
 		return false, c, err
 	}
 	defer s.leave()
-	for {
+	limit := 1
+	for range maxEndedPages {
 		shard, found, err := b.unprovenShard(s, c, start)
 		if err != nil {
 			return false, c, err
@@ -121,10 +122,23 @@ func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, start time.Time)
 			return err == nil, fresh, err
 		}
 		begun := b.clock.Now()
-		page, err := b.store.FreeItems(ctx, Shard{c.Name, c.Generation, shard}, Range{}, 1)
-		if err != nil || len(page.Items) > 0 || page.More {
+		page, err := b.store.FreeItems(ctx, Shard{c.Name, c.Generation, shard}, Range{}, limit)
+		if err != nil {
 			return false, c, err
 		}
-		s.empty.saw(shard, begun)
+		live, ended := partition(page.Items, begun)
+		if len(live) > 0 {
+			return false, c, nil
+		}
+		if err := b.expire(ctx, ended); err != nil {
+			return false, c, err
+		}
+		if len(ended) > 0 {
+			limit = c.PageSize
+		}
+		if !page.More {
+			s.empty.saw(shard, begun)
+		}
 	}
+	return false, c, errTooManyEnded
 }

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -23,8 +24,9 @@ const (
 	campaignsKey = "campaigns"
 )
 
-// claimSlot counts a claimant's claims in a scope: one, until campaigns allow several.
-const claimSlot = 1
+// claimPrefix begins the sort key of a claim with its slot: a claimant has one claim
+// in a scope, until campaigns allow several.
+const claimPrefix = "1#"
 
 type key struct {
 	PK string `dynamodbav:"pk"`
@@ -51,7 +53,7 @@ func claimPartition(scope string, shard int) string {
 
 func claimKey(scope, claimant string) key {
 	shard := itembank.HashItem(claimant).ShardOf(rowShards)
-	return key{claimPartition(scope, shard), fmt.Sprintf("%d#%s", claimSlot, claimant)}
+	return key{claimPartition(scope, shard), claimPrefix + claimant}
 }
 
 func loadPartition(campaign string) string { return "load#" + campaign }
@@ -67,6 +69,9 @@ type campaignRow struct {
 	Scope      string `dynamodbav:"scope"`
 	Shards     int    `dynamodbav:"shards"`
 	PageSize   int    `dynamodbav:"page_size"`
+	ItemLife   int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
+	ClaimLife  int64  `dynamodbav:"claim_life,omitempty"` // milliseconds
+	OnEnd      string `dynamodbav:"on_end,omitempty"`
 	Generation int    `dynamodbav:"generation"`
 	CreatedAt  int64  `dynamodbav:"created_at"`
 }
@@ -84,6 +89,7 @@ type itemRow struct {
 	Generation int    `dynamodbav:"generation"`
 	EndsAt     int64  `dynamodbav:"ends_at,omitempty"`
 	State      string `dynamodbav:"state,omitempty"`
+	Returns    int    `dynamodbav:"returns,omitempty"`
 }
 
 type claimRow struct {
@@ -112,7 +118,8 @@ func newCampaignRow(c itembank.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards,
-		PageSize: c.PageSize, Generation: c.Generation, CreatedAt: millis(c.CreatedAt),
+		PageSize: c.PageSize, ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(), OnEnd: string(c.OnEnd),
+		Generation: c.Generation, CreatedAt: millis(c.CreatedAt),
 	}
 }
 
@@ -120,7 +127,9 @@ func (r campaignRow) campaign() *itembank.Campaign {
 	return &itembank.Campaign{
 		Name: r.Name, Mode: itembank.Mode(r.State),
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
-		PageSize: r.PageSize, Generation: r.Generation, CreatedAt: fromMillis(r.CreatedAt),
+		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
+		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: cmp.Or(itembank.OnEnd(r.OnEnd), itembank.Burn),
+		Generation: r.Generation, CreatedAt: fromMillis(r.CreatedAt),
 	}
 }
 
@@ -147,7 +156,8 @@ func newItemRow(a itembank.Addition) itemRow {
 
 func (r itemRow) itemRow() itembank.ItemRow {
 	return itembank.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: r.State,
+		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: itembank.ItemState(r.State),
+		Returns: r.Returns,
 	}
 }
 

@@ -10,6 +10,7 @@ package itembanktest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -25,7 +26,10 @@ type Engine struct {
 // with it, and mutants undo a condition just before the store tests it.
 type Raw interface {
 	PutBankRow(ctx context.Context, item itembank.FreeItem) error
+	DropBankRow(ctx context.Context, item itembank.FreeItem) error
+	PutItemRow(ctx context.Context, campaign string, row itembank.ListedItem) error
 	DropItemRow(ctx context.Context, campaign string, h itembank.Hash) error
+	PutClaim(ctx context.Context, claim itembank.Claim) error
 	DropClaim(ctx context.Context, scope, claimant string) error
 }
 
@@ -47,4 +51,4 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-var cases = append(append(storeCases, claimCases...), loadCases...)
+var cases = slices.Concat(storeCases, endStoreCases, mendStoreCases, claimCases, loadCases, endCases, withdrawCases, reconcileCases)

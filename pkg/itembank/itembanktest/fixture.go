@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,6 +57,21 @@ func (f *fixture) createNamed(name string, s itembank.Settings) itembank.Campaig
 		f.Fatalf("campaign %s existed", name)
 	}
 	return c
+}
+
+// secondGeneration makes the fixture's campaign as it is after its bank was
+// replaced, and returns it also as it was before.
+func (f *fixture) secondGeneration() (now, before itembank.Campaign) {
+	f.Helper()
+	now = itembank.Campaign{
+		Name: f.name, Mode: itembank.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: itembank.Burn, Generation: 2,
+	}
+	if existing, err := f.Store.CreateCampaign(f.ctx, now); existing != nil || err != nil {
+		f.Fatalf("campaign %s: %+v, %v", f.name, existing, err)
+	}
+	before = now
+	before.Generation = 1
+	return now, before
 }
 
 // load loads items into the fixture's campaign.
@@ -134,6 +150,77 @@ func (f *fixture) held(c itembank.Campaign, claimant string) *itembank.Claim {
 	claim, err := f.Store.HeldClaim(f.ctx, c.Scope, claimant)
 	f.must(err)
 	return claim
+}
+
+// take takes an item for a claimant, who must get it, as a Bank would.
+func (f *fixture) take(c itembank.Campaign, claimant, item string) itembank.Claim {
+	f.Helper()
+	return f.takeUntil(c, claimant, item, time.Time{})
+}
+
+// takeUntil takes an item with a claim that has an end.
+func (f *fixture) takeUntil(c itembank.Campaign, claimant, item string, end time.Time) itembank.Claim {
+	f.Helper()
+	claim := f.newClaim(c, claimant, item)
+	claim.EndsAt = end
+	if found, err := f.Store.Take(f.ctx, f.freeItem(c, item), claim); err != nil || !found.Taken() {
+		f.Fatalf("%s does not get %s: %+v, %v", claimant, item, found, err)
+	}
+	return claim
+}
+
+// where names the places of an item: in the bank where it belongs, with those
+// of the claimants who hold it, and its end. At rest there is one.
+func (f *fixture) where(c itembank.Campaign, item string, claimants ...string) string {
+	f.Helper()
+	var places []string
+	if f.bankRow(f.freeItem(c, item)) != nil {
+		places = append(places, "free")
+	}
+	for _, claimant := range claimants {
+		if held := f.held(c, claimant); held != nil && held.Item == item && held.Campaign == c.Name {
+			places = append(places, "held by "+claimant)
+		}
+	}
+	if row := f.itemRow(c, item); row == nil {
+		places = append(places, "not loaded")
+	} else if row.State != "" {
+		places = append(places, string(row.State))
+	}
+	return strings.Join(places, ", ")
+}
+
+// wantWhere compares the places of an item.
+func (f *fixture) wantWhere(want string, c itembank.Campaign, item string, claimants ...string) {
+	f.Helper()
+	if got := f.where(c, item, claimants...); got != want {
+		f.Errorf("item %s: want it %q, got %q", item, want, got)
+	}
+}
+
+// bankRow reads the bank at the place of an item; nil if it is not there.
+func (f *fixture) bankRow(i itembank.FreeItem) *itembank.FreeItem {
+	f.Helper()
+	before := i.Hash
+	for n := len(before) - 1; ; n-- { // the hash before it in order
+		if before[n]--; before[n] != 0xff {
+			break
+		}
+	}
+	page, err := f.Store.FreeItems(f.ctx, i.Shard, itembank.Range{After: &before, Through: &i.Hash}, 1)
+	f.must(err)
+	if len(page.Items) == 0 {
+		return nil
+	}
+	return &page.Items[0]
+}
+
+// itemRow reads the row of an item; nil if there is none.
+func (f *fixture) itemRow(c itembank.Campaign, item string) *itembank.ItemRow {
+	f.Helper()
+	row, err := f.Store.ItemRow(f.ctx, c.Name, itembank.HashItem(item))
+	f.must(err)
+	return row
 }
 
 // storm lets every claimant claim several times at once over several Banks,

@@ -86,6 +86,49 @@ func (h *Hooked) HeldClaim(ctx context.Context, scope, claimant string) (*itemba
 	return hooked(h, "HeldClaim", func() (*itembank.Claim, error) { return h.Store.HeldClaim(ctx, scope, claimant) })
 }
 
+// PeekClaim implements itembank.ClaimStore.
+func (h *Hooked) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+	return hooked(h, "PeekClaim", func() (*itembank.Claim, error) { return h.Store.PeekClaim(ctx, scope, claimant) })
+}
+
+// ItemRow implements itembank.EndStore.
+func (h *Hooked) ItemRow(ctx context.Context, campaign string, i itembank.Hash) (*itembank.ItemRow, error) {
+	return hooked(h, "ItemRow", func() (*itembank.ItemRow, error) { return h.Store.ItemRow(ctx, campaign, i) })
+}
+
+// CloseClaim implements itembank.EndStore.
+func (h *Hooked) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+	return hooked(h, "CloseClaim", func() (itembank.ClosingEvidence, error) { return h.Store.CloseClaim(ctx, c) })
+}
+
+// EndItems implements itembank.EndStore.
+func (h *Hooked) EndItems(ctx context.Context, e []itembank.Ending) ([]itembank.Ended, error) {
+	return hooked(h, "EndItems", func() ([]itembank.Ended, error) { return h.Store.EndItems(ctx, e) })
+}
+
+// ListClaims implements itembank.Lister.
+func (h *Hooked) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
+	claims, err = hooked(h, "ListClaims", func() ([]itembank.Claim, error) {
+		claims, next, err = h.Store.ListClaims(ctx, scope, cursor)
+		return claims, err
+	})
+	return claims, next, err
+}
+
+// ListItemRows implements itembank.Lister.
+func (h *Hooked) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
+	rows, err = hooked(h, "ListItemRows", func() ([]itembank.ListedItem, error) {
+		rows, next, err = h.Store.ListItemRows(ctx, campaign, cursor)
+		return rows, err
+	})
+	return rows, next, err
+}
+
+// Mend implements itembank.Mender.
+func (h *Hooked) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
+	return hooked(h, "Mend", func() (bool, error) { return h.Store.Mend(ctx, m) })
+}
+
 // LatestLoad implements itembank.LoadStore.
 func (h *Hooked) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
 	return hooked(h, "LatestLoad", func() (*itembank.Load, error) { return h.Store.LatestLoad(ctx, campaign, digest) })

@@ -32,6 +32,13 @@ var mutants = []mutant{
 	{"item-gone-read-first", "claims/repeat-with-gone-candidate", func(e Engine) itembank.Store { return itemGoneFirst{e.Store} }},
 	{"item-row-forgotten", "loads/claimed-items-are-known", func(e Engine) itembank.Store { return itemRowForgotten{e.Store, e.Raw} }},
 	{"sold-out-remembered-too-long", "claims/sold-out-ends-with-a-load", func(e Engine) itembank.Store { return &longMemory{Store: e.Store} }},
+	{"close-without-claim-id", "store/close-claim-conditions", func(e Engine) itembank.Store { return closeWithoutID{e.Store} }},
+	{"close-whatever-the-end", "store/close-claim-conditions", func(e Engine) itembank.Store { return closeWhateverEnd{e.Store} }},
+	{"close-without-the-item-row", "store/close-claim-conditions", func(e Engine) itembank.Store { return closeWithoutItemRow{e.Store, e.Raw} }},
+	{"ended-claim-overwritten", "ends/claim-closed-when-met", func(e Engine) itembank.Store { return endedClaimOverwritten{e.Store, e.Raw} }},
+	{"claims-purged-at-their-end", "ends/claim-lives-until-it-is-closed", func(e Engine) itembank.Store { return claimsPurged{e.Store, e.Raw} }},
+	{"items-end-whatever-their-end", "store/end-items", func(e Engine) itembank.Store { return itemsEndWhatever{e.Store} }},
+	{"return-in-a-second-step", "store/close-claim-cut-by-its-context", func(e Engine) itembank.Store { return returnInSecondStep{e.Store, e.Raw} }},
 }
 
 // RunMutants runs the cases that must catch a mutant, each in a process of its

@@ -34,7 +34,8 @@ func campaignRoundTrip(f *fixture) {
 	opens := time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC)
 	want := itembank.Campaign{
 		Name: f.name, Mode: itembank.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
-		Shards: 256, PageSize: 1000, Generation: 3, CreatedAt: opens.Add(-time.Hour),
+		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
+		OnEnd: itembank.Return, Generation: 3, CreatedAt: opens.Add(-time.Hour),
 	}
 	existing, err := f.Store.CreateCampaign(f.ctx, want)
 	f.must(err)

@@ -9,14 +9,14 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at, item_life, claim_life, on_end)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at
-		FROM campaign ORDER BY name`
+	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at,
+		item_life, claim_life, on_end FROM campaign ORDER BY name`
 
-	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at
-		FROM campaign WHERE name = ?`
+	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at,
+		item_life, claim_life, on_end FROM campaign WHERE name = ?`
 
 	// One statement, so that all counts are of one moment.
 	selectCounts = `SELECT
@@ -34,7 +34,8 @@ func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existi
 			return err
 		}
 		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
-			c.Scope, c.Shards, c.PageSize, c.Generation, sqlite.Millis(c.CreatedAt))
+			c.Scope, c.Shards, c.PageSize, c.Generation, sqlite.Millis(c.CreatedAt),
+			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.OnEnd)
 		return err
 	})
 	return existing, err
@@ -80,6 +81,7 @@ func intoCampaign(c *itembank.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, sqlite.IntoTime(&c.CreatedAt),
+		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), &c.OnEnd,
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 
 	insertFree = `INSERT INTO bank (campaign, generation, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?, ?)`
 
-	selectItem = `SELECT load_id, row, generation, ends_at, coalesce(state, '') FROM item
+	selectItem = `SELECT load_id, row, generation, ends_at, coalesce(state, ''), returns FROM item
 		WHERE campaign = ? AND hash = ?`
 )
 
@@ -131,12 +131,19 @@ func add(ctx context.Context, w *sqlite.Statements, a itembank.Addition) (itemba
 // whatStood reads why an item was not added. The item row counts first; without
 // one it was the bank row.
 func whatStood(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (itembank.Added, error) {
-	added := itembank.Added{Outcome: itembank.AlreadyLoaded}
-	row := &added.Existing
-	found, err := w.One(ctx, selectItem, sqlite.Args{campaign, hash},
-		&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State)
-	if err == nil && !found {
-		added.Outcome = itembank.Stray
+	row, err := readItemRow(ctx, w, campaign, hash)
+	if err != nil || row == nil {
+		return itembank.Added{Outcome: itembank.Stray}, err
 	}
-	return added, err
+	return itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: *row}, nil
+}
+
+func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, hash []byte) (*itembank.ItemRow, error) {
+	var row itembank.ItemRow
+	found, err := on.One(ctx, selectItem, sqlite.Args{campaign, hash},
+		&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &row, nil
 }

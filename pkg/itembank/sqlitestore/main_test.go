@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{"claim everything": claimEverything})
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"claim everything": claimEverything, "open at once": openAtOnce})
 }
 
 func check(t *testing.T, err error) {

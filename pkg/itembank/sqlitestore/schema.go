@@ -7,8 +7,9 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Version:  1,
+	Version:  2,
 	Tables:   makeTables,
+	Upgrades: []string{addLives},
 	Purpose:  "claims",
 	TryAgain: itembank.ErrTryAgain,
 }
@@ -26,7 +27,10 @@ const makeTables = `
 		shards     INTEGER NOT NULL,
 		page_size  INTEGER NOT NULL,
 		generation INTEGER NOT NULL,
-		created_at INTEGER
+		created_at INTEGER,
+		item_life  INTEGER NOT NULL DEFAULT 0,
+		claim_life INTEGER NOT NULL DEFAULT 0,
+		on_end     TEXT NOT NULL DEFAULT 'burn'
 	) STRICT, WITHOUT ROWID;
 
 	-- The free items.
@@ -49,6 +53,7 @@ const makeTables = `
 		generation INTEGER NOT NULL,
 		ends_at    INTEGER,
 		state      TEXT CHECK (state <> ''),
+		returns    INTEGER NOT NULL DEFAULT 0,
 		PRIMARY KEY (campaign, hash)
 	) STRICT, WITHOUT ROWID;
 
@@ -81,3 +86,10 @@ const makeTables = `
 
 	-- For counting; several campaigns may share a scope.
 	CREATE INDEX claim_of_campaign ON claim (campaign);`
+
+// addLives leads from version 1 to 2.
+const addLives = `
+	ALTER TABLE campaign ADD COLUMN item_life INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN claim_life INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN on_end TEXT NOT NULL DEFAULT 'burn';
+	ALTER TABLE item ADD COLUMN returns INTEGER NOT NULL DEFAULT 0;`

@@ -53,9 +53,13 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, startLoad := s.StartLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []itembank.Addition{{Item: itembank.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, itembank.Campaign{Name: "other"})
+	_, closeClaim := s.CloseClaim(ctx, itembank.Closing{Claim: annsClaim(item), Generation: 1, State: itembank.Burned})
+	_, endItems := s.EndItems(ctx, []itembank.Ending{{Item: item, State: itembank.Withdrawn}})
+	_, mend := s.Mend(ctx, itembank.Mending{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
 		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
+		"CloseClaim": closeClaim, "EndItems": endItems, "Mend": mend,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
@@ -76,9 +80,14 @@ func TestContextEndsReads(t *testing.T) {
 	_, held := s.HeldClaim(ctx, "c", "ann")
 	_, items := s.FreeItems(ctx, itembank.Shard{Campaign: "c", Generation: 1}, itembank.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
+	_, peeked := s.PeekClaim(ctx, "c", "ann")
+	_, row := s.ItemRow(ctx, "c", itembank.Hash{})
+	_, _, claims := s.ListClaims(ctx, "c", "")
+	_, _, rows := s.ListItemRows(ctx, "c", "")
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
+		"PeekClaim": peeked, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
@@ -107,7 +116,7 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrNewer, "tables for claims have version 2"},
+		{newer, ErrNewer, "tables for claims have version 3"},
 		{busy, itembank.ErrTryAgain, "SQLITE_BUSY"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -149,7 +158,7 @@ func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path, 0)
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{
-		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 4, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectClaims: 3, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
 	})
 }
 

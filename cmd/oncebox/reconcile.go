@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type reconcileCommand struct {
+	Campaign string  `arg:"" help:"The campaign."`
+	Mend     bool    `help:"Mend what can be mended without a guess; the campaign must be closed."`
+	Items    string  `help:"With --mend: the file that was loaded, to bring lost items back; - is stdin." placeholder:"FILE"`
+	Column   *string `help:"Column of --items, as in load." placeholder:"NAME|N"`
+}
+
+func (reconcileCommand) Help() string {
+	return `Compares all items that were ever loaded with the bank and the claims, and prints
+each that is not in exactly one place: free, held, or ended. It may run on a live
+campaign: what looks wrong is looked at again until it is right, or was wrong in the
+same way twice. It reads every row, keeps about 100 bytes of memory for an item, and
+changes nothing.
+
+--mend also mends, each difference in one transaction that holds only if nothing
+has changed meanwhile. It refuses a campaign that is not closed, and waits 40 seconds
+first, for requests that began before it was closed.
+  lost                              goes back to the bank, if --items has it
+  held-and-free, free-and-ended,
+  free-twice                        the bank row that is too much goes
+  free-not-loaded, held-not-loaded  the row that says it was loaded is put
+  held-twice, held-and-ended,
+  misplaced, moving                 is left for people to settle
+
+Exit code 4 if a difference was found and not mended.
+
+Examples:
+  oncebox reconcile spring
+  oncebox campaign close spring && oncebox reconcile spring --mend --items codes.txt`
+}
+
+func (c reconcileCommand) Run(ctx context.Context, a *app) error {
+	if !c.Mend && (c.Items != "" || c.Column != nil) {
+		return &usageError{errors.New("--items and --column are for --mend"), ""}
+	}
+	if c.Items == "" {
+		if c.Column != nil {
+			return &usageError{errors.New("--column is for --items"), ""}
+		}
+		return a.withBank(ctx, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, nil) })
+	}
+	source, remove, err := a.itemSource(ctx, c.Items, c.Column)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return a.withBank(ctx, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) })
+}
+
+func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
+	if c.Mend {
+		return c.mend(ctx, a, b, items)
+	}
+	report, err := b.Reconcile(ctx, c.Campaign)
+	return a.reconciled(report, err)
+}
+
+func (c reconcileCommand) mend(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
+	campaign, err := b.Campaign(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
+		return &usageError{fmt.Errorf("%s is %s, and only a closed campaign is mended; nothing was changed", c.Campaign, state),
+			"oncebox campaign close " + c.Campaign + " closes it."}
+	}
+	if err := checkItems(c.Items, items); err != nil {
+		return err
+	}
+	a.remark("waiting 40 s for requests that began before %s was closed", c.Campaign)
+	report, err := b.Mend(ctx, c.Campaign, items)
+	return a.reconciled(report, err)
+}
+
+// checkItems finds what is wrong with the items before the wait, not after it.
+func checkItems(file string, items itembank.Source) error {
+	if items == nil {
+		return nil
+	}
+	for line, err := range items() {
+		if err != nil {
+			return badItems(file, err)
+		}
+		if err := itembank.ValidateItem(line.Item); err != nil {
+			return badItems(file, &itembank.LineError{Line: line.Number, Err: err})
+		}
+	}
+	return nil
+}
+
+// reconciled prints a report, also one that was cut after something was mended.
+func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
+	if err != nil && len(r.Differences) == 0 {
+		return err
+	}
+	if r.To.IsZero() {
+		r.To = time.Now()
+	}
+	if r.Differences == nil {
+		r.Differences = []itembank.Difference{} // JSON shows [], not null
+	}
+	if n := unmended(r); n > 0 && err == nil {
+		err = fmt.Errorf("%w: items that are not in exactly one place: %d", errLook, n)
+	}
+	return errors.Join(a.print(r, describeReport(r)), err)
+}
+
+func unmended(r itembank.ReconcileReport) (n int) {
+	for _, d := range r.Differences {
+		if !d.Mended {
+			n++
+		}
+	}
+	return n
+}
+
+func describeReport(r itembank.ReconcileReport) string {
+	const toTheMillisecond = "2006-01-02T15:04:05.000Z07:00"
+	text := fmt.Sprintf("from %s to %s\nloaded %d, free %d, claimed %d, ended %d\n",
+		r.From.UTC().Format(toTheMillisecond), r.To.UTC().Format(toTheMillisecond), r.Loaded, r.Free, r.Claimed, r.Ended)
+	if len(r.Differences) == 0 {
+		return text + "no differences"
+	}
+	text += fmt.Sprintf("differences %d, mended %d\n", len(r.Differences), len(r.Differences)-unmended(r))
+	return text + table(func(row func(...string)) {
+		row("KIND", "MENDED", "ITEM", "LOAD", "ROW", "CLAIMS")
+		for _, d := range r.Differences {
+			row(string(d.Kind), yesNo(d.Mended), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),
+				fmt.Sprint(d.Row), cmp.Or(strings.Join(d.Claims, ","), "-"))
+		}
+	})
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

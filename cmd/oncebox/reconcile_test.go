@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// The plants make a difference of each kind, with theItem, by means of a store.
+
+type plants struct {
+	*world
+	campaign itembank.Campaign
+}
+
+func (p plants) free(item string) itembank.FreeItem {
+	h := itembank.HashItem(item)
+	return itembank.FreeItem{Shard: itembank.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
+}
+
+// astray is the item in a shard that is not its own.
+func (p plants) astray(by int) itembank.FreeItem {
+	i := p.free(theItem)
+	i.Shard.Number = (i.Shard.Number + by) % p.campaign.Shards
+	return i
+}
+
+func (p plants) must(done bool, err error) {
+	p.Helper()
+	if err != nil || !done {
+		p.Fatalf("planting: %t, %v", done, err)
+	}
+}
+
+// change plants a bank row, or takes one out, and does not care what is there.
+func (p plants) change(put, drop *itembank.FreeItem) {
+	p.Helper()
+	m := itembank.Mending{Campaign: p.name, PutFree: put, DropFree: drop}
+	other := p.free("there") // which is in the bank all the time
+	m.IfFree = &other
+	p.must(p.store.Store.Mend(p.Context(), m))
+}
+
+func (p plants) put(i itembank.FreeItem)  { p.Helper(); p.change(&i, nil) }
+func (p plants) drop(i itembank.FreeItem) { p.Helper(); p.change(nil, &i) }
+
+func (p plants) take(claimant string) {
+	p.Helper()
+	claim := itembank.Claim{
+		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant,
+		Item: theItem, ItemHash: itembank.HashItem(theItem), ClaimedAt: p.clock.Now(),
+	}
+	found, err := p.store.Take(p.Context(), p.free(theItem), claim)
+	p.must(found.Taken(), err)
+}
+
+func (p plants) loaded() {
+	p.Helper()
+	_, err := p.bank.Load(p.Context(), p.name, itembank.Items(theItem), nil)
+	p.must(true, err)
+}
+
+// end marks the item, which is free.
+func (p plants) end() {
+	p.Helper()
+	ended, err := p.store.EndItems(p.Context(), []itembank.Ending{{Item: p.free(theItem), State: itembank.Withdrawn}})
+	p.must(len(ended) == 1 && ended[0] == itembank.EndedNow, err)
+}
+
+var differences = map[itembank.DifferenceKind]func(plants){
+	itembank.Lost: func(p plants) { p.loaded(); p.drop(p.free(theItem)) },
+	itembank.HeldTwice: func(p plants) {
+		p.loaded()
+		p.take("ann")
+		p.put(p.free(theItem))
+		p.take("bob")
+	},
+	itembank.HeldAndFree: func(p plants) { p.loaded(); p.take("ann"); p.put(p.free(theItem)) },
+	itembank.HeldAndEnded: func(p plants) {
+		p.loaded()
+		p.take("ann")
+		p.put(p.free(theItem))
+		p.end()
+	},
+	itembank.FreeAndEnded:  func(p plants) { p.loaded(); p.end(); p.put(p.free(theItem)) },
+	itembank.FreeTwice:     func(p plants) { p.loaded(); p.put(p.astray(1)) },
+	itembank.Misplaced:     func(p plants) { p.loaded(); p.put(p.astray(1)); p.drop(p.free(theItem)) },
+	itembank.FreeNotLoaded: func(p plants) { p.put(p.free(theItem)) },
+	itembank.HeldNotLoaded: func(p plants) { p.put(p.free(theItem)); p.take("ann") },
+	itembank.Moving: func(p plants) {
+		p.loaded()
+		p.put(p.astray(1))
+		p.drop(p.free(theItem))
+		from, to := 1, 2
+		p.store.After = func(method string) error {
+			if method == "ItemRow" { // the end of a look
+				p.put(p.astray(to))
+				p.drop(p.astray(from))
+				from, to = to, from
+			}
+			return nil
+		}
+	},
+}
+
+// TestDifferences plants a difference of every kind that there is, and wants the
+// report and the exit codes, and of --mend what the table in docs/campaigns.md says.
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds, listed []string
+	for _, m := range regexp.MustCompile(`DifferenceKind = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+		kinds = append(kinds, m[1])
+	}
+	mendable := map[itembank.DifferenceKind]bool{}
+	for _, cells := range pageTable(t, 3) {
+		kind := strings.Trim(cells[0], "`")
+		listed = append(listed, kind)
+		mendable[itembank.DifferenceKind(kind)] = !strings.HasPrefix(cells[2], "leaves it")
+	}
+	slices.Sort(kinds)
+	slices.Sort(listed)
+	if !slices.Equal(kinds, listed) {
+		t.Errorf("the kinds are %q, and %s has %q", kinds, campaignsPage, listed)
+	}
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		for _, kind := range kinds {
+			t.Run(kind, func(t *testing.T) {
+				kind := itembank.DifferenceKind(kind)
+				w := newWorld(t, store, itembank.Settings{})
+				w.difference(kind, mendable[kind])
+			})
+		}
+	})
+}
+
+func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
+	campaign, err := w.bank.Campaign(w.Context(), w.name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("there"), nil); err != nil {
+		w.Fatal(err)
+	}
+	look := reconcileCommand{Campaign: w.name}
+	if r := w.reconcile(look, exitDone); len(r.Differences) != 0 {
+		w.Fatalf("before: %+v", r.Differences)
+	}
+	differences[kind](plants{w, campaign})
+	r := w.reconcile(look, exitLook)
+	if len(r.Differences) != 1 || r.Differences[0].Kind != kind || r.Differences[0].Mended || r.Differences[0].Hash != itembank.HashItem(theItem).String() {
+		w.Fatalf("want one item %s, got %+v", kind, r.Differences)
+	}
+	mend := reconcileCommand{Campaign: w.name, Mend: true, Items: "codes.txt"}
+	w.reconcile(mend, exitUsage) // it is open
+	if err := w.bank.CloseCampaign(w.Context(), w.name); err != nil {
+		w.Fatal(err)
+	}
+	begun, code, after := w.clock.Now(), exitLook, 1
+	if mendable {
+		code, after = exitDone, 0
+	}
+	r = w.reconcile(mend, code)
+	if len(r.Differences) != 1 || r.Differences[0].Mended != mendable {
+		w.Errorf("mend: %+v", r.Differences)
+	}
+	if waited := w.clock.Now().Sub(begun); waited < 40e9 {
+		w.Errorf("it waited %v", waited)
+	}
+	if after == 0 {
+		code = exitDone
+	}
+	if r = w.reconcile(look, code); len(r.Differences) != after {
+		w.Errorf("after: %+v", r.Differences)
+	}
+}
+
+// reconcile runs the command, and compares what it prints as JSON and as text.
+func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileReport) {
+	w.Helper()
+	run := func(output string) string {
+		a := w.app()
+		a.Output = output
+		err := c.reconcile(w.Context(), a, w.bank, itembank.Items("there", theItem))
+		if got := exitCode(w.Context(), err); got != code {
+			w.Fatalf("want exit %d, got %d: %v", code, got, err)
+		}
+		return w.out.String()
+	}
+	raw := run("json")
+	if code == exitUsage {
+		return r
+	}
+	if err := json.Unmarshal([]byte(raw), &r); err != nil || !strings.Contains(raw, `"differences":[`) || r.From.IsZero() || !r.From.Before(r.To) && !r.From.Equal(r.To) {
+		w.Errorf("unexpected report %s (%v)", raw, err)
+	}
+	if c.Mend {
+		return r // again it would find nothing
+	}
+	text := run("text")
+	for _, d := range r.Differences {
+		line := regexp.MustCompile(`(?m)^` + string(d.Kind) + ` .*$`).FindString(text)
+		for _, want := range append([]string{d.LoadID, d.Item}, d.Claims...) {
+			if !strings.Contains(line, want) {
+				w.Errorf("want %s in the line of %+v, got\n%s", want, d, text)
+			}
+		}
+		if d.Item == "" && !strings.Contains(line, "hash:"+d.Hash) {
+			w.Errorf("want the hash %s, got\n%s", d.Hash, text)
+		}
+	}
+	if len(r.Differences) == 0 && !strings.Contains(text, "no differences") {
+		w.Errorf("want no differences, got\n%s", text)
+	}
+	return r
+}
+
+// TestLostWithoutItems: an item that no row holds comes back from the file that it
+// was loaded from, and not without.
+func TestLostWithoutItems(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		w := newWorld(t, store, itembank.Settings{})
+		campaign, err := w.bank.Campaign(t.Context(), w.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items("there"), nil); err != nil {
+			t.Fatal(err)
+		}
+		differences[itembank.Lost](plants{w, campaign})
+		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
+			t.Fatal(err)
+		}
+		err = reconcileCommand{Campaign: w.name, Mend: true}.reconcile(t.Context(), w.app(), w.bank, nil)
+		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "differences 1, mended 0") {
+			t.Errorf("%v\n%s", err, w.out.String())
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package itembank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A claim ends in one way: its row is deleted by its id, and in the same
+// transaction its item goes back to the bank or is marked. Release, the closing of
+// ended claims that a request meets, and Sweep all come through here.
+
+// Released is what a Release did.
+type Released struct {
+	Already  bool // the claim was not there any more; nothing was changed
+	Returned bool // the item went back to the bank; else it ended
+}
+
+// Release ends a claim of a claimant: by the campaign's OnEnd the item goes back to
+// the bank, or is burned. It asks for the claim's id, so that it ends the claim
+// that the caller has seen and no later one. Repeating it is safe and says Already.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrDifference.
+func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return Released{}, err
+	}
+	c, err := b.campaignRules(ctx, campaign)
+	if err != nil {
+		return Released{}, err
+	}
+	held, err := b.store.HeldClaim(ctx, c.Scope, claimant)
+	if err != nil {
+		return Released{}, err
+	}
+	if held == nil || held.Campaign != campaign || held.ID != claimID {
+		return Released{Already: true}, nil
+	}
+	closed, returned, err := b.closeClaim(ctx, c, *held, time.Time{}, Burned)
+	return Released{Already: err == nil && !closed, Returned: returned}, err
+}
+
+// closeEnded closes a claim that ended longer than the grace ago, by the rules of
+// its own campaign. closed = false: somebody else changed it first.
+func (b *Bank) closeEnded(ctx context.Context, claim Claim) (closed, returned bool, err error) {
+	c, err := b.campaignRules(ctx, claim.Campaign)
+	if errors.Is(err, ErrNoCampaign) {
+		return false, false, fmt.Errorf("%w: claim %s is of campaign %q", ErrNoSuchRow, claim.ID, claim.Campaign)
+	}
+	if err != nil {
+		return false, false, err
+	}
+	return b.closeClaim(ctx, c, claim, b.now().Add(-endGrace), Expired)
+}
+
+// closeClaim closes a claim of campaign c. With endedBy it has to have ended
+// before that. The item returns if the campaign says so and its own life has not
+// ended; else it ends as state.
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy time.Time, state ItemState) (closed, returned bool, err error) {
+	for tries := 0; ; tries++ {
+		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
+		if err != nil {
+			return false, false, err
+		}
+		if row == nil {
+			return false, false, fmt.Errorf("%w: claim %s holds an item that was never loaded", ErrNoSuchRow, claim.ID)
+		}
+		closing := newClosing(c, claim, *row, b.now())
+		closing.EndedBy = endedBy
+		if closing.Return == nil && closing.State == "" {
+			closing.State = state
+		}
+		found, err := b.store.CloseClaim(ctx, closing)
+		switch {
+		case err != nil:
+			return false, false, err
+		case found.Closed():
+			return true, closing.Return != nil, nil
+		case found.ClaimChanged:
+			return false, false, nil
+		case found.Busy || found.Throttled:
+			// Nothing is known of the row that was busy: another close of this claim,
+			// not yet through, shows the item returned and the claim still there.
+		case found.ItemFree:
+			return false, false, fmt.Errorf("%w: claim %s", ErrHeldAndFree, claim.ID)
+		case found.ItemChanged && row.State != "":
+			return false, false, fmt.Errorf("%w: claim %s", ErrHeldAndEnded, claim.ID)
+		}
+		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
+			return false, false, err
+		}
+	}
+}
+
+// newClosing decides what becomes of the item.
+func newClosing(c Campaign, claim Claim, row ItemRow, now time.Time) Closing {
+	item := FreeItem{
+		Shard: Shard{c.Name, row.Generation, claim.ItemHash.ShardOf(c.Shards)},
+		Hash:  claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
+	}
+	closing := Closing{Claim: claim, Generation: row.Generation}
+	switch {
+	case item.ended(now):
+		closing.State = Expired
+	case c.OnEnd == Return:
+		closing.Return = &item
+	}
+	return closing
+}

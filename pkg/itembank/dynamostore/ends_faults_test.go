@@ -1,0 +1,194 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+var (
+	none       = reason("None")
+	failed     = reason("ConditionalCheckFailed")
+	conflicted = reason("TransactionConflict")
+	throttled  = reason("ThrottlingError")
+)
+
+// TestCloseClaimReadsConflictsAndThrottles: these never come from local engines.
+func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name              string
+		claim, item, bank types.CancellationReason
+		want              itembank.ClosingEvidence
+	}{
+		{"conflict on the claim", conflicted, none, none, itembank.ClosingEvidence{Busy: true}},
+		{"conflict on the item row", none, conflicted, none, itembank.ClosingEvidence{Busy: true}},
+		{"conflict on the bank row", none, none, conflicted, itembank.ClosingEvidence{Busy: true}},
+		{"throttled", none, none, throttled, itembank.ClosingEvidence{Throttled: true}},
+		{"in the middle of another close", conflicted, none, failed, itembank.ClosingEvidence{Busy: true, ItemFree: true}},
+		{"claim gone, conflict on the bank row", failed, none, conflicted, itembank.ClosingEvidence{ClaimChanged: true, Busy: true}},
+		{"item ended, throttled", none, failed, throttled, itembank.ClosingEvidence{ItemChanged: true, Throttled: true}},
+	} {
+		store := dynamostore.New(cancelled(test.claim, test.item, test.bank), bankTable, dedupeTable)
+		got, err := store.CloseClaim(t.Context(), itembank.Closing{Return: &itembank.FreeItem{}})
+		if err != nil || got != test.want {
+			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
+		}
+	}
+}
+
+// there answers reads with a row.
+type there struct{ dynamostore.Client }
+
+func (there) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: row{"pk": text("bank"), "sk": text("hash"), "item": text("A-1")}}, nil
+}
+
+// TestEndItemsReadsConflicts: what met another transaction is not settled, nor is
+// what was only in its company; and a difference is said only of what was read.
+func TestEndItemsReadsConflicts(t *testing.T) {
+	t.Parallel()
+	client := cancelled(
+		none, none,
+		conflicted, none,
+		none, conflicted,
+		failed, none,
+		failed, failed,
+		none, failed,
+		conflicted, failed,
+		failed, conflicted,
+		none, throttled,
+	)
+	for _, test := range []struct {
+		name      string
+		client    dynamostore.Client
+		rowFailed itembank.Ended
+	}{{"the bank row is gone by now", client, itembank.NotFree}, {"the bank row is there", there{client}, itembank.NotLoaded}} {
+		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]itembank.Ending, 9))
+		want := []itembank.Ended{
+			itembank.NotSettled, itembank.NotSettled, itembank.NotSettled, itembank.NotFree, itembank.NotFree,
+			test.rowFailed, itembank.NotSettled, itembank.NotFree, itembank.NotSettled,
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: want %v, got %v, %v", test.name, want, got, err)
+		}
+	}
+}
+
+// TestMendReadsConflicts: a failed condition is an answer, a conflict is none.
+func TestMendReadsConflicts(t *testing.T) {
+	t.Parallel()
+	mending := itembank.Mending{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}}
+	for _, test := range []struct {
+		name          string
+		change, basis types.CancellationReason
+		tryAgain      bool
+	}{
+		{"nothing to change", failed, none, false},
+		{"the basis moved", none, failed, false},
+		{"the basis moved, conflict on the change", conflicted, failed, false},
+		{"conflict on the change", conflicted, none, true},
+		{"conflict on the basis", none, conflicted, true},
+		{"throttled", throttled, none, true},
+		{"no reason", none, none, true},
+	} {
+		done, err := dynamostore.New(cancelled(test.change, test.basis), bankTable, dedupeTable).Mend(t.Context(), mending)
+		if done || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain || (err != nil) != test.tryAgain {
+			t.Errorf("%s: want not done, try again %t, got %t, %v", test.name, test.tryAgain, done, err)
+		}
+	}
+}
+
+// TestEndFailuresAreErrors: nothing but a failed condition is an answer, and what was
+// cancelled for no reason has not happened.
+func TestEndFailuresAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		client   dynamostore.Client
+		tryAgain bool
+	}{
+		{"server error", failing{err: &types.InternalServerError{}}, false},
+		{"throttled as a whole", failing{err: &types.ThrottlingException{}}, true},
+		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
+		{"a fault in the request", cancelled(none, reason("ValidationError")), false},
+		{"no reason at all", cancelled(), false},
+		{"no reason of any", cancelled(none, none), true},
+	} {
+		store := dynamostore.New(test.client, bankTable, dedupeTable)
+		_, closing := store.CloseClaim(t.Context(), itembank.Closing{State: itembank.Burned})
+		_, mending := store.Mend(t.Context(), itembank.Mending{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}})
+		for method, err := range map[string]error{"close": closing, "mend": mending} {
+			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+				t.Errorf("%s, %s: want an error, try again %t; got %v", method, test.name, test.tryAgain, err)
+			}
+		}
+		if test.name == "no reason of any" {
+			continue // all of its items are not settled
+		}
+		if _, err := store.EndItems(t.Context(), make([]itembank.Ending, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+			t.Errorf("end, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
+		}
+	}
+}
+
+// early answers reads with the row of a campaign as the first version wrote it.
+type early struct{ dynamostore.Client }
+
+func (early) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: row{
+		"pk": text("campaign#spring"), "sk": text("meta"), "name": text("spring"), "state": text("open"), "scope": text("spring"),
+		"shards": number(16), "page_size": number(30), "generation": number(1), "created_at": number(1000),
+	}}, nil
+}
+
+// TestCampaignsOfTheFirstVersion had no lives, and nothing of theirs returned.
+func TestCampaignsOfTheFirstVersion(t *testing.T) {
+	t.Parallel()
+	c, err := dynamostore.New(early{}, bankTable, dedupeTable).Campaign(t.Context(), "spring")
+	if err != nil || c.OnEnd != itembank.Burn || c.ItemLife != 0 || c.ClaimLife != 0 || c.Shards != 16 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+// TestPeekIsEventuallyConsistent, which is half the price; all other reads are not.
+func TestPeekIsEventuallyConsistent(t *testing.T) {
+	t.Parallel()
+	reads := &readsSeen{}
+	store := dynamostore.New(reads, bankTable, dedupeTable)
+	_, peek := store.PeekClaim(t.Context(), "spring", "ann")
+	_, held := store.HeldClaim(t.Context(), "spring", "ann")
+	_, row := store.ItemRow(t.Context(), "spring", itembank.Hash{})
+	_, _, claims := store.ListClaims(t.Context(), "spring", "")
+	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
+	if err := errors.Join(peek, held, row, claims, rows); err != nil {
+		t.Fatal(err)
+	}
+	if want := []bool{false, true, true, true, true}; !slices.Equal(reads.consistent, want) {
+		t.Errorf("want %v, got %v", want, reads.consistent)
+	}
+}
+
+// readsSeen notes which reads are consistent, and finds nothing.
+type readsSeen struct {
+	dynamostore.Client
+	consistent []bool
+}
+
+func (r *readsSeen) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	r.consistent = append(r.consistent, aws.ToBool(in.ConsistentRead))
+	return &dynamodb.GetItemOutput{}, nil
+}
+
+func (r *readsSeen) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	r.consistent = append(r.consistent, aws.ToBool(in.ConsistentRead))
+	return &dynamodb.QueryOutput{}, nil
+}

@@ -1,0 +1,85 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// ListClaims lists the claims of a scope, partition by partition.
+func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
+	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
+	if err != nil {
+		return nil, "", err
+	}
+	for _, attributes := range out.Items {
+		var row claimRow
+		if err := dynamo.Decode(attributes, &row); err != nil {
+			return nil, "", err
+		}
+		claim, err := row.claim(scope, strings.TrimPrefix(row.SK, claimPrefix))
+		if err != nil {
+			return nil, "", err
+		}
+		claims = append(claims, *claim)
+	}
+	return claims, next, nil
+}
+
+// ListItemRows lists the item rows of a campaign, partition by partition.
+func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
+	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
+	if err != nil {
+		return nil, "", err
+	}
+	for _, attributes := range out.Items {
+		var row itemRow
+		if err := dynamo.Decode(attributes, &row); err != nil {
+			return nil, "", err
+		}
+		h, err := itembank.ParseHash(row.SK)
+		if err != nil {
+			return nil, "", fmt.Errorf("row %s: %w", row.PK, err)
+		}
+		rows = append(rows, itembank.ListedItem{Hash: h, ItemRow: row.itemRow()})
+	}
+	return rows, next, nil
+}
+
+// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is
+// the number of a partition and the sort key after which it goes on there.
+func (s *Store) list(ctx context.Context, doing, table, cursor string, partition func(int) string) (page *dynamodb.QueryOutput, next string, err error) {
+	at, after, _ := strings.Cut(cursor, " ")
+	n := 0
+	if cursor != "" {
+		if n, err = strconv.Atoi(at); err != nil {
+			return nil, "", fmt.Errorf("dynamodb: %s: cursor: %w", doing, err)
+		}
+	}
+	q := s.partition(table, partition(n))
+	if after != "" {
+		q.KeyConditionExpression = aws.String("pk = :pk AND sk > :after")
+		q.ExpressionAttributeValues[":after"] = text(after)
+	}
+	if page, err = s.client.Query(ctx, q); err != nil {
+		return nil, "", failed(doing, err)
+	}
+	switch {
+	case page.LastEvaluatedKey != nil:
+		var last key
+		if err := dynamo.Decode(page.LastEvaluatedKey, &last); err != nil {
+			return nil, "", err
+		}
+		next = fmt.Sprintf("%d %s", n, last.SK)
+	case n < rowShards-1:
+		next = fmt.Sprintf("%d ", n+1)
+	}
+	return page, next, nil
+}

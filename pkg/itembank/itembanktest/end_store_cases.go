@@ -1,0 +1,535 @@
+package itembanktest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// endStoreCases pin the contract of the methods that end claims and items.
+var endStoreCases = []testCase{
+	{"store/item-row", itemRowRead},
+	{"store/peek-claim", peekClaim},
+	{"store/take-of-an-ended-item", takeOfEndedItem},
+	{"store/close-claim", closeClaim},
+	{"store/close-claim-conditions", closeClaimConditions},
+	{"store/close-claim-reports-all-evidence", closeClaimReportsAll},
+	{"store/close-claim-cut-by-its-context", closeClaimCut},
+	{"store/close-race", closeRace},
+	{"store/close-against-take", closeAgainstTake},
+	{"store/close-against-load", closeAgainstLoad},
+	{"store/close-against-end", closeAgainstEnd},
+	{"store/end-items", endItems},
+	{"store/end-items-together", endItemsTogether},
+	{"store/end-items-against-take", endAgainstTake},
+}
+
+// anEnd is an end of claims and items in store cases, which ask no clock.
+var anEnd = time.Date(2033, 1, 1, 0, 0, 0, 5e6, time.UTC)
+
+func itemRowRead(f *fixture) {
+	c := f.create(itembank.Settings{})
+	free := f.freeItem(c, "a")
+	free.EndsAt = anEnd
+	f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l1", Row: 7}}, itembank.AddedNow)
+	want := itembank.ItemRow{LoadID: "l1", Row: 7, Generation: 1, EndsAt: anEnd}
+	if got := f.itemRow(c, "a"); got == nil || *got != want {
+		f.Errorf("want %+v, got %+v", want, got)
+	}
+	f.take(c, "ann", "a")
+	if got := f.itemRow(c, "a"); got == nil || *got != want {
+		f.Errorf("a claim changed the item's row: %+v", got)
+	}
+	other := c
+	other.Name += "-other"
+	for _, absent := range []*itembank.ItemRow{f.itemRow(c, "b"), f.itemRow(other, "a")} {
+		if absent != nil {
+			f.Errorf("an item that was never loaded has the row %+v", absent)
+		}
+	}
+}
+
+// peekClaim: the answer may be a little old, and not for ever.
+func peekClaim(f *fixture) {
+	c, items := f.stocked(1, itembank.Settings{})
+	peeked := func(want *itembank.Claim) {
+		f.Helper()
+		var got *itembank.Claim
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+			var err error
+			got, err = f.Store.PeekClaim(f.ctx, c.Scope, "ann")
+			f.must(err)
+			if got == want || got != nil && want != nil && *got == *want {
+				return
+			}
+		}
+		f.Errorf("want %+v at last, got %+v", want, got)
+	}
+	peeked(nil)
+	claim := f.takeUntil(c, "ann", items[0], anEnd)
+	peeked(&claim)
+	f.closed(returning(c, claim))
+	peeked(nil)
+}
+
+func takeOfEndedItem(f *fixture) {
+	c := f.create(itembank.Settings{})
+	for i, test := range []struct {
+		name  string
+		end   time.Time
+		at    time.Time
+		taken bool
+	}{
+		{"without an end", time.Time{}, anEnd, true},
+		{"before its end", anEnd, anEnd.Add(-time.Millisecond), true},
+		{"at its end", anEnd, anEnd, false},
+		{"after its end", anEnd, anEnd.Add(time.Hour), false},
+	} {
+		free := f.freeItem(c, test.name)
+		free.EndsAt = test.end
+		f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l", Row: int64(i)}}, itembank.AddedNow)
+		claim := f.newClaim(c, test.name, test.name)
+		claim.ClaimedAt = test.at
+		found, err := f.Store.Take(f.ctx, free, claim)
+		f.must(err)
+		if found.Taken() != test.taken || found.ItemGone == test.taken {
+			f.Errorf("%s: want taken %t, got %+v", test.name, test.taken, found)
+		}
+		want := "free"
+		if test.taken {
+			want = "held by " + test.name
+		}
+		f.wantWhere(want, c, test.name, test.name)
+	}
+}
+
+// returning is the closing of a claim whose item goes back to the bank.
+func returning(c itembank.Campaign, claim itembank.Claim) itembank.Closing {
+	shard := itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: claim.ItemHash.ShardOf(c.Shards)}
+	return itembank.Closing{
+		Claim: claim, Generation: c.Generation,
+		Return: &itembank.FreeItem{Shard: shard, Hash: claim.ItemHash, Value: claim.Item},
+	}
+}
+
+// burning is the closing of a claim whose item ends.
+func burning(c itembank.Campaign, claim itembank.Claim) itembank.Closing {
+	return itembank.Closing{Claim: claim, Generation: c.Generation, State: itembank.Burned}
+}
+
+// closed closes a claim, which must succeed.
+func (f *fixture) closed(closing itembank.Closing) {
+	f.Helper()
+	if found, err := f.Store.CloseClaim(f.ctx, closing); err != nil || !found.Closed() {
+		f.Fatalf("not closed: %+v, %v", found, err)
+	}
+}
+
+// closeSettled repeats a close that only met other transactions.
+func (f *fixture) closeSettled(closing itembank.Closing) itembank.ClosingEvidence {
+	for {
+		found, err := f.Store.CloseClaim(f.ctx, closing)
+		if err != nil {
+			f.Error(err)
+			return found
+		}
+		if !found.Busy && !found.Throttled {
+			return found
+		}
+	}
+}
+
+func closeClaim(f *fixture) {
+	c, items := f.stocked(3, itembank.Settings{})
+	for i, test := range []struct {
+		name    string
+		closing itembank.Closing
+		where   string
+		again   itembank.ClosingEvidence
+	}{
+		{"return", returning(c, f.take(c, "ann", items[0])), "free", itembank.ClosingEvidence{ClaimChanged: true, ItemFree: true}},
+		{"burn", burning(c, f.take(c, "bob", items[1])), "burned", itembank.ClosingEvidence{ClaimChanged: true, ItemChanged: true}},
+	} {
+		row := *f.itemRow(c, items[i])
+		f.closed(test.closing)
+		f.wantWhere(test.where, c, items[i], test.closing.Claim.Claimant)
+		row.State = test.closing.State
+		if test.closing.Return != nil {
+			row.Returns++
+		}
+		if got := f.itemRow(c, items[i]); *got != row {
+			f.Errorf("%s: want the row %+v, got %+v", test.name, row, got)
+		}
+		if again, err := f.Store.CloseClaim(f.ctx, test.closing); err != nil || again != test.again {
+			f.Errorf("%s again: want %+v, got %+v, %v", test.name, test.again, again, err)
+		}
+	}
+	back := returning(c, f.take(c, "ann", items[2]))
+	back.Return.EndsAt = anEnd
+	f.closed(back)
+	if got := f.bankRow(*back.Return); got == nil || *got != *back.Return {
+		f.Errorf("want %+v in the bank, got %+v", *back.Return, got)
+	}
+	f.wantCounts(itembank.Counts{Loaded: 3, Free: 2, Ended: 1})
+}
+
+// obstacle keeps a claim from being closed.
+type obstacle struct {
+	name string
+	put  func(*fixture, itembank.Campaign, *itembank.Closing)
+	want itembank.ClosingEvidence
+}
+
+var obstacles = []obstacle{
+	{"another id", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.Claim.ID += "x" }, itembank.ClosingEvidence{ClaimChanged: true}},
+	{"no claim", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) {
+		f.must(f.Raw.DropClaim(f.ctx, c.Claim.Scope, c.Claim.Claimant))
+	}, itembank.ClosingEvidence{ClaimChanged: true}},
+	{"ended at the bound", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.EndedBy = c.Claim.EndsAt }, itembank.ClosingEvidence{ClaimChanged: true}},
+	{"not ended", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) {
+		c.EndedBy = c.Claim.EndsAt.Add(-time.Hour)
+	}, itembank.ClosingEvidence{ClaimChanged: true}},
+	{"never ends", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) {
+		c.Claim.EndsAt, c.EndedBy = time.Time{}, anEnd
+		f.must(f.Raw.PutClaim(f.ctx, c.Claim))
+	}, itembank.ClosingEvidence{ClaimChanged: true}},
+	{"no item row", func(f *fixture, c itembank.Campaign, closing *itembank.Closing) {
+		f.must(f.Raw.DropItemRow(f.ctx, c.Name, closing.Claim.ItemHash))
+	}, itembank.ClosingEvidence{ItemChanged: true}},
+	{"another generation", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.Generation++ }, itembank.ClosingEvidence{ItemChanged: true}},
+	{"item ended", func(f *fixture, c itembank.Campaign, closing *itembank.Closing) {
+		f.putState(c, closing.Claim.Item, itembank.Withdrawn)
+	}, itembank.ClosingEvidence{ItemChanged: true}},
+	{"item free", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) { f.must(f.Raw.PutBankRow(f.ctx, *c.Return)) }, itembank.ClosingEvidence{ItemFree: true}},
+}
+
+// putState marks an item's row without any condition.
+func (f *fixture) putState(c itembank.Campaign, item string, state itembank.ItemState) {
+	f.Helper()
+	row := *f.itemRow(c, item)
+	row.State = state
+	f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
+}
+
+// closeClaimConditions: each condition alone keeps a claim from being closed,
+// whether its item would return or end; then everything stays as it was.
+func closeClaimConditions(f *fixture) {
+	c := f.create(itembank.Settings{})
+	for _, o := range obstacles {
+		for _, burn := range []bool{false, true} {
+			what := fmt.Sprintf("%s, burn %t", o.name, burn)
+			f.load(what)
+			closing := returning(c, f.takeUntil(c, what, what, anEnd))
+			closing.EndedBy = anEnd.Add(time.Millisecond)
+			o.put(f, c, &closing)
+			want := o.want
+			if burn { // to end an item nobody looks into the bank
+				closing.Return, closing.State = nil, itembank.Burned
+				want.ItemFree = false
+			}
+			before := f.where(c, what, what)
+			found, err := f.Store.CloseClaim(f.ctx, closing)
+			f.must(err)
+			if found != want {
+				f.Errorf("%s: want %+v, got %+v", what, want, found)
+			}
+			if !want.Closed() {
+				f.wantWhere(before, c, what, what)
+			}
+		}
+	}
+}
+
+// closeClaimReportsAll: what stands in the way together is reported together.
+func closeClaimReportsAll(f *fixture) {
+	c := f.create(itembank.Settings{})
+	for i, one := range obstacles {
+		for _, other := range obstacles[i+1:] {
+			if one.want == other.want {
+				continue
+			}
+			what := one.name + ", " + other.name
+			f.load(what)
+			closing := returning(c, f.takeUntil(c, what, what, anEnd))
+			one.put(f, c, &closing)
+			other.put(f, c, &closing)
+			before := f.where(c, what, what)
+			want := itembank.ClosingEvidence{
+				ClaimChanged: one.want.ClaimChanged || other.want.ClaimChanged,
+				ItemChanged:  one.want.ItemChanged || other.want.ItemChanged,
+				ItemFree:     one.want.ItemFree || other.want.ItemFree,
+			}
+			if found, err := f.Store.CloseClaim(f.ctx, closing); err != nil || found != want {
+				f.Errorf("%s: want %+v, got %+v, %v", what, want, found, err)
+			}
+			f.wantWhere(before, c, what, what)
+		}
+	}
+}
+
+// closeClaimCut: a close whose caller goes away happens whole or not at all, and can
+// be repeated.
+func closeClaimCut(f *fixture) {
+	c, items := f.stocked(8, itembank.Settings{Shards: 1})
+	for i, item := range items {
+		closing, want := returning(c, f.take(c, "ann", item)), "free"
+		if i%2 > 0 {
+			closing, want = burning(c, closing.Claim), "burned"
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, time.Duration(i)*time.Millisecond/2)
+		_, err := f.Store.CloseClaim(ctx, closing)
+		cancel()
+		where := f.where(c, item, "ann")
+		for deadline := time.Now().Add(2 * time.Second); where == "" && time.Now().Before(deadline); {
+			where = f.where(c, item, "ann") // it may have moved while it was looked for
+		}
+		if where != want && (where != "held by ann" || err == nil) {
+			f.Fatalf("item %s is %q after a close that was cut (%v)", item, where, err)
+		}
+		if found := f.closeSettled(closing); !found.Closed() && !found.ClaimChanged {
+			f.Errorf("item %s: closed again: %+v", item, found)
+		}
+		f.wantWhere(want, c, item, "ann")
+	}
+}
+
+// together does things at the same time.
+func together(things ...func()) {
+	var wg sync.WaitGroup
+	for _, do := range things {
+		wg.Go(do)
+	}
+	wg.Wait()
+}
+
+func closeRace(f *fixture) {
+	c, items := f.stocked(4*scale, itembank.Settings{Shards: 1})
+	for i, item := range items {
+		closing := returning(c, f.take(c, "ann", item))
+		want := "free"
+		if i%2 > 0 {
+			closing, want = burning(c, closing.Claim), "burned"
+		}
+		var closed atomic.Int32
+		racer := func() {
+			if found := f.closeSettled(closing); found.Closed() {
+				closed.Add(1)
+			} else if !found.ClaimChanged {
+				f.Errorf("a loser must find the claim changed, got %+v", found)
+			}
+		}
+		together(racer, racer, racer, racer)
+		if closed.Load() != 1 {
+			f.Errorf("a claim was closed %d times", closed.Load())
+		}
+		f.wantWhere(want, c, item, "ann")
+	}
+}
+
+// closeAgainstTake: the next claimant gets the item after the release or not at all.
+func closeAgainstTake(f *fixture) {
+	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
+	for i, item := range items {
+		closing := returning(c, f.take(c, "ann", item))
+		next := fmt.Sprintf("next-%d", i)
+		var found itembank.Evidence
+		together(
+			func() {
+				if found := f.closeSettled(closing); !found.Closed() {
+					f.Errorf("not closed: %+v", found)
+				}
+			},
+			func() { found = f.takeSettled(c, next, item) },
+		)
+		want := "free"
+		if found.Taken() {
+			want = "held by " + next
+		}
+		f.wantWhere(want, c, item, "ann", next)
+	}
+}
+
+// closeAgainstLoad: an item that is loaded again while it returns is in the bank once.
+func closeAgainstLoad(f *fixture) {
+	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
+	for i, item := range items {
+		closing := returning(c, f.take(c, "ann", item))
+		want := "free"
+		if i%2 > 0 {
+			closing, want = burning(c, closing.Claim), "burned"
+		}
+		again := itembank.Addition{Item: f.freeItem(c, item), LoadID: "again", Row: 1}
+		together(
+			func() {
+				if found := f.closeSettled(closing); !found.Closed() {
+					f.Errorf("not closed: %+v", found)
+				}
+			},
+			func() { f.wantOutcomes([]itembank.Addition{again}, itembank.AlreadyLoaded) },
+		)
+		f.wantWhere(want, c, item, "ann")
+	}
+}
+
+// closeAgainstEnd: an item that is withdrawn while it returns is free or withdrawn.
+func closeAgainstEnd(f *fixture) {
+	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
+	for _, item := range items {
+		closing := returning(c, f.take(c, "ann", item))
+		var ended itembank.Ended
+		together(
+			func() {
+				if found := f.closeSettled(closing); !found.Closed() {
+					f.Errorf("not closed: %+v", found)
+				}
+			},
+			func() {
+				ended = f.endSettled(itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+			},
+		)
+		want := map[itembank.Ended]string{itembank.NotFree: "free", itembank.EndedNow: "withdrawn"}[ended]
+		f.wantWhere(want, c, item, "ann")
+	}
+}
+
+// endSettled sends endings until all are settled.
+func (f *fixture) endSettled(endings ...itembank.Ending) []itembank.Ended {
+	answers := make([]itembank.Ended, len(endings))
+	for rounds := 0; rounds <= len(endings)+1; rounds++ {
+		var open []int
+		var part []itembank.Ending
+		for i, a := range answers {
+			if a == itembank.NotSettled {
+				open, part = append(open, i), append(part, endings[i])
+			}
+		}
+		if len(open) == 0 {
+			return answers
+		}
+		got, err := f.Store.EndItems(f.ctx, part)
+		if err != nil {
+			f.Error(err)
+			return answers
+		}
+		for i, j := range open {
+			answers[j] = got[i]
+		}
+	}
+	f.Errorf("endings stay unsettled: %v", answers)
+	return answers
+}
+
+// ending is one item of a campaign on its way to an end.
+type ending struct {
+	name    string
+	prepare func(*fixture, itembank.Campaign, string)
+	endsAt  time.Time
+	endedBy time.Time
+	want    itembank.Ended
+	where   string
+}
+
+func unprepared(*fixture, itembank.Campaign, string) {}
+
+var endingsOfItems = []ending{
+	{"free", unprepared, time.Time{}, time.Time{}, itembank.EndedNow, "expired"},
+	{"free with an end", unprepared, anEnd, time.Time{}, itembank.EndedNow, "expired"},
+	{"ended before the bound", unprepared, anEnd, anEnd.Add(time.Hour), itembank.EndedNow, "expired"},
+	{"ended at the bound", unprepared, anEnd, anEnd, itembank.EndedNow, "expired"},
+	{"ends after the bound", unprepared, anEnd, anEnd.Add(-time.Millisecond), itembank.NotFree, "free"},
+	{"never ends", unprepared, time.Time{}, anEnd, itembank.NotFree, "free"},
+	{"held", func(f *fixture, c itembank.Campaign, item string) { f.take(c, item, item) }, time.Time{}, time.Time{}, itembank.NotFree, "held by held"},
+	{"burned", func(f *fixture, c itembank.Campaign, item string) { f.closed(burning(c, f.take(c, item, item))) }, time.Time{}, time.Time{}, itembank.NotFree, "burned"},
+	{"row gone", func(f *fixture, c itembank.Campaign, item string) {
+		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
+	}, time.Time{}, time.Time{}, itembank.NotLoaded, "free, not loaded"},
+	{"row has a state", func(f *fixture, c itembank.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, itembank.NotLoaded, "free, burned"},
+	{"row gone, not ended", func(f *fixture, c itembank.Campaign, item string) {
+		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
+	}, time.Time{}, anEnd, itembank.NotFree, "free, not loaded"},
+}
+
+// put loads the item of an ending and prepares it.
+func (e ending) put(f *fixture, c itembank.Campaign) itembank.Ending {
+	f.Helper()
+	free := f.freeItem(c, e.name)
+	free.EndsAt = e.endsAt
+	f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	e.prepare(f, c, e.name)
+	return itembank.Ending{Item: free, EndedBy: e.endedBy, State: itembank.Expired}
+}
+
+func endItems(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 2})
+	for _, e := range endingsOfItems {
+		sent := e.put(f, c)
+		if got := f.endSettled(sent); got[0] != e.want {
+			f.Errorf("%s: want %d, got %d", e.name, e.want, got[0])
+		}
+		f.wantWhere(e.where, c, e.name, e.name)
+		if e.want == itembank.EndedNow {
+			if again := f.endSettled(sent); again[0] != itembank.NotFree {
+				f.Errorf("%s again: want %d, got %d", e.name, itembank.NotFree, again[0])
+			}
+		}
+	}
+	unknown := itembank.Ending{Item: f.freeItem(c, "unheard-of"), State: itembank.Withdrawn}
+	if got := f.endSettled(unknown); got[0] != itembank.NotFree || f.itemRow(c, "unheard-of") != nil {
+		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", itembank.NotFree, got[0], f.itemRow(c, "unheard-of"))
+	}
+}
+
+// endItemsTogether: items that cannot end keep no others from it.
+func endItemsTogether(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 2})
+	var all []itembank.Ending
+	for _, e := range endingsOfItems {
+		all = append(all, e.put(f, c))
+	}
+	for i, got := range f.endSettled(all...) {
+		if e := endingsOfItems[i]; got != e.want {
+			f.Errorf("%s: want %d, got %d", e.name, e.want, got)
+		} else {
+			f.wantWhere(e.where, c, e.name, e.name)
+		}
+	}
+	full := codes("full", itembank.MaxAddItems)
+	f.load(full...)
+	all = all[:0]
+	for _, item := range full {
+		all = append(all, itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})
+	}
+	for i, got := range f.endSettled(all...) {
+		if got != itembank.EndedNow {
+			f.Errorf("item %d of %d: want %d, got %d", i, len(full), itembank.EndedNow, got)
+		}
+	}
+}
+
+// endAgainstTake: an item is never held and ended.
+func endAgainstTake(f *fixture) {
+	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
+	for i, item := range items {
+		claimant := fmt.Sprintf("claimant-%d", i)
+		var found itembank.Evidence
+		var ended itembank.Ended
+		together(
+			func() { found = f.takeSettled(c, claimant, item) },
+			func() {
+				ended = f.endSettled(itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+			},
+		)
+		want := "withdrawn"
+		if found.Taken() {
+			want = "held by " + claimant
+		}
+		if found.Taken() == (ended == itembank.EndedNow) {
+			f.Errorf("item %s: taken %t, and its end is %d", item, found.Taken(), ended)
+		}
+		f.wantWhere(want, c, item, claimant)
+	}
+}

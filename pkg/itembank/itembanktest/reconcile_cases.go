@@ -1,0 +1,655 @@
+package itembanktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// reconcileCases pin what Reconcile sees and what Mend mends, over the engine.
+var reconcileCases = []testCase{
+	{"reconcile/healthy", reconcileHealthy},
+	{"reconcile/each-difference", reconcileEachDifference},
+	{"reconcile/all-differences-together", reconcileAllDifferences},
+	{"reconcile/the-worst-is-said", reconcileWorst},
+	{"reconcile/generations", reconcileGenerations},
+	{"reconcile/settles", reconcileSettles},
+	{"reconcile/an-item-that-keeps-moving", reconcileMoving},
+	{"reconcile/live", reconcileLive},
+	{"mend/each-difference", mendEachDifference},
+	{"mend/lost-needs-its-text", mendLost},
+	{"mend/nothing-by-a-guess", mendNoGuess},
+	{"mend/refuses-open-campaigns", mendRefusesOpen},
+	{"mend/waits-for-requests-under-way", mendWaits},
+	{"mend/moved-meanwhile", mendMovedMeanwhile},
+	{"mend/reopened-meanwhile", mendReopened},
+}
+
+// flaw is a difference planted in the rows of one free item.
+type flaw struct {
+	name   string
+	plant  func(f *fixture, c itembank.Campaign, item string)
+	kind   itembank.DifferenceKind
+	where  string // as the rows show it
+	mended string // as Mend leaves it; "" is as it was
+}
+
+// holder is who holds an item in these cases.
+func holder(item string) string { return "holder of " + item }
+
+// misplaced is a bank row where the item does not belong.
+func (f *fixture) misplaced(c itembank.Campaign, item string) itembank.FreeItem {
+	free := f.freeItem(c, item)
+	free.Shard.Number = (free.Shard.Number + 1) % c.Shards
+	return free
+}
+
+func (f *fixture) dropItemRow(c itembank.Campaign, item string) {
+	f.Helper()
+	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
+}
+
+var flaws = []flaw{
+	{"lost", func(f *fixture, c itembank.Campaign, item string) {
+		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
+	}, itembank.Lost, "", "free"},
+	{"held twice", func(f *fixture, c itembank.Campaign, item string) {
+		f.take(c, holder(item), item)
+		f.must(f.Raw.PutClaim(f.ctx, f.newClaim(c, "other "+holder(item), item)))
+	}, itembank.HeldTwice, "held by holder, held by other holder", ""},
+	{"held and free", func(f *fixture, c itembank.Campaign, item string) {
+		f.take(c, holder(item), item)
+		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item)))
+	}, itembank.HeldAndFree, "free, held by holder", "held by holder"},
+	{"held and ended", func(f *fixture, c itembank.Campaign, item string) {
+		f.take(c, holder(item), item)
+		f.putState(c, item, itembank.Burned)
+	}, itembank.HeldAndEnded, "held by holder, burned", ""},
+	{"free and ended", func(f *fixture, c itembank.Campaign, item string) {
+		f.putState(c, item, itembank.Withdrawn)
+	}, itembank.FreeAndEnded, "free, withdrawn", "withdrawn"},
+	{"free twice", func(f *fixture, c itembank.Campaign, item string) {
+		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
+	}, itembank.FreeTwice, "free, misplaced", "free"},
+	{"in another shard", func(f *fixture, c itembank.Campaign, item string) {
+		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
+		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
+	}, itembank.Misplaced, "misplaced", ""},
+	{"of another generation", func(f *fixture, c itembank.Campaign, item string) {
+		row := *f.itemRow(c, item)
+		row.Generation++
+		f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
+	}, itembank.Misplaced, "free", ""},
+	{"in another item's row", func(f *fixture, c itembank.Campaign, item string) {
+		free := f.freeItem(c, item)
+		free.Value = "another item"
+		f.must(f.Raw.PutBankRow(f.ctx, free))
+	}, itembank.Misplaced, "free", ""},
+	{"claimed by another hash", func(f *fixture, c itembank.Campaign, item string) {
+		claim := f.take(c, holder(item), item)
+		claim.Item = "yet another item"
+		f.must(f.Raw.PutClaim(f.ctx, claim))
+	}, itembank.Misplaced, "", ""},
+	{"free and not loaded", func(f *fixture, c itembank.Campaign, item string) { f.dropItemRow(c, item) },
+		itembank.FreeNotLoaded, "free, not loaded", "free"},
+	{"held and not loaded", func(f *fixture, c itembank.Campaign, item string) {
+		f.take(c, holder(item), item)
+		f.dropItemRow(c, item)
+	}, itembank.HeldNotLoaded, "held by holder, not loaded", "held by holder"},
+}
+
+// seen is where the rows show an item, with the names of these cases.
+func (f *fixture) seen(c itembank.Campaign, item string) string {
+	f.Helper()
+	where := f.where(c, item, holder(item), "other "+holder(item))
+	where = strings.ReplaceAll(where, holder(item), "holder")
+	if f.bankRow(f.misplaced(c, item)) != nil {
+		where = strings.TrimPrefix(where+", misplaced", ", ")
+	}
+	return where
+}
+
+func (f *fixture) wantSeen(want string, c itembank.Campaign, item string) {
+	f.Helper()
+	if got := f.seen(c, item); got != want {
+		f.Errorf("item %s: want it %q, got %q", item, want, got)
+	}
+}
+
+// healthy makes a campaign with a free, a held and an ended item, beside those given.
+func (f *fixture) healthy(items ...string) itembank.Campaign {
+	f.Helper()
+	c := f.create(itembank.Settings{Shards: 2, Scope: f.name + "-scope", OnEnd: itembank.Return})
+	f.load(append(items, "healthy and free", "healthy and held", "healthy and ended")...)
+	f.take(c, "ann", "healthy and held")
+	f.closed(burning(c, f.take(c, "bob", "healthy and ended")))
+	return c
+}
+
+// expected is the difference that a flaw makes, as the rows have it.
+func (f *fixture) expected(c itembank.Campaign, w flaw) itembank.Difference {
+	f.Helper()
+	want := itembank.Difference{Kind: w.kind, Hash: itembank.HashItem(w.name).String()}
+	if row := f.itemRow(c, w.name); row != nil {
+		want.LoadID, want.Row = row.LoadID, row.Row
+	}
+	for _, free := range []itembank.FreeItem{f.freeItem(c, w.name), f.misplaced(c, w.name)} {
+		if row := f.bankRow(free); row != nil {
+			want.Item = row.Value
+		}
+	}
+	for _, claimant := range []string{holder(w.name), "other " + holder(w.name)} {
+		if held := f.held(c, claimant); held != nil {
+			want.Item, want.Claims = held.Item, append(want.Claims, held.ID)
+		}
+	}
+	slices.Sort(want.Claims)
+	return want
+}
+
+// reconciled reconciles and compares the differences, in any order.
+func (f *fixture) reconciled(want ...itembank.Difference) itembank.ReconcileReport {
+	f.Helper()
+	report, err := f.bank(itembank.WithClock(NewClock())).Reconcile(f.ctx, f.name)
+	f.must(err)
+	f.wantDifferences(report, want...)
+	return report
+}
+
+func (f *fixture) wantDifferences(report itembank.ReconcileReport, want ...itembank.Difference) {
+	f.Helper()
+	for _, side := range []struct {
+		what string
+		a, b []itembank.Difference
+	}{{"not reported", want, report.Differences}, {"reported", report.Differences, want}} {
+		for _, d := range side.a {
+			if !slices.ContainsFunc(side.b, func(o itembank.Difference) bool { return fmt.Sprint(d) == fmt.Sprint(o) }) {
+				f.Errorf("%s: %+v", side.what, d)
+			}
+		}
+	}
+	if len(report.Differences) != len(want) {
+		f.Errorf("want %d differences, got %d", len(want), len(report.Differences))
+	}
+}
+
+func reconcileHealthy(f *fixture) {
+	f.create(itembank.Settings{Shards: 1})
+	f.reconciled()
+	one := *f
+	one.name += "-filled"
+	c := one.healthy("a")
+	other := f.createNamed(one.name+"-other", itembank.Settings{Scope: c.Scope})
+	_, err := f.bank().Load(f.ctx, other.Name, itembank.Items("a", "healthy and free"), nil)
+	f.must(err)
+	f.take(other, "zoe", "healthy and free") // another campaign's item of that name is another item
+	counted := &Hooked{Store: f.Store}
+	clock := NewClock()
+	report, err := itembank.New(counted, itembank.WithClock(clock)).Reconcile(f.ctx, c.Name)
+	f.must(err)
+	if want := (itembank.Counts{Loaded: 4, Free: 2, Claimed: 1, Ended: 1}); report.Counts != want || len(report.Differences) > 0 {
+		f.Errorf("want %+v and no difference, got %+v", want, report)
+	}
+	if report.To.Before(report.From) || !report.To.Equal(clock.Now().UTC().Truncate(time.Millisecond)) {
+		f.Errorf("want an interval that ends now, got %+v", report)
+	}
+	if calls := counted.Calls(); slices.Contains(calls, "ItemRow") {
+		f.Errorf("nothing looked wrong: want one look, got %v", calls)
+	}
+}
+
+// reconcileEachDifference: each kind alone among healthy items, with its evidence.
+func reconcileEachDifference(f *fixture) {
+	var last itembank.DifferenceKind
+	for i, w := range flaws {
+		if w.kind == last { // one of a kind is enough here; all are together below
+			continue
+		}
+		last = w.kind
+		one := *f
+		one.name = fmt.Sprintf("%s-%d", f.name, i)
+		c := one.healthy(w.name)
+		w.plant(&one, c, w.name)
+		one.wantSeen(w.where, c, w.name)
+		one.reconciled(one.expected(c, w))
+		one.wantSeen(w.where, c, w.name)
+	}
+}
+
+// flawed makes a campaign with all flaws, and says what they make.
+func (f *fixture) flawed() (c itembank.Campaign, want []itembank.Difference) {
+	f.Helper()
+	var names []string
+	for _, w := range flaws {
+		names = append(names, w.name)
+	}
+	c = f.healthy(names...)
+	for _, w := range flaws {
+		w.plant(f, c, w.name)
+		want = append(want, f.expected(c, w))
+	}
+	return c, want
+}
+
+func reconcileAllDifferences(f *fixture) {
+	c, want := f.flawed()
+	report := f.reconciled(want...)
+	if !slices.IsSortedFunc(report.Differences, func(x, y itembank.Difference) int { return strings.Compare(x.Hash, y.Hash) }) {
+		f.Error("the differences are not in the order of their hashes")
+	}
+	counts, err := f.bank().Counts(f.ctx, c.Name)
+	f.must(err)
+	if report.Counts != counts {
+		f.Errorf("want the counts %+v, got %+v", counts, report.Counts)
+	}
+}
+
+// reconcileWorst: of several contradictions of one item the worst is named.
+func reconcileWorst(f *fixture) {
+	c := f.healthy("a", "b")
+	f.take(c, holder("a"), "a")
+	f.must(f.Raw.PutClaim(f.ctx, f.newClaim(c, "other "+holder("a"), "a")))
+	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "a")))
+	f.putState(c, "a", itembank.Expired)
+	f.take(c, holder("b"), "b")
+	f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, "b")))
+	f.dropItemRow(c, "b")
+	f.reconciled(f.expected(c, flaw{name: "a", kind: itembank.HeldTwice}), f.expected(c, flaw{name: "b", kind: itembank.HeldAndFree}))
+}
+
+// reconcileGenerations: an item may wait in the bank of an older generation, where
+// its row says that it does.
+func reconcileGenerations(f *fixture) {
+	c, older := f.secondGeneration()
+	f.load("new", "moved")
+	f.wantOutcomes([]itembank.Addition{{Item: f.freeItem(older, "waiting"), LoadID: "l", Row: 1}}, itembank.AddedNow)
+	f.reconciled()
+	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(older, "moved")))
+	f.reconciled(f.expected(c, flaw{name: "moved", kind: itembank.FreeTwice}))
+	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "moved")))
+	row := *f.itemRow(c, "moved")
+	f.reconciled(itembank.Difference{
+		Kind: itembank.Misplaced, Hash: itembank.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
+	})
+}
+
+// moving is a store on which things move while they are read: before each reading
+// of the bank, and before each of the claims.
+type moving struct {
+	Hooked
+	last         string
+	bank, claims func()
+}
+
+func (f *fixture) moving() *moving {
+	m := &moving{Hooked: Hooked{Store: f.Store}}
+	m.Before = func(method string) error {
+		switch begins := method != m.last; {
+		case begins && method == "FreeItems":
+			m.bank()
+		case begins && method == "ListClaims":
+			m.claims()
+		}
+		m.last = method
+		return nil
+	}
+	return m
+}
+
+// juggler moves one item between the bank and a claimant.
+type juggler struct {
+	f     *fixture
+	c     itembank.Campaign
+	item  string
+	claim *itembank.Claim
+}
+
+func (j *juggler) take() {
+	if j.claim == nil {
+		claim := j.f.take(j.c, "juggler of "+j.item, j.item)
+		j.claim = &claim
+	}
+}
+
+func (j *juggler) release() {
+	if j.claim != nil {
+		j.f.closed(returning(j.c, *j.claim))
+		j.claim = nil
+	}
+}
+
+// reconcileSettles: what moves while it is read looks wrong once, in both ways, and
+// is looked at again.
+func reconcileSettles(f *fixture) {
+	c := f.healthy("twice", "nowhere")
+	twice, nowhere := &juggler{f: f, c: c, item: "twice"}, &juggler{f: f, c: c, item: "nowhere"}
+	m := f.moving()
+	stop := func() { m.bank, m.claims = func() {}, func() {} }
+	m.claims = twice.take
+	m.bank = func() {
+		twice.release()
+		nowhere.take()
+		stop()
+	}
+	clock := NewClock()
+	begun := clock.Now()
+	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
+	f.must(err)
+	f.wantDifferences(report)
+	if calls := m.Calls(); !slices.Contains(calls, "ItemRow") || !clock.Now().Equal(begun) {
+		f.Errorf("want one more look and no pause, got calls %v", calls)
+	}
+}
+
+// reconcileMoving: somewhere else at every look is no proof of anything but that,
+// whether it is seen in two places each time or in none.
+func reconcileMoving(f *fixture) {
+	c := f.healthy("twice", "nowhere")
+	twice, nowhere := &juggler{f: f, c: c, item: "twice"}, &juggler{f: f, c: c, item: "nowhere"}
+	m := f.moving()
+	m.bank = func() { twice.release(); nowhere.take() }
+	m.claims = func() { twice.take(); nowhere.release() }
+	clock := NewClock()
+	begun := clock.Now()
+	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
+	f.must(err)
+	f.wantDifferences(report, itembank.Difference{
+		Kind: itembank.Moving, Hash: itembank.HashItem("twice").String(), Item: "twice",
+		LoadID: f.itemRow(c, "twice").LoadID, Row: 1, Claims: []string{twice.claim.ID},
+	}, itembank.Difference{
+		Kind: itembank.Moving, Hash: itembank.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
+	})
+	if waited := clock.Now().Sub(begun); waited < 5*time.Second {
+		f.Errorf("want some pauses before that is said, waited %s", waited)
+	}
+	f.reconciled() // and when they rest all is well
+}
+
+// reconcileLive: everything moves, nothing is wrong, and nothing is reported.
+func reconcileLive(f *fixture) {
+	n := 120
+	f.stocked(n, itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Minute, ItemLife: 2 * time.Minute})
+	clock := NewClock()
+	var done atomic.Bool
+	var moves atomic.Int64
+	var all sync.WaitGroup
+	forever := func(do func(b *itembank.Bank, round int) error) {
+		b := f.bank(itembank.WithClock(clock))
+		all.Go(func() {
+			for round := 0; !done.Load(); round++ {
+				if err := do(b, round); err != nil && !errors.Is(err, itembank.ErrSoldOut) {
+					f.Error(err)
+					return
+				}
+				moves.Add(1)
+				clock.Advance(time.Second)
+			}
+		})
+	}
+	for i := range 2 {
+		forever(func(b *itembank.Bank, round int) error {
+			claimant := fmt.Sprintf("claimant-%d-%d", i, round%20)
+			grant, err := b.Claim(f.ctx, f.name, claimant)
+			switch {
+			case err == nil && round%3 > 0:
+				_, err = b.Release(f.ctx, f.name, claimant, grant.Claim.ID)
+			case round%15 == 0:
+				_, err = b.Sweep(f.ctx, f.name)
+			}
+			return err
+		})
+	}
+	forever(func(b *itembank.Bank, round int) error {
+		_, err := b.Load(f.ctx, f.name, itembank.Items(fmt.Sprintf("later-%d", round)), nil)
+		return err
+	})
+	forever(func(b *itembank.Bank, round int) error {
+		_, err := b.Withdraw(f.ctx, f.name, itembank.Items(fmt.Sprintf("later-%d", round), fmt.Sprintf("code-%05d", round%n)))
+		return err
+	})
+	b := f.bank(itembank.WithClock(clock))
+	for rounds := 0; !f.Failed() && (rounds < 2 || moves.Load() < 100); rounds++ {
+		report, err := b.Reconcile(f.ctx, f.name)
+		if err != nil || len(report.Differences) > 0 {
+			f.Errorf("a live campaign: %+v, %v", report, err)
+		}
+	}
+	done.Store(true)
+	all.Wait()
+	report := f.reconciled()
+	if got := report.Counts; got.Loaded != got.Free+got.Claimed+got.Ended || got.Ended == 0 {
+		f.Errorf("at rest: %+v", got)
+	}
+}
+
+// mended mends the closed campaign and compares the differences, in any order.
+func (f *fixture) mended(b *itembank.Bank, items itembank.Source, want ...itembank.Difference) {
+	f.Helper()
+	report, err := b.Mend(f.ctx, f.name, items)
+	f.must(err)
+	f.wantDifferences(report, want...)
+}
+
+// mendEachDifference: what can be mended without a guess is, and all else stays.
+// Then nobody gets what somebody holds.
+func mendEachDifference(f *fixture) {
+	c, differences := f.flawed()
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	var left []itembank.Difference
+	for i, w := range flaws {
+		differences[i].Mended = w.mended != ""
+		if w.mended == "" {
+			left = append(left, differences[i])
+		}
+	}
+	f.mended(f.bank(itembank.WithClock(NewClock())), itembank.Items("unheard-of", "lost", "healthy and held", ""), differences...)
+	for _, w := range flaws {
+		want := w.mended
+		if want == "" {
+			want = w.where
+		}
+		f.wantSeen(want, c, w.name)
+	}
+	f.reconciled(left...)
+
+	f.must(f.bank().OpenCampaign(f.ctx, f.name))
+	held, _ := listed(f, c.Scope, f.Store.ListClaims)
+	holders := map[string]string{}
+	for _, claim := range held {
+		holders[claim.Item] = claim.Claimant
+	}
+	b := f.bank()
+	for i := 0; ; i++ {
+		claimant := fmt.Sprintf("late-%d", i)
+		grant, err := b.Claim(f.ctx, f.name, claimant)
+		if errors.Is(err, itembank.ErrSoldOut) {
+			break
+		}
+		f.must(err)
+		if other := holders[grant.Claim.Item]; other != "" {
+			f.Errorf("item %q is held by %s and was given to %s", grant.Claim.Item, other, claimant)
+		}
+		holders[grant.Claim.Item] = claimant
+	}
+	if holders["lost"] == "" || holders["free twice"] == "" || holders["free and not loaded"] == "" {
+		f.Errorf("an item that was mended is given to nobody: %v", holders)
+	}
+}
+
+// mendLost: no row holds the text of a lost item. It comes back with its own end.
+func mendLost(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1, ItemLife: 24 * time.Hour})
+	f.load("lost", "free")
+	end := f.itemRow(c, "lost").EndsAt
+	w := flaws[0]
+	w.plant(f, c, "lost")
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	want := f.expected(c, w)
+	b := f.bank(itembank.WithClock(NewClock()))
+	broken := errors.New("read error")
+	failing := func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) { yield(itembank.Line{}, broken) }
+	}
+	if _, err := b.Mend(f.ctx, f.name, failing); !errors.Is(err, broken) {
+		f.Errorf("want the source's error, got %v", err)
+	}
+	f.wantWhere("", c, "lost")
+	want.Mended = true
+	f.mended(b, itembank.Items("free", "lost"), want)
+	if row := f.bankRow(f.freeItem(c, "lost")); row == nil || row.Value != "lost" || !row.EndsAt.Equal(end) {
+		f.Errorf("want it back with its end %s, got %+v", end, row)
+	}
+}
+
+// mendNoGuess: which of two wrong places is to go, and what a lost item was that no
+// line names, would be guesses.
+func mendNoGuess(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 3})
+	f.load("a", "lost")
+	first, second := f.misplaced(c, "a"), f.misplaced(c, "a")
+	second.Shard.Number = (second.Shard.Number + 1) % 3
+	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "a")))
+	f.must(f.Raw.PutBankRow(f.ctx, first))
+	f.must(f.Raw.PutBankRow(f.ctx, second))
+	flaws[0].plant(f, c, "lost")
+	lost := f.expected(c, flaws[0])
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	twice := f.expected(c, flaw{name: "a", kind: itembank.FreeTwice})
+	for _, items := range []itembank.Source{nil, itembank.Items("Lost", "lost ", "a")} {
+		f.mended(f.bank(itembank.WithClock(NewClock())), items, twice, lost)
+	}
+	f.wantWhere("", c, "lost")
+	if f.bankRow(first) == nil || f.bankRow(second) == nil {
+		f.Error("a row is gone")
+	}
+}
+
+func mendRefusesOpen(f *fixture) {
+	soon := time.Now().Add(time.Hour)
+	c := f.create(itembank.Settings{OpensAt: soon, ClosesAt: soon.Add(time.Hour), Shards: 1})
+	f.load("a")
+	f.putState(c, "a", itembank.Burned)
+	clock := NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	refused := func(state string) {
+		f.Helper()
+		begun := clock.Now()
+		report, err := b.Mend(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrInvalid) || len(report.Differences) > 0 || !clock.Now().Equal(begun) {
+			f.Errorf("%s: want it refused at once, got %+v, %v", state, report, err)
+		}
+		f.wantWhere("free, burned", c, "a")
+	}
+	refused("scheduled")
+	setTo(clock, soon)
+	refused("open")
+	setTo(clock, soon.Add(time.Hour)) // closed by its times
+	want := f.expected(c, flaw{name: "a", kind: itembank.FreeAndEnded})
+	want.Mended = true
+	f.mended(b, nil, want)
+}
+
+// interrupted is a clock on which something happens while one sleeps.
+type interrupted struct {
+	*Clock
+	asleep func(time.Duration)
+}
+
+func (c interrupted) Sleep(ctx context.Context, d time.Duration) error {
+	c.asleep(d)
+	return c.Clock.Sleep(ctx, d)
+}
+
+// mendWaits: a container that has not heard of the closing hands out an item. Mend
+// reads nothing before that is over.
+func mendWaits(f *fixture) {
+	c := f.healthy("a")
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	counted := &Hooked{Store: f.Store}
+	clock := interrupted{Clock: NewClock()}
+	clock.asleep = func(d time.Duration) {
+		f.wantCalls("before the wait", counted, "Campaign")
+		if longest := itembank.DefaultCampaignCache + 30*time.Second; d < longest {
+			f.Errorf("requests can take %s, and it waits %s", longest, d)
+		}
+		f.take(c, "late", "a")
+	}
+	f.mended(itembank.New(counted, itembank.WithClock(clock)), itembank.Items("a"))
+	f.wantWhere("held by late", c, "a", "late")
+	f.reconciled()
+}
+
+// movedBefore lets things happen to an item just before it is mended.
+type movedBefore struct {
+	itembank.Store
+	moves map[itembank.Hash]func()
+}
+
+func (s movedBefore) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
+	s.moves[m.Hash]()
+	return s.Store.Mend(ctx, m)
+}
+
+// mendMovedMeanwhile: what a remedy rests on is gone when it is to be made, and so
+// it is not made.
+func mendMovedMeanwhile(f *fixture) {
+	c, differences := f.flawed()
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	dropFree := func(item string) { f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item))) }
+	dropClaim := func(item string) { f.must(f.Raw.DropClaim(f.ctx, c.Scope, holder(item))) }
+	moving := movedBefore{f.Store, map[itembank.Hash]func(){}}
+	after := map[string]string{}
+	for _, test := range []struct {
+		flaw  string
+		move  func(item string)
+		where string
+	}{
+		{"lost", func(item string) { f.putState(c, item, itembank.Burned) }, "burned"},
+		{"held and free", dropClaim, "free"},
+		{"free and ended", func(item string) { f.putState(c, item, "") }, "free"},
+		{"free twice", dropFree, "misplaced"},
+		{"free and not loaded", dropFree, "not loaded"},
+		{"held and not loaded", dropClaim, "not loaded"},
+	} {
+		moving.moves[itembank.HashItem(test.flaw)] = func() { test.move(test.flaw) }
+		after[test.flaw] = test.where
+	}
+	f.mended(itembank.New(moving, itembank.WithClock(NewClock())), itembank.Items("lost"), differences...)
+	for _, w := range flaws {
+		if want, moved := after[w.name]; moved {
+			f.wantSeen(want, c, w.name)
+		} else {
+			f.wantSeen(w.where, c, w.name)
+		}
+	}
+}
+
+// mendReopened: an item that is claimed and released between the looks would look
+// lost, so that nothing is mended where claims may go on.
+func mendReopened(f *fixture) {
+	c := f.healthy("a")
+	f.putState(c, "a", itembank.Burned)
+	for method, where := range map[string]string{"ItemRow": "free, burned", "Mend": "burned"} {
+		f.must(f.bank().CloseCampaign(f.ctx, f.name))
+		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "a")))
+		opened := &Hooked{Store: f.Store, Before: func(called string) error {
+			if called == method {
+				return f.bank().OpenCampaign(f.ctx, f.name)
+			}
+			return nil
+		}}
+		_, err := itembank.New(opened, itembank.WithClock(NewClock())).Mend(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrReopened) || !errors.Is(err, itembank.ErrDifference) {
+			f.Errorf("opened at %s: want %v, got %v", method, itembank.ErrReopened, err)
+		}
+		f.wantWhere(where, c, "a")
+	}
+}

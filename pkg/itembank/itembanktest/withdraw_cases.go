@@ -1,0 +1,257 @@
+package itembanktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// withdrawCases pin how free items are taken out, over the engine.
+var withdrawCases = []testCase{
+	{"withdraw/each-kind", withdrawEachKind},
+	{"withdraw/repeated-lines", withdrawRepeatedLines},
+	{"withdraw/all", withdrawAll},
+	{"withdraw/of-an-older-generation", withdrawOlder},
+	{"withdraw/invalid-input-changes-nothing", withdrawInvalid},
+	{"withdraw/cut-at-every-change", withdrawCut},
+	{"withdraw/against-claims", withdrawAgainstClaims},
+	{"withdraw/against-a-load", withdrawAgainstLoad},
+	{"withdraw/against-releases", withdrawAgainstReleases},
+}
+
+// withdrawn withdraws items and compares the report.
+func (f *fixture) withdrawn(want itembank.WithdrawReport, items ...string) {
+	f.Helper()
+	if got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil || got != want {
+		f.Errorf("withdraw: want %+v, got %+v, %v", want, got, err)
+	}
+}
+
+func withdrawEachKind(f *fixture) {
+	c, items := f.stocked(70, itembank.Settings{OnEnd: itembank.Return})
+	f.take(c, "ann", items[0])
+	f.closed(burning(c, f.take(c, "bob", items[1])))
+	all := append(slices.Clone(items), "unheard-of", "unheard-of too")
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 68, Already: 1, Held: 1, Unknown: 2}, all...)
+	n := itembank.Counts{Loaded: 70, Claimed: 1, Ended: 69}
+	f.wantCounts(n)
+	f.wantWhere("withdrawn", c, items[69])
+	f.wantWhere("held by ann", c, items[0], "ann")
+	f.withdrawn(itembank.WithdrawReport{Already: 69, Held: 1, Unknown: 2}, all...)
+	f.wantTally(itembank.Tally{Rows: 70, Known: 70}, items...) // withdrawn for good
+	f.refused(f.bank(), "cid", itembank.ErrSoldOut)
+	f.wantCounts(n)
+
+	f.released(f.bank(), *f.held(c, "ann"), itembank.Released{Returned: true})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1}, items[0])
+	f.wantCounts(itembank.Counts{Loaded: 70, Ended: 70})
+}
+
+// withdrawRepeatedLines: close together and far apart, which must not make a
+// difference: a repeated line finds what its first one left.
+func withdrawRepeatedLines(f *fixture) {
+	c, items := f.stocked(102, itembank.Settings{})
+	f.take(c, "ann", items[0])
+	lines := slices.Concat(items, []string{items[101], items[0], items[1], "unheard-of", "unheard-of"})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 101, Already: 2, Held: 2, Unknown: 2}, lines...)
+	f.wantCounts(itembank.Counts{Loaded: 102, Claimed: 1, Ended: 101})
+}
+
+func withdrawAll(f *fixture) {
+	c, items := f.stocked(120, itembank.Settings{Shards: 2, ItemLife: time.Hour})
+	f.take(c, "ann", items[0])
+	clock := NewClock()
+	clock.Advance(2 * time.Hour) // their ends make no difference
+	b := f.bank(itembank.WithClock(clock))
+	for _, want := range []itembank.WithdrawReport{{Withdrawn: 119}, {}} {
+		if got, err := b.WithdrawAll(f.ctx, f.name); err != nil || got != want {
+			f.Errorf("withdraw all: want %+v, got %+v, %v", want, got, err)
+		}
+		f.wantCounts(itembank.Counts{Loaded: 120, Claimed: 1, Ended: 119})
+	}
+}
+
+// withdrawOlder: items may wait in the bank of an older generation.
+func withdrawOlder(f *fixture) {
+	c, older := f.secondGeneration()
+	f.load("new")
+	for row, item := range []string{"old-1", "old-2"} {
+		f.wantOutcomes([]itembank.Addition{{Item: f.freeItem(older, item), LoadID: "l", Row: int64(row)}}, itembank.AddedNow)
+	}
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "unheard-of")
+	f.wantWhere("withdrawn", older, "old-1")
+	if got, err := f.bank().WithdrawAll(f.ctx, f.name); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
+		f.Errorf("withdraw all: want 2, got %+v, %v", got, err)
+	}
+	f.wantWhere("withdrawn", older, "old-2")
+	f.wantWhere("withdrawn", c, "new")
+	f.reconciled()
+}
+
+func withdrawInvalid(f *fixture) {
+	c, items := f.stocked(60, itembank.Settings{})
+	_, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(append(slices.Clone(items), "")...))
+	var line *itembank.LineError
+	if !errors.Is(err, itembank.ErrInvalid) || !errors.As(err, &line) || line.Line != 61 {
+		f.Errorf("want invalid line 61, got %v", err)
+	}
+	if _, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items()); !errors.Is(err, itembank.ErrInvalid) {
+		f.Errorf("no items: want invalid input, got %v", err)
+	}
+	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
+	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(items[5])))
+	_, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
+	if !errors.Is(err, itembank.ErrStrayItem) {
+		f.Errorf("an item without a row: want %v, got %v", itembank.ErrStrayItem, err)
+	}
+	f.wantWhere("free, not loaded", c, items[5])
+}
+
+// withdrawCut cuts a withdrawal at each of its changes, before the effect and after
+// it. The next one does the rest.
+func withdrawCut(f *fixture) {
+	items := codes("code", 60) // two chunks
+	for call := 1; call <= 2; call++ {
+		for _, after := range []bool{false, true} {
+			one := *f
+			one.name = fmt.Sprintf("%s-%t-%d", f.name, after, call)
+			c := one.create(itembank.Settings{Shards: 1})
+			one.load(items...)
+			left := call
+			cut := errors.New("cut")
+			fault := func(method string) error {
+				if method == "EndItems" {
+					if left--; left == 0 {
+						return cut
+					}
+				}
+				return nil
+			}
+			hooked := &Hooked{Store: f.Store, Before: fault}
+			done := int64(50 * (call - 1))
+			if after {
+				hooked.Before, hooked.After = nil, fault
+			}
+			report, err := itembank.New(hooked).Withdraw(f.ctx, one.name, itembank.Items(items...))
+			if !errors.Is(err, cut) || report != (itembank.WithdrawReport{Withdrawn: done}) {
+				f.Errorf("cut at change %d: want %d withdrawn, got %+v, %v", call, done, report, err)
+			}
+			if after {
+				done = min(done+50, 60)
+			}
+			one.withdrawn(itembank.WithdrawReport{Withdrawn: 60 - done, Already: done}, items...)
+			if free := one.countFree(c); free != 0 {
+				f.Errorf("cut at change %d: %d items are free", call, free)
+			}
+		}
+	}
+}
+
+// withdrawAgainstClaims: each item is one claimant's or withdrawn.
+func withdrawAgainstClaims(f *fixture) {
+	n := 30 * scale
+	c, items := f.stocked(n, itembank.Settings{Shards: 2, PageSize: 5})
+	claims := make([]string, n)
+	var report itembank.WithdrawReport
+	things := []func(){func() {
+		var err error
+		if report, err = f.bank().WithdrawAll(f.ctx, f.name); err != nil {
+			f.Error(err)
+		}
+	}}
+	b := f.bank()
+	for i := range 4 {
+		things = append(things, func() {
+			for j := i; j < n; j += 4 {
+				grant, err := b.Claim(f.ctx, f.name, fmt.Sprintf("claimant-%d", j))
+				if errors.Is(err, itembank.ErrSoldOut) {
+					return
+				}
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				claims[j] = grant.Claim.Item
+			}
+		})
+	}
+	together(things...)
+	claimed := int64(0)
+	for j, item := range claims {
+		if item != "" {
+			claimed++
+			f.wantWhere(fmt.Sprintf("held by claimant-%d", j), c, item, fmt.Sprintf("claimant-%d", j))
+		}
+	}
+	if report.Withdrawn+claimed != int64(n) {
+		f.Errorf("%d items are claimed and %d withdrawn, of %d", claimed, report.Withdrawn, n)
+	}
+	f.wantCounts(itembank.Counts{Loaded: int64(n), Claimed: claimed, Ended: report.Withdrawn})
+	f.wantTally(itembank.Tally{Rows: int64(n), Known: int64(n)}, items...)
+}
+
+// withdrawAgainstLoad: what was withdrawn while it was loaded is not loaded again.
+func withdrawAgainstLoad(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 2})
+	items := codes("code", 60*scale)
+	n := int64(len(items))
+	var report itembank.WithdrawReport
+	var tally itembank.Tally
+	together(
+		func() {
+			var err error
+			if report, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil {
+				f.Error(err)
+			}
+		},
+		func() {
+			loaded, err := f.bank().Load(f.ctx, f.name, itembank.Items(items...), nil)
+			if err != nil {
+				f.Error(err)
+			}
+			tally = loaded.Tally
+		},
+	)
+	if want := (itembank.Tally{Rows: n, Added: n}); tally != want {
+		f.Errorf("want %+v, got %+v", want, tally)
+	}
+	if sum := report.Withdrawn + report.Unknown + report.Held; sum != n || report.Already != 0 {
+		f.Errorf("of %d items, got %+v", n, report)
+	}
+	f.wantCounts(itembank.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
+	f.wantCounts(itembank.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: n - report.Withdrawn, Already: report.Withdrawn}, items...)
+	f.wantWhere("withdrawn", c, items[0])
+}
+
+// withdrawAgainstReleases: an item that comes back meanwhile is free or withdrawn.
+func withdrawAgainstReleases(f *fixture) {
+	n := 20 * scale
+	c, items := f.stocked(n, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
+	claims := make([]itembank.Claim, n)
+	for i, item := range items {
+		claims[i] = f.take(c, item, item)
+	}
+	var mu sync.Mutex
+	var report itembank.WithdrawReport
+	withdraw := func() {
+		got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
+		if err != nil {
+			f.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		report.Withdrawn += got.Withdrawn
+	}
+	together(withdraw, withdraw, func() {
+		for _, claim := range claims {
+			f.released(f.bank(), claim, itembank.Released{Returned: true})
+		}
+	})
+	f.wantCounts(itembank.Counts{Loaded: int64(n), Free: int64(n) - report.Withdrawn, Ended: report.Withdrawn})
+}

@@ -1,0 +1,158 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// drainTime is how long after the closing of a campaign a request may still hand
+// out an item of it: it trusts its copy of the rules, and lives for 30 s at most
+// behind an API Gateway HTTP API.
+const drainTime = DefaultCampaignCache + 35*time.Second
+
+// mendedLoad is the load id of item rows that Mend puts.
+const mendedLoad = "mended"
+
+// Mend reconciles a closed campaign, and mends the differences that can be mended
+// without a guess: each by one transaction that holds only if what the difference
+// rests on is still so.
+//
+//   - lost: the item goes back to the bank, if items holds it, since no row does
+//   - held-and-free, free-and-ended: the bank row goes
+//   - free-twice: the bank rows that are not where they belong go, if one is
+//   - free-not-loaded, held-not-loaded: the item row is put
+//
+// What two claimants hold, or a claimant holds although it ended, is for people to
+// settle. Items may be nil.
+//
+// It waits 40 s first, for requests that began before the campaign was closed; a
+// Bank with a longer WithCampaignCache elsewhere has to be stopped. Errors: those of
+// Reconcile; an open or scheduled campaign is an *InvalidError, one that was opened
+// meanwhile ErrReopened.
+func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (ReconcileReport, error) {
+	report := ReconcileReport{From: b.now()}
+	c, err := b.Campaign(ctx, campaign)
+	if err != nil {
+		return report, err
+	}
+	if c.StateAt(b.clock.Now()) != Closed {
+		return report, &InvalidError{"campaign", "must be closed before it is mended"}
+	}
+	if err := b.clock.Sleep(ctx, drainTime); err != nil {
+		return report, err
+	}
+	found, err := b.reconcile(ctx, c, &report)
+	if err != nil {
+		return report, err
+	}
+	texts, err := textsOf(found, items)
+	if err != nil {
+		return report, err
+	}
+	// What the looks prove rests on nobody claiming between them.
+	if err := b.checkClosed(ctx, campaign); err != nil {
+		return report, err
+	}
+	for _, f := range found {
+		d := f.difference()
+		if d.Mended, err = b.mend(ctx, c, f, texts[f.hash]); err != nil {
+			return report, err
+		}
+		report.Differences = append(report.Differences, d)
+	}
+	report.To = b.now()
+	return report, b.checkClosed(ctx, campaign)
+}
+
+// textsOf finds the items that are lost, whose texts no row holds.
+func textsOf(found []finding, items Source) (map[Hash]string, error) {
+	texts := map[Hash]string{}
+	for _, f := range found {
+		if f.kind() == Lost {
+			texts[f.hash] = ""
+		}
+	}
+	if items == nil || len(texts) == 0 {
+		return texts, nil
+	}
+	for line, err := range items() {
+		if err != nil {
+			return nil, err
+		}
+		if h := HashItem(line.Item); ValidateItem(line.Item) == nil {
+			if _, lost := texts[h]; lost {
+				texts[h] = line.Item
+			}
+		}
+	}
+	return texts, nil
+}
+
+// mend does what is safe for one item. False: nothing is, or it is no longer so.
+func (b *Bank) mend(ctx context.Context, c Campaign, f finding, text string) (bool, error) {
+	steps := f.mendings(c, text)
+	for _, m := range steps {
+		done, err := b.store.Mend(ctx, m)
+		if err != nil || !done {
+			return false, err
+		}
+	}
+	return len(steps) > 0, nil
+}
+
+// mendings are the steps that mend an item.
+func (f finding) mendings(c Campaign, text string) (steps []Mending) {
+	step := func(m Mending) {
+		m.Campaign, m.Hash = c.Name, f.hash
+		steps = append(steps, m)
+	}
+	switch f.kind() {
+	case Lost:
+		if text != "" {
+			shard := Shard{c.Name, f.row.Generation, f.hash.ShardOf(c.Shards)}
+			step(Mending{PutFree: &FreeItem{shard, f.hash, text, f.row.EndsAt}, IfRow: f.row})
+		}
+	case HeldAndFree:
+		for i := range f.free {
+			step(Mending{DropFree: &f.free[i], IfClaim: &f.claims[0]})
+		}
+	case FreeAndEnded:
+		for i := range f.free {
+			step(Mending{DropFree: &f.free[i], IfRow: f.row})
+		}
+	case FreeTwice:
+		if right := f.rightPlace(); right != nil {
+			for i := range f.free {
+				if f.free[i].Shard != right.Shard {
+					step(Mending{DropFree: &f.free[i], IfFree: right})
+				}
+			}
+		}
+	case FreeNotLoaded:
+		row := ItemRow{LoadID: mendedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
+		step(Mending{PutRow: &row, IfFree: &f.free[0]})
+	case HeldNotLoaded:
+		row := ItemRow{LoadID: mendedLoad, Generation: c.Generation}
+		step(Mending{PutRow: &row, IfClaim: &f.claims[0]})
+	}
+	return steps
+}
+
+// rightPlace is the bank row that is where the item belongs.
+func (f finding) rightPlace() *FreeItem {
+	for i, free := range f.free {
+		if f.row != nil && free.Shard.Generation == f.row.Generation && free.Shard.Number == f.hash.ShardOf(f.shards) {
+			return &f.free[i]
+		}
+	}
+	return nil
+}
+
+func (b *Bank) checkClosed(ctx context.Context, campaign string) error {
+	c, err := b.readCampaign(ctx, campaign)
+	if err == nil && c.StateAt(b.clock.Now()) != Closed {
+		err = fmt.Errorf("%w: %s", ErrReopened, campaign)
+	}
+	return err
+}

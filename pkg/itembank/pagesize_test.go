@@ -1,0 +1,82 @@
+package itembank_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// evenBank is a store of one campaign whose free items are spread evenly and never
+// get fewer. It notes how many are asked for at a time.
+type evenBank struct {
+	itembank.Store
+	campaign itembank.Campaign
+	items    int
+	asked    []int
+}
+
+func (s *evenBank) Campaign(context.Context, string) (*itembank.Campaign, error) {
+	return &s.campaign, nil
+}
+
+func (s *evenBank) FreeItems(_ context.Context, shard itembank.Shard, r itembank.Range, limit int) (page itembank.FreePage, err error) {
+	s.asked = append(s.asked, limit)
+	apart := uint64(1<<63) / uint64(s.items/s.campaign.Shards) * 2
+	from := uint64(0)
+	if r.After != nil {
+		from = binary.BigEndian.Uint64(r.After[:8])
+	}
+	for at := from/apart*apart + apart; at >= apart; at += apart {
+		if len(page.Items) == limit {
+			page.More = true
+			return page, nil
+		}
+		item := itembank.FreeItem{Shard: shard, Value: fmt.Sprint(at)}
+		binary.BigEndian.PutUint64(item.Hash[:], at)
+		page.Items = append(page.Items, item)
+	}
+	return page, nil
+}
+
+func (s *evenBank) Take(context.Context, itembank.FreeItem, itembank.Claim) (itembank.Evidence, error) {
+	return itembank.Evidence{}, nil
+}
+
+func (s *evenBank) PeekClaim(context.Context, string, string) (*itembank.Claim, error) {
+	return nil, nil
+}
+
+// TestPageSizeByBankSize: the first page is the campaign's, and shows how large the
+// bank is; the next ones are a small share of it, within limits. Where a shard holds
+// only a few pages more is asked for, so that it is read whole.
+func TestPageSizeByBankSize(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ items, pageSize, least, most int }{
+		{160, 30, 120, 120},
+		{2_000, 30, 30, 30},
+		{8_000, 30, 38, 42},
+		{16_000, 30, 76, 84},
+		{100_000, 30, 100, 100},
+		{1_000_000, 30, 100, 100},
+		{1_000_000, 10, 100, 100},
+		{1_000_000, 500, 500, 500}, // never less than the campaign wants
+	} {
+		store := &evenBank{items: test.items, campaign: itembank.Campaign{
+			Name: "spring", Mode: itembank.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize, Generation: 1,
+		}}
+		place := bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20)) // near the beginning of a shard
+		bank := itembank.New(store, itembank.WithRandom(place))
+		for i := range test.pageSize + 1 {
+			if _, err := bank.Claim(t.Context(), "spring", fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := store.asked; len(got) != 2 || got[0] != test.pageSize || got[1] < test.least || got[1] > test.most {
+			t.Errorf("%d items, pages of %d: want a next page of %d to %d, asked for %v", test.items, test.pageSize, test.least, test.most, got)
+		}
+	}
+}

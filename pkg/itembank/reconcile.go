@@ -1,0 +1,323 @@
+package itembank
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// DifferenceKind is a way in which the rows of an item contradict each other.
+type DifferenceKind string
+
+// The kinds. An item that was loaded is in exactly one place: in the bank, in a
+// claim, or ended.
+const (
+	Lost          DifferenceKind = "lost"            // in no place
+	HeldTwice     DifferenceKind = "held-twice"      // in several claims
+	HeldAndFree   DifferenceKind = "held-and-free"   // in a claim and in the bank
+	HeldAndEnded  DifferenceKind = "held-and-ended"  // in a claim, and marked as ended
+	FreeAndEnded  DifferenceKind = "free-and-ended"  // in the bank, and marked as ended
+	FreeTwice     DifferenceKind = "free-twice"      // in several places of the bank
+	Misplaced     DifferenceKind = "misplaced"       // in a shard, generation or row that is not its own
+	FreeNotLoaded DifferenceKind = "free-not-loaded" // in the bank, and no row says that it was loaded
+	HeldNotLoaded DifferenceKind = "held-not-loaded" // in a claim, and no row says that it was loaded
+	Moving        DifferenceKind = "moving"          // somewhere else at every look: look again later
+)
+
+// Difference is what is wrong with one item.
+type Difference struct {
+	Kind   DifferenceKind `json:"kind"`
+	Hash   string         `json:"hash"`
+	Item   string         `json:"item,omitempty"`    // where a row holds it
+	LoadID string         `json:"load_id,omitempty"` // which load added it,
+	Row    int64          `json:"row,omitempty"`     // from which of its items
+	Claims []string       `json:"claims,omitempty"`  // ids of the claims that hold it
+	Mended bool           `json:"mended"`
+}
+
+// ReconcileReport is what a Reconcile saw between two moments.
+type ReconcileReport struct {
+	From        time.Time    `json:"from"`
+	To          time.Time    `json:"to"`
+	Counts                   // at the first look
+	Differences []Difference `json:"differences"`
+}
+
+// How long a Reconcile watches an item that looked wrong. What moves while it is
+// read looks wrong once, and right at the next look.
+const (
+	looks     = 6
+	lookPause = 2 * time.Second
+)
+
+// Reconcile compares all item rows of a campaign with its bank and the claims of
+// its scope, and reports every item that is not in exactly one place. It may run
+// while the campaign is live: what looked wrong is looked at again until it is right,
+// or was wrong in the same way twice in a row. It changes nothing.
+//
+// It reads every row once, and twice or more if something looks wrong, and keeps
+// about 100 bytes of memory for each item.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain. A difference is no error.
+func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport, error) {
+	report := ReconcileReport{From: b.now()}
+	c, err := b.Campaign(ctx, campaign)
+	if err != nil {
+		return report, err
+	}
+	found, err := b.reconcile(ctx, c, &report)
+	for _, f := range found {
+		report.Differences = append(report.Differences, f.difference())
+	}
+	report.To = b.now()
+	return report, err
+}
+
+// reconcile returns what is wrong, by hash.
+func (b *Bank) reconcile(ctx context.Context, c Campaign, report *ReconcileReport) ([]finding, error) {
+	suspects, err := b.survey(ctx, c, &report.Counts)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []finding
+	before := map[Hash]finding{}
+	for look := 0; len(suspects) > 0; look++ {
+		if look > 0 {
+			if err := b.clock.Sleep(ctx, lookPause); err != nil {
+				return nil, err
+			}
+		}
+		now, err := b.lookAt(ctx, c, suspects)
+		if err != nil {
+			return nil, err
+		}
+		for h, f := range now {
+			last, seen := before[h]
+			switch {
+			case f.kind() == "":
+				delete(suspects, h)
+			case seen && f.same(last):
+				wrong = append(wrong, f)
+				delete(suspects, h)
+			case look == looks-1:
+				f.moving = true
+				wrong = append(wrong, f)
+				delete(suspects, h)
+			}
+		}
+		before = now
+	}
+	slices.SortFunc(wrong, func(x, y finding) int { return slices.Compare(x.hash[:], y.hash[:]) })
+	return wrong, nil
+}
+
+// sighting is where an item was seen in the first pass, in as few bytes as a bank
+// of a million items wants.
+type sighting struct {
+	held, free   uint8
+	known, ended bool
+	odd          bool // a row is not where it belongs
+	generation   int  // of the bank row
+}
+
+func (s sighting) right() bool {
+	places := int(s.held) + int(s.free)
+	if s.ended {
+		places++
+	}
+	return s.known && places == 1 && !s.odd
+}
+
+// survey reads all rows once and returns the items that look wrong.
+func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool, error) {
+	seen := map[Hash]sighting{}
+	note := func(h Hash, change func(*sighting)) {
+		s := seen[h]
+		change(&s)
+		seen[h] = s
+	}
+	err := b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+		if claim.Campaign != c.Name {
+			return nil
+		}
+		n.Claimed++
+		note(claim.ItemHash, func(s *sighting) {
+			s.held = min(s.held+1, 2)
+			s.odd = s.odd || HashItem(claim.Item) != claim.ItemHash
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = b.eachFreePage(ctx, c, func(items []FreeItem) error {
+		n.Free += int64(len(items))
+		for _, i := range items {
+			note(i.Hash, func(s *sighting) {
+				s.free = min(s.free+1, 2)
+				s.odd = s.odd || HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
+				s.generation = i.Shard.Generation
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = b.eachItemRow(ctx, c.Name, func(row ListedItem) error {
+		n.Loaded++
+		if row.State != "" {
+			n.Ended++
+		}
+		note(row.Hash, func(s *sighting) {
+			s.known, s.ended = true, row.State != ""
+			s.odd = s.odd || s.free > 0 && s.generation != row.Generation
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	suspects := map[Hash]bool{}
+	for h, s := range seen {
+		if !s.right() {
+			suspects[h] = true
+		}
+	}
+	return suspects, nil
+}
+
+func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(ListedItem) error) error {
+	for cursor := ""; ; {
+		rows, next, err := b.store.ListItemRows(ctx, campaign, cursor)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := do(row); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// finding is all that the store says of one item.
+type finding struct {
+	hash   Hash
+	shards int
+	row    *ItemRow
+	free   []FreeItem
+	claims []Claim
+	moving bool
+}
+
+// lookAt reads everything about the suspects: the bank before the claims, which is
+// the way that items go.
+func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (map[Hash]finding, error) {
+	found := map[Hash]finding{}
+	for h := range suspects {
+		found[h] = finding{hash: h, shards: c.Shards}
+	}
+	err := b.eachFreePage(ctx, c, func(items []FreeItem) error {
+		for _, i := range items {
+			if f, ok := found[i.Hash]; ok {
+				f.free = append(f.free, i)
+				found[i.Hash] = f
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+		if f, ok := found[claim.ItemHash]; ok && claim.Campaign == c.Name {
+			f.claims = append(f.claims, claim)
+			found[claim.ItemHash] = f
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for h, f := range found {
+		if f.row, err = b.store.ItemRow(ctx, c.Name, h); err != nil {
+			return nil, err
+		}
+		slices.SortFunc(f.claims, func(x, y Claim) int { return cmp.Compare(x.ID, y.ID) })
+		found[h] = f
+	}
+	return found, nil
+}
+
+// kind says what is wrong, the worst first; "" if nothing is.
+func (f finding) kind() DifferenceKind {
+	ended := f.row != nil && f.row.State != ""
+	switch {
+	case f.moving:
+		return Moving
+	case len(f.claims) > 1:
+		return HeldTwice
+	case len(f.claims) == 1 && len(f.free) > 0:
+		return HeldAndFree
+	case len(f.claims) == 1 && ended:
+		return HeldAndEnded
+	case len(f.free) > 1:
+		return FreeTwice
+	case len(f.free) == 1 && ended:
+		return FreeAndEnded
+	case len(f.claims) == 1 && f.row == nil:
+		return HeldNotLoaded
+	case len(f.free) == 1 && f.row == nil:
+		return FreeNotLoaded
+	case f.misplaced():
+		return Misplaced
+	case f.row != nil && !ended && len(f.claims)+len(f.free) == 0:
+		return Lost
+	}
+	return ""
+}
+
+// misplaced looks at a single place.
+func (f finding) misplaced() bool {
+	for _, claim := range f.claims {
+		if HashItem(claim.Item) != f.hash {
+			return true
+		}
+	}
+	for _, i := range f.free {
+		if HashItem(i.Value) != f.hash || f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports that two looks saw the same rows. That is a proof: ids of claims are
+// never used again, an item's end is for good, and its row counts how often it
+// returned. An item in no place that has not returned between the looks, and was not
+// in the bank at either, would have been held at both, and by one claim.
+func (f finding) same(o finding) bool {
+	rows := f.row == nil && o.row == nil || f.row != nil && o.row != nil && *f.row == *o.row
+	return rows && slices.Equal(f.free, o.free) &&
+		slices.EqualFunc(f.claims, o.claims, func(x, y Claim) bool { return x.ID == y.ID })
+}
+
+func (f finding) difference() Difference {
+	d := Difference{Kind: f.kind(), Hash: f.hash.String()}
+	for _, i := range f.free {
+		d.Item = i.Value
+	}
+	for _, claim := range f.claims {
+		d.Item = claim.Item
+		d.Claims = append(d.Claims, claim.ID)
+	}
+	if f.row != nil {
+		d.LoadID, d.Row = f.row.LoadID, f.row.Row
+	}
+	return d
+}

@@ -1,0 +1,50 @@
+package itembank
+
+import "context"
+
+// maxStalls bounds how often in a row a batch may make no progress against a
+// busy store before it gives up.
+const maxStalls = 12
+
+// settle sends a batch until each part of it has an answer. What a transaction
+// refused is answered by that; the rest was only in its company and is sent again.
+func settle[In, Out any](ctx context.Context, b *Bank, batch []In, send func(context.Context, []In) ([]Out, error), settled func(Out) bool) ([]Out, error) {
+	answers := make([]Out, len(batch))
+	open := make([]int, len(batch))
+	for i := range open {
+		open[i] = i
+	}
+	for stalls := 0; len(open) > 0; {
+		part := make([]In, len(open))
+		for i, j := range open {
+			part[i] = batch[j]
+		}
+		got, err := send(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		var rest []int
+		for i, j := range open {
+			if answers[j] = got[i]; !settled(got[i]) {
+				rest = append(rest, j)
+			}
+		}
+		if len(rest) < len(open) {
+			stalls = 0
+		} else if err := b.backOff(ctx, stalls, maxStalls, "rows met other transactions"); err != nil {
+			return nil, err
+		} else {
+			stalls++
+		}
+		open = rest
+	}
+	return answers, nil
+}
+
+func (b *Bank) addItems(ctx context.Context, additions []Addition) ([]Added, error) {
+	return settle(ctx, b, additions, b.store.AddItems, func(a Added) bool { return a.Outcome != Unsettled })
+}
+
+func (b *Bank) endItems(ctx context.Context, endings []Ending) ([]Ended, error) {
+	return settle(ctx, b, endings, b.store.EndItems, func(e Ended) bool { return e != NotSettled })
+}

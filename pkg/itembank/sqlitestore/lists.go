@@ -1,0 +1,64 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/hex"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// listPage is how many rows are read at a time.
+const listPage = 1000
+
+const (
+	selectClaims = `SELECT id, campaign, scope, claimant, item, item_hash, claimed_at, ends_at
+		FROM claim WHERE scope = ? AND claimant > ? ORDER BY claimant LIMIT ?`
+
+	selectItems = `SELECT hash, load_id, row, generation, ends_at, coalesce(state, ''), returns FROM item
+		WHERE campaign = ? AND hash > ? ORDER BY hash LIMIT ?`
+)
+
+// ListClaims lists the claims of a scope by claimant; the cursor is the last one.
+// Errors: itembank.ErrTryAgain, or a fault of the file.
+func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
+	err = s.db.Read(ctx, "list claims", func(ctx context.Context, r *sqlite.Statements) error {
+		return r.Each(ctx, selectClaims, sqlite.Args{scope, cursor, listPage}, func(scan func(...any) error) error {
+			var c itembank.Claim
+			err := scan(intoClaim(&c)...)
+			claims = append(claims, c)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(claims) == listPage {
+		next = claims[listPage-1].Claimant
+	}
+	return claims, next, nil
+}
+
+// ListItemRows lists the item rows of a campaign by hash; the cursor is the last
+// one. Errors: as ListClaims.
+func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
+	after, err := hex.DecodeString(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	err = s.db.Read(ctx, "list items", func(ctx context.Context, r *sqlite.Statements) error {
+		return r.Each(ctx, selectItems, sqlite.Args{campaign, after, listPage}, func(scan func(...any) error) error {
+			var i itembank.ListedItem
+			err := scan(sqlite.IntoBytes(i.Hash[:]), &i.LoadID, &i.Row, &i.Generation, sqlite.IntoTime(&i.EndsAt), &i.State, &i.Returns)
+			rows = append(rows, i)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(rows) == listPage {
+		next = rows[listPage-1].Hash.String()
+	}
+	return rows, next, nil
+}

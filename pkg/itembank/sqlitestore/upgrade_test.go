@@ -1,0 +1,161 @@
+package sqlitestore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// version1Tables made the tables of the first version.
+//
+//go:embed testdata/version1.sql
+var version1Tables string
+
+var version1 = sqlite.Part{
+	Name: "itembank", Version: 1, Tables: version1Tables, Purpose: "claims", TryAgain: itembank.ErrTryAgain,
+}
+
+const insertCampaign1 = `INSERT INTO campaign (name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at)
+	VALUES (?, 'open', NULL, 5000, 'c', 1, 30, 1, 1000)`
+
+// campaign1 is what insertCampaign1 writes.
+func campaign1(name string) itembank.Campaign {
+	return itembank.Campaign{
+		Name: name, Mode: itembank.OpenByHand, ClosesAt: time.UnixMilli(5000).UTC(), Scope: "c", Shards: 1, PageSize: 30,
+		OnEnd: itembank.Burn, Generation: 1, CreatedAt: time.UnixMilli(1000).UTC(),
+	}
+}
+
+// newVersion1 makes a file of the first version with a campaign "c", of whose two
+// items ann holds one.
+func newVersion1(t *testing.T, path string) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Create(t.Context(), path, version1, nil)
+	check(t, err)
+	old := &Store{db}
+	check(t, old.exec(t.Context(), insertCampaign1, "c"))
+	for i, item := range []string{"held", "free"} {
+		free := itembank.FreeItem{Shard: itembank.Shard{Campaign: "c", Generation: 1}, Hash: itembank.HashItem(item), Value: item}
+		_, err := old.AddItems(t.Context(), []itembank.Addition{{Item: free, LoadID: "l", Row: int64(i)}})
+		check(t, err)
+		if item == "held" {
+			checkTakes(t, old, free)
+		}
+	}
+	return db
+}
+
+// columns lists the columns of all tables, with their types and defaults.
+func columns(t *testing.T, path string) (all []string) {
+	t.Helper()
+	rows, err := sqlitetest.Foreign(t, path).QueryContext(t.Context(), `SELECT t.name, c.name, c.type, c."notnull", coalesce(c.dflt_value, '-'), c.pk
+		FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'`)
+	check(t, err)
+	for rows.Next() {
+		var column [6]string
+		check(t, rows.Scan(&column[0], &column[1], &column[2], &column[3], &column[4], &column[5]))
+		all = append(all, strings.Join(column[:], " "))
+	}
+	check(t, rows.Err())
+	check(t, rows.Close())
+	slices.Sort(all)
+	return all
+}
+
+func TestUpgradeKeepsWhatIsThere(t *testing.T) {
+	path := inTemp(t)
+	check(t, newVersion1(t, path).Close())
+	s, err := Open(t.Context(), path)
+	check(t, err)
+	checkUpgraded(t, s)
+	check(t, s.Close())
+	fresh := inTemp(t)
+	s, err = Create(t.Context(), fresh)
+	check(t, err)
+	check(t, s.Close())
+	if old, now := columns(t, path), columns(t, fresh); len(now) == 0 || !slices.Equal(old, now) {
+		t.Errorf("an upgraded file has the columns\n%s\nand a new one\n%s", strings.Join(old, "\n"), strings.Join(now, "\n"))
+	}
+}
+
+// checkUpgraded reads what newVersion1 wrote, and claims and releases in it.
+func checkUpgraded(t *testing.T, s *Store) {
+	t.Helper()
+	got, err := s.Campaign(t.Context(), "c")
+	if want := campaign1("c"); err != nil || got == nil || *got != want {
+		t.Errorf("want %+v, got %+v, %v", want, got, err)
+	}
+	bank := itembank.New(s)
+	held, err := bank.HeldClaim(t.Context(), "c", "ann")
+	if err != nil || held.Item != "held" {
+		t.Errorf("ann holds %+v, %v", held, err)
+	}
+	if _, err := bank.Release(t.Context(), "c", "ann", held.ID); err != nil {
+		t.Error(err)
+	}
+	grant, err := bank.Claim(t.Context(), "c", "ann")
+	if err != nil || grant.Claim.Item != "free" {
+		t.Errorf("ann gets %+v, %v", grant, err)
+	}
+	want := itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}
+	if n, err := bank.Counts(t.Context(), "c"); err != nil || n != want {
+		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
+	}
+}
+
+// A process of the first version goes on with the file, as it knows it.
+func TestUpgradeUnderAnOlderProcess(t *testing.T) {
+	path := inTemp(t)
+	old := newVersion1(t, path)
+	s, err := Open(t.Context(), path)
+	check(t, err)
+	check(t, (&Store{old}).exec(t.Context(), insertCampaign1, "later"))
+	check(t, old.Close())
+	got, err := s.Campaign(t.Context(), "later")
+	if want := campaign1("later"); err != nil || got == nil || *got != want {
+		t.Errorf("want %+v, got %+v, %v", want, got, err)
+	}
+	check(t, s.Close())
+}
+
+// openAtOnce opens a store together with other processes.
+func openAtOnce(ctx context.Context, path, _ string) (any, error) {
+	sqlitetest.Ready()
+	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	return s.Campaign(ctx, "c")
+}
+
+func TestUpgradeByProcessesAtOnce(t *testing.T) {
+	path := inTemp(t)
+	check(t, newVersion1(t, path).Close())
+	var all []*sqlitetest.Process
+	for i := range 3 {
+		all = append(all, sqlitetest.Start(t, "open at once", path, fmt.Sprintf("process %d", i)))
+	}
+	for _, p := range all {
+		p.Proceed(t)
+	}
+	for i, p := range all {
+		var got itembank.Campaign
+		p.Result(t, &got)
+		if want := campaign1("c"); got != want {
+			t.Errorf("process %d: want %+v, got %+v", i, want, got)
+		}
+	}
+	s, err := Open(t.Context(), path)
+	check(t, err)
+	checkUpgraded(t, s)
+	check(t, s.Close())
+}
