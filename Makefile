@@ -38,9 +38,12 @@ repeat: tools ## Run the conformance suites ten times
 HISTORIES ?= 20000
 
 .PHONY: histories
-histories: tools ## Play 20,000 random record histories on every engine
+histories: tools ## Play 20,000 random histories of records and of claims, and all faults
 	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=120m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/sqlitestore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=240m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/dynamostore -rapid.checks=$(HISTORIES)
+	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=120m -run='^Test(Faults|FaultsAtTheWire|FaultMutants|Kills|Child)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
 
 .PHONY: lint
 lint: ## Check format, vet and lint
@@ -73,6 +76,10 @@ SUBJECT ?= .
 bench: ## Measure against floors in the same run; SUBJECT=Start, or all
 	@scripts/install-tools aws-lambda-rie
 	ONCEBOX_REQUIRE=all go test -run='^$$' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x -timeout=60m ./bench
+
+.PHONY: chart
+chart: ## Draw docs/claims-chart.svg: what claims cost while banks are handed out
+	go run ./bench/chart
 
 .PHONY: invoke
 invoke: ## Give EVENT=events/claim/claim-body.json, or another, to its function in the Lambda emulator

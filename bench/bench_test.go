@@ -16,6 +16,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/enginetest"
 )
 
 // figure is a result, as a multiple of its floor.
@@ -30,7 +32,7 @@ type figure struct {
 var figures []figure
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := enginetest.Main(m)
 	if code == 0 && len(figures) > 0 {
 		fmt.Println()
 		printFigures(os.Stdout, figures)

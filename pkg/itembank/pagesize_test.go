@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -17,6 +18,7 @@ type evenBank struct {
 	campaign itembank.Campaign
 	items    int
 	asked    []int
+	whole    []bool // whether that was the whole shard
 }
 
 func (s *evenBank) Campaign(context.Context, string) (*itembank.Campaign, error) {
@@ -24,7 +26,7 @@ func (s *evenBank) Campaign(context.Context, string) (*itembank.Campaign, error)
 }
 
 func (s *evenBank) FreeItems(_ context.Context, shard itembank.Shard, r itembank.Range, limit int) (page itembank.FreePage, err error) {
-	s.asked = append(s.asked, limit)
+	s.asked, s.whole = append(s.asked, limit), append(s.whole, r == itembank.Range{})
 	apart := uint64(1<<63) / uint64(s.items/s.campaign.Shards) * 2
 	from := uint64(0)
 	if r.After != nil {
@@ -78,5 +80,29 @@ func TestPageSizeByBankSize(t *testing.T) {
 		if got := store.asked; len(got) != 2 || got[0] != test.pageSize || got[1] < test.least || got[1] > test.most {
 			t.Errorf("%d items, pages of %d: want a next page of %d to %d, asked for %v", test.items, test.pageSize, test.least, test.most, got)
 		}
+	}
+}
+
+// TestSmallShardsAreReadWhole: in one request from their beginning, where all Banks
+// meet; one that holds more than was thought is read so once, and never again.
+func TestSmallShardsAreReadWhole(t *testing.T) {
+	t.Parallel()
+	store := &evenBank{items: 50, campaign: itembank.Campaign{
+		Name: "spring", Mode: itembank.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30, Generation: 1,
+	}}
+	bank := itembank.New(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
+	claim := func(n int) {
+		t.Helper()
+		for i := range n {
+			if _, err := bank.Claim(t.Context(), "spring", fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	claim(31) // a page, and one of all the items, which seem to get no fewer
+	store.items = 100_000
+	claim(200) // the rest of that, a page as large as such a one gets, and another
+	if want := []bool{false, true, true, false}; !slices.Equal(store.whole, want) {
+		t.Errorf("want the whole shard asked for as in %v, got %v", want, store.whole)
 	}
 }

@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// bare is a worker that does by the SDK what has to be done, and nothing else: it
+// reads a page at a random place of a random shard, and tries it item by item.
+type bare struct {
+	*shop
+	campaign string
+	page     []bareItem
+}
+
+type bareItem struct{ pk, sk, item types.AttributeValue }
+
+// bare starts a bare worker.
+func (s *shop) bare(campaign string) container {
+	w := &bare{shop: s, campaign: campaign}
+	return w.claim
+}
+
+func (w *bare) claim(customer int) error {
+	for {
+		for len(w.page) == 0 {
+			if err := w.read(); err != nil {
+				return err
+			}
+		}
+		last := len(w.page) - 1
+		item := w.page[last]
+		w.page = w.page[:last]
+		err := w.take(item, name(customer))
+		var cancelled *types.TransactionCanceledException
+		if !errors.As(err, &cancelled) {
+			return err
+		}
+		if code := aws.ToString(cancelled.CancellationReasons[0].Code); code != "ConditionalCheckFailed" {
+			return fmt.Errorf("cancelled: %s: %w", code, err)
+		}
+	}
+}
+
+// read reads a page from a random place to the shard's end, else from its beginning.
+func (w *bare) read() error {
+	partition := text(fmt.Sprintf("bank#%s#1#%02d", w.campaign, rand.N(itembank.DefaultShards)))
+	place := text(fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()))
+	for _, condition := range []string{"sk > :place", "sk <= :place"} {
+		out, err := w.client.Query(w.Context(), &dynamodb.QueryInput{
+			TableName: aws.String(w.bank), ConsistentRead: aws.Bool(true), Limit: aws.Int32(itembank.DefaultPageSize),
+			KeyConditionExpression:    aws.String("pk = :pk AND " + condition),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":pk": partition, ":place": place},
+		})
+		if err != nil {
+			return err
+		}
+		for _, row := range out.Items {
+			w.page = append(w.page, bareItem{row["pk"], row["sk"], row["item"]})
+		}
+		if len(w.page) > 0 {
+			break
+		}
+	}
+	rand.Shuffle(len(w.page), func(i, j int) { w.page[i], w.page[j] = w.page[j], w.page[i] })
+	return nil
+}
+
+// take is the transaction of a claim, with the rows that the project writes.
+func (w *bare) take(item bareItem, claimant string) error {
+	now := types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().UnixMilli(), 10)}
+	_, err := w.client.TransactWriteItems(w.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+		{Delete: &types.Delete{
+			TableName: aws.String(w.bank), Key: map[string]types.AttributeValue{"pk": item.pk, "sk": item.sk},
+			ConditionExpression:       aws.String("attribute_exists(pk) AND (attribute_not_exists(ends_at) OR ends_at > :now)"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":now": &now},
+		}},
+		{Put: &types.Put{
+			TableName: aws.String(w.dedupe), ConditionExpression: aws.String("attribute_not_exists(pk)"),
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			Item: map[string]types.AttributeValue{
+				"pk": text(fmt.Sprintf("claim#%s#%02d", w.campaign, itembank.HashItem(claimant).ShardOf(64))), "sk": text("1#" + claimant),
+				"claim_id": text(uuid.NewString()), "campaign": text(w.campaign),
+				"item": item.item, "item_hash": item.sk, "claimed_at": &now,
+			},
+		}},
+	}})
+	return err
+}
+
+func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	mathrand "math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/bench/simulated"
+	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+const (
+	smallBank = 2_000
+	largeBank = 100_000
+
+	handings    = 5  // of a small bank on the engine; their median is the figure
+	simulations = 20 // of it in simulation; their mean is
+)
+
+// Goals of claims.
+const (
+	maxWith8       = 1.25 // requests a claim, small bank
+	maxWith32      = 1.50
+	maxOfLarge     = 1.06
+	maxLost        = 0.03 // lost races a claim
+	maxAgain       = 1.05 // requests, where each customer asks again and again
+	maxAgainWrites = 0.20
+	maxAgainReads  = 0.60
+	maxTime        = 1 / 0.85 // that is 0.85 of the throughput
+)
+
+// BenchmarkClaims measures claims through the handler, event in, response out,
+// against a bare loop of the same transaction. Banks have the default settings. Each
+// worker is a container: it has a handler of its own, and with it a page of its own.
+// All requests that go out are counted.
+func BenchmarkClaims(b *testing.B) {
+	throughput(b, newShop(b))
+	b.ReportMetric(0, "ns/op") // of a round, which says nothing
+	smallBanks(b, newShop(b))
+	theLargeBank(b, newShop(b))
+	askedAgain(newShop(b))
+}
+
+// throughput takes handler and bare loop in turn.
+func throughput(b *testing.B, s *shop) {
+	b.Helper()
+	var took, cpu pairs
+	for b.Loop() {
+		floor := s.toTheLast(smallBank, 8, s.bare)
+		handler := s.toTheLast(smallBank, 8, s.handler)
+		took.add(handler.took/smallBank, floor.took/smallBank)
+		cpu.add(handler.cpu/smallBank, floor.cpu/smallBank)
+	}
+	took.report("time of a claim through the handler", maxTime)
+	cpu.report("client's processor time of a claim through the handler", 0)
+}
+
+func smallBanks(b *testing.B, s *shop) {
+	b.Helper()
+	for _, c := range []struct {
+		workers int
+		goal    float64
+	}{{8, maxWith8}, {32, maxWith32}} {
+		name := fmt.Sprintf("requests a claim, bank of %d, %d workers", smallBank, c.workers)
+		var handler, bare []float64
+		for range handings {
+			handler = append(handler, s.toTheLast(smallBank, c.workers, s.handler).requests/smallBank)
+			bare = append(bare, s.toTheLast(smallBank, c.workers, s.bare).requests/smallBank)
+		}
+		note(name, median(handler), c.goal, fmt.Sprintf("%.2f to %.2f, %d times", slices.Min(handler), slices.Max(handler), handings))
+		note(name+": bare loop", median(bare), 0, fmt.Sprintf("%.2f to %.2f", slices.Min(bare), slices.Max(bare)))
+		requests, _ := simulate(b, smallBank, c.workers, simulations)
+		note(name+": simulated", requests, c.goal, fmt.Sprintf("mean of %d", simulations))
+	}
+}
+
+func theLargeBank(b *testing.B, s *shop) {
+	b.Helper()
+	name := fmt.Sprintf("a claim, bank of %d, 32 workers", largeBank)
+	handler := s.toTheLast(largeBank, 32, s.handler)
+	note("requests "+name, handler.requests/largeBank, maxOfLarge, "once")
+	note("lost races "+name, handler.lost/largeBank, maxLost, "")
+	requests, lost := simulate(b, largeBank, 32, 1)
+	note("requests "+name+": simulated", requests, maxOfLarge, "once")
+	note("lost races "+name+": simulated", lost, maxLost, "")
+}
+
+func askedAgain(s *shop) {
+	s.Helper()
+	again := s.againAndAgain(2_000, 50, 8)
+	note("2,000 customers who ask 50 times: requests", again.requests, maxAgain, "each time")
+	note("2,000 customers who ask 50 times: write units", again.writeUnits, maxAgainWrites, "each time")
+	note("2,000 customers who ask 50 times: read units", again.readUnits, maxAgainReads, "each time")
+}
+
+// note is a figure that is no ratio of times.
+func note(name string, measured, goal float64, detail string) {
+	figures = append(figures, figure{name, measured, goal, detail})
+}
+
+// simulate plays banks to their last item, and returns what a claim cost.
+func simulate(b *testing.B, items, workers, times int) (requests, lost float64) {
+	b.Helper()
+	for seed := range times {
+		played, err := simulated.Play(uint64(seed), items, itembank.DefaultShards, workers, func(int, *simulated.Store) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		requests += float64(played.Requests)
+		lost += float64(played.Lost)
+	}
+	claims := float64(items * times)
+	return requests / claims, lost / claims
+}
+
+// shop is an engine with tables, and what its customers are served by.
+type shop struct {
+	*testing.B
+	meter  *meter
+	client *dynamodb.Client
+	store  *dynamostore.Store
+	bank   string // tables
+	dedupe string
+	event  []byte
+}
+
+func newShop(b *testing.B) *shop {
+	b.Helper()
+	m := &meter{}
+	client := newClient(b, enginetest.Dynoxide(b), m)
+	s := &shop{
+		B: b, meter: m, client: client, bank: "bank-" + rand.Text(), dedupe: "dedupe-" + rand.Text(),
+		event: readFile(b, "../events/claim/claim-body.json"),
+	}
+	s.must(dynamostore.CreateTables(b.Context(), client, s.bank, s.dedupe))
+	s.store = dynamostore.New(client, s.bank, s.dedupe)
+	return s
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// stock makes a campaign of so many items.
+func (s *shop) stock(items int) (campaign string) {
+	s.Helper()
+	campaign = strings.ToLower(rand.Text())
+	codes := make([]string, items)
+	for i := range codes {
+		codes[i] = fmt.Sprintf("SAVE-%06d-ABCD", i)
+	}
+	bank := itembank.New(s.store)
+	_, _, err := bank.CreateCampaign(s.Context(), campaign, itembank.Settings{})
+	s.must(err)
+	_, err = bank.Load(s.Context(), campaign, itembank.Items(codes...), nil)
+	s.must(err)
+	return campaign
+}
+
+// container gives a customer an item, or the one that they have.
+type container func(customer int) error
+
+// run lets the customers come to the containers, each as soon as one is free, and
+// returns what it took.
+func (s *shop) run(campaign string, customers []int, workers int, start func(campaign string) container) spent {
+	s.Helper()
+	before, cpu, begun := s.meter.read(), s.processorTime(), time.Now()
+	queue := make(chan int, len(customers))
+	for _, c := range customers {
+		queue <- c
+	}
+	close(queue)
+	var done sync.WaitGroup
+	for range workers {
+		done.Go(func() {
+			claim := start(campaign)
+			for c := range queue {
+				if err := claim(c); err != nil {
+					s.Error(err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	if s.Failed() {
+		s.FailNow()
+	}
+	took := s.meter.read().minus(before)
+	took.took, took.cpu = time.Since(begun), s.processorTime()-cpu
+	return took
+}
+
+// toTheLast hands out a bank to its last item, to a customer each.
+func (s *shop) toTheLast(items, workers int, start func(campaign string) container) spent {
+	s.Helper()
+	customers := make([]int, items)
+	for i := range customers {
+		customers[i] = i
+	}
+	return s.run(s.stock(items), customers, workers, start)
+}
+
+// againAndAgain is the cost of one request where each customer asks several times,
+// all in random order, of a large bank.
+func (s *shop) againAndAgain(customers, times, workers int) spent {
+	s.Helper()
+	all := make([]int, 0, customers*times)
+	for range times {
+		for c := range customers {
+			all = append(all, c)
+		}
+	}
+	mathrand.New(mathrand.NewPCG(1, 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return s.run(s.stock(largeBank), all, workers, s.handler).each(len(all))
+}
+
+// handler is a container of the claim function.
+func (s *shop) handler(campaign string) container {
+	from, err := claimapi.ParseClaimantFrom("body")
+	if err != nil {
+		panic(err)
+	}
+	h := claimapi.New(itembank.New(s.store), from, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	return func(customer int) error {
+		var request events.APIGatewayV2HTTPRequest
+		if err := json.Unmarshal(s.event, &request); err != nil {
+			return err
+		}
+		request.RawPath = "/campaigns/" + campaign + "/claims"
+		request.Body = fmt.Sprintf(`{"claimant":%q}`, name(customer))
+		response, err := h.Handle(s.Context(), request)
+		if err != nil {
+			return err
+		}
+		if _, err := json.Marshal(response); err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusOK {
+			return fmt.Errorf("customer %d: %d %s", customer, response.StatusCode, response.Body)
+		}
+		return nil
+	}
+}
+
+func name(customer int) string { return fmt.Sprintf("customer-%d@example.com", customer) }
+
+// nowhere is not io.Discard, which a log would not even make its lines for.
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
+// processorTime is what this process has used so far. The engine is another one.
+func (s *shop) processorTime() time.Duration {
+	s.Helper()
+	var used syscall.Rusage
+	s.must(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// spent is what claims took.
+type spent struct {
+	requests, lost        float64 // lost: transactions whose item was gone
+	writeUnits, readUnits float64
+	took, cpu             time.Duration
+}
+
+func (c spent) minus(o spent) spent {
+	return spent{
+		requests: c.requests - o.requests, lost: c.lost - o.lost,
+		writeUnits: c.writeUnits - o.writeUnits, readUnits: c.readUnits - o.readUnits,
+	}
+}
+
+func (c spent) each(n int) spent {
+	f := float64(n)
+	return spent{requests: c.requests / f, lost: c.lost / f, writeUnits: c.writeUnits / f, readUnits: c.readUnits / f}
+}
+
+// started is how many blocks a text takes.
+func started(block int, text []byte) float64 {
+	return math.Ceil(float64(len(text)) / float64(block))
+}

@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+)
+
+// newClient is the project's own client, with its requests counted.
+func newClient(b *testing.B, endpoint string, m *meter) *dynamodb.Client {
+	b.Helper()
+	client, err := dynamo.NewClient(b.Context(), func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		}, nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	options := client.Options()
+	m.http, options.HTTPClient = options.HTTPClient, m
+	return dynamodb.New(options)
+}
+
+// meter counts what goes to the engine, with the units of DynamoDB's documented
+// rules; local engines have rules of their own. A row's size is taken from its JSON,
+// which is longer than the row, so the units are an upper bound.
+type meter struct {
+	http  aws.HTTPClient
+	mu    sync.Mutex
+	spent spent
+}
+
+func (m *meter) read() spent {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.spent
+}
+
+// Do implements aws.HTTPClient.
+func (m *meter) Do(r *http.Request) (*http.Response, error) {
+	sent, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	response, err := m.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	received, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(received))
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	m.count(operation, sent, received)
+	return response, nil
+}
+
+func (m *meter) count(operation string, sent, received []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spent.requests++
+	switch operation {
+	case "TransactWriteItems":
+		var request struct{ TransactItems []json.RawMessage }
+		if err := json.Unmarshal(sent, &request); err != nil {
+			panic(err)
+		}
+		for _, action := range request.TransactItems {
+			m.spent.writeUnits += 2 * started(1024, action)
+		}
+		if itemGone(received) {
+			m.spent.lost++
+		}
+	case "GetItem", "Query":
+		units := started(4096, received)
+		if !bytes.Contains(sent, []byte(`"ConsistentRead":true`)) {
+			units /= 2
+		}
+		m.spent.readUnits += units
+	}
+}
+
+// itemGone tells that a claim's transaction was cancelled by its first action, the
+// deletion of the item.
+func itemGone(answer []byte) bool {
+	var cancelled struct{ CancellationReasons []struct{ Code string } }
+	if err := json.Unmarshal(answer, &cancelled); err != nil {
+		panic(err)
+	}
+	return len(cancelled.CancellationReasons) > 0 && cancelled.CancellationReasons[0].Code == "ConditionalCheckFailed"
+}

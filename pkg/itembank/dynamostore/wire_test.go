@@ -1,0 +1,116 @@
+package dynamostore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+)
+
+// everyAttempt fails as often as a client of production attempts a request.
+const everyAttempt = 3
+
+// wireFault breaks a request, and those after it.
+type wireFault struct {
+	at, times int
+	fault     faultproxy.Fault
+}
+
+// TestFaultsAtTheWire breaks every request of every scenario in every way: once, so
+// that the SDK's retry meets what the first attempt left, and for all attempts, so
+// that the Bank does. What lists rows for the most of its requests is left out: Run
+// fails its calls.
+func TestFaultsAtTheWire(t *testing.T) {
+	target := enginetest.Dynoxide(t)
+	share := itembankfault.Share(16)
+	turns := make(chan struct{}, 24) // the SDK waits between attempts most of the time
+	for _, s := range itembankfault.Scenarios {
+		if s.Name == "mend" || s.Name == "sweep" {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			e := onDynoxide(t)
+			requests, err := playAtWire(t.Context(), s, e, target, wireFault{at: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			var played atomic.Int64
+			for i, operation := range requests {
+				for _, fault := range faultproxy.Of(operation) {
+					for _, times := range []int{1, everyAttempt} {
+						if rand.IntN(share) > 0 {
+							continue
+						}
+						played.Add(1)
+						all.Go(func() {
+							turns <- struct{}{}
+							defer func() { <-turns }()
+							if _, err := playAtWire(t.Context(), s, e, target, wireFault{i, times, fault}); err != nil {
+								t.Errorf("%s at request %d (%s), %d times: %v", fault, i, operation, times, err)
+							}
+						})
+					}
+				}
+			}
+			all.Wait()
+			t.Logf("%d requests, %d faults", len(requests), played.Load())
+		})
+	}
+}
+
+// playAtWire plays a scenario through a proxy, and returns the operations of its requests.
+func playAtWire(ctx context.Context, s itembankfault.Scenario, e itembanktest.Engine, target string, f wireFault) ([]string, error) {
+	proxy, stop := faultproxy.Start(target, func(n int, _ string) faultproxy.Fault {
+		if n >= f.at && n < f.at+f.times {
+			return f.fault
+		}
+		return faultproxy.None
+	})
+	defer stop()
+	client, err := dynamo.NewClient(ctx, func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "us-east-1", BaseEndpoint: aws.String(proxy.URL),
+			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = itembankfault.Play{
+		Scenario: s, Engine: e, Through: dynamostore.New(client, bankTable, dedupeTable), Random: itembankfault.Seeded(),
+	}.Run(ctx)
+	requests := proxy.Operations()
+	if err == nil && len(requests) <= f.at {
+		err = fmt.Errorf("the fault was never met: the scenario made %d requests: %s", len(requests), strings.Join(requests, " "))
+	}
+	return requests, err
+}
+
+// TestKills kills other processes that work on the engine.
+func TestKills(t *testing.T) {
+	t.Parallel()
+	itembankfault.RunKills(t, onDynoxide(t), enginetest.Dynoxide(t), 12)
+}
+
+// TestChild is the process that TestKills kills.
+func TestChild(t *testing.T) {
+	itembankfault.Child(t, func(_ *testing.T, endpoint string) itembank.Store {
+		return dynamostore.New(newClient(endpoint, nil), bankTable, dedupeTable)
+	})
+}

@@ -1,0 +1,507 @@
+package itembankfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+)
+
+// A history is what several clients ask at the same time, through two Banks, of two
+// campaigns that share a scope. Calls to the store fail; a client whose call failed
+// does not know what it did.
+
+// opKind is what a client asks.
+type opKind string
+
+const (
+	claimOp    opKind = "claim"
+	releaseOp  opKind = "release"
+	loadOp     opKind = "load"
+	withdrawOp opKind = "withdraw"
+	sweepOp    opKind = "sweep"
+	advanceOp  opKind = "advance"
+)
+
+// op is one request, and what came of it.
+type op struct {
+	kind     opKind
+	bank     int // which Bank is asked
+	campaign int
+	claimant string
+	items    []string
+	forward  time.Duration // of the clock
+
+	id                   string // released, or granted
+	item                 string
+	endsAt               int64 // milliseconds; 0: never
+	replayed, returned   bool
+	result               result
+	elsewhere            int
+	call, done           int64 // order of all calls and returns
+	clockCall, clockDone int64 // milliseconds
+}
+
+func (o op) String() string {
+	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %d %s%v %s -> %s %s %s replayed %t returned %t",
+		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.forward, o.result, o.item, o.id, o.replayed, o.returned)
+}
+
+type result string
+
+const (
+	ok        result = "ok"
+	refused   result = "refused"
+	soldOut   result = "sold out"
+	elsewhere result = "claimed elsewhere"
+	already   result = "already released"
+	unknown   result = "unknown"
+)
+
+var claimants = []string{"ann", "bob", "cid"}
+
+// program is what the clients of a history do.
+type program struct {
+	onEnd   itembank.OnEnd
+	clients [][]op
+	ways    []Way // of the calls to the store, in turn
+}
+
+const historyClaimLife = 20 * time.Second
+
+var programs = rapid.Custom(func(t *rapid.T) program {
+	p := program{onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
+	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, advanceOp}
+	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 5).Draw(t, "item")) })
+	request := rapid.Custom(func(t *rapid.T) op {
+		o := op{
+			kind: rapid.SampledFrom(kinds).Draw(t, "kind"), bank: rapid.IntRange(0, 1).Draw(t, "bank"),
+			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
+		}
+		switch o.kind {
+		case claimOp, releaseOp:
+			o.claimant = rapid.SampledFrom(claimants).Draw(t, "claimant")
+		case loadOp:
+			o.items = rapid.SliceOfN(item, 1, 3).Draw(t, "items")
+		case withdrawOp:
+			o.items = []string{item.Draw(t, "item")}
+		case advanceOp:
+			o.forward = rapid.SampledFrom([]time.Duration{600 * time.Millisecond, 1100 * time.Millisecond, 12 * time.Second, 31 * time.Second}).Draw(t, "forward")
+		}
+		return o
+	})
+	p.clients = rapid.SliceOfN(rapid.SliceOfN(request, 4, 10), 3, 4).Draw(t, "clients")
+	way := rapid.SampledFrom([]Way{None, None, None, None, None, None, FailBefore, LoseReply, SlowReply, Throttle, ClaimBusy, ItemBusy, BothBusy})
+	p.ways = rapid.SliceOfN(way, 7, 41).Draw(t, "ways")
+	return p
+})
+
+// RunHistories plays random programs; rapid's flag -rapid.checks is their number.
+// What it found comes with all answers: clients are not scheduled twice in the
+// same way, so that a failure may not be seen again.
+func RunHistories(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
+	e := newEngine(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		if err := playProgram(t.Context(), e, programs.Draw(rt, "program"), nil); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// history is a program on its way.
+type history struct {
+	*World
+	program program
+	banks   []*itembank.Bank
+	moment  atomic.Int64
+	mu      sync.Mutex // guards what follows
+	told    map[string]op
+	ops     []op
+}
+
+func playProgram(ctx context.Context, e itembanktest.Engine, p program, m *mutant) error {
+	h := &history{World: newWorld(ctx, e), program: p, told: map[string]op{}}
+	return h.caught(func() {
+		s := itembank.Settings{Scope: "-scope", Shards: 1, ClaimLife: historyClaimLife, OnEnd: p.onEnd}
+		h.Create("-0", s)
+		s.Shards = 2 // claims must not depend on it
+		h.Create("-1", s)
+		for i := range 2 {
+			h.banks = append(h.banks, h.brokenBank(i, m))
+		}
+		for campaign := range 2 {
+			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: []string{"item-0", "item-1"}})
+		}
+		var all sync.WaitGroup
+		for _, requests := range p.clients {
+			all.Go(func() {
+				for _, o := range requests {
+					h.do(h.banks[o.bank], o)
+				}
+			})
+		}
+		all.Wait()
+		h.newBank()
+		for _, claimant := range claimants {
+			h.do(h.bank, op{kind: claimOp, claimant: claimant})
+		}
+		h.trace = nil
+		for _, o := range h.ops {
+			h.trace = append(h.trace, o.String())
+		}
+		h.check()
+	})
+}
+
+// brokenBank is a Bank whose calls fail in turn as the program says, and wait a
+// moment, so that others come between.
+func (h *history) brokenBank(i int, m *mutant) *itembank.Bank {
+	faulty := &Faulty{Store: h.engine.Store, Plan: func(call int, method string) Way {
+		way := h.program.ways[(call+i*3)%len(h.program.ways)]
+		if way == SlowReply && method != "FreeItems" {
+			return None
+		}
+		return way
+	}}
+	faulty.Slow = func() {
+		h.clock.Advance(600 * time.Millisecond)
+		time.Sleep(200 * time.Microsecond)
+	}
+	store := itembank.Store(pausing{faulty})
+	if m != nil && m.is == above {
+		store = m.wrap(itembanktest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
+	} else if m != nil {
+		faulty.Store = m.wrap(h.engine, h.clock)
+	}
+	return itembank.New(store, itembank.WithClock(h.clock))
+}
+
+// pausing lets others come between what a request reads and what it does of it.
+type pausing struct{ *Faulty }
+
+func (p pausing) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+	p.pause()
+	return p.Faulty.CloseClaim(ctx, c)
+}
+
+func (p pausing) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	p.pause()
+	return p.Faulty.Take(ctx, i, c)
+}
+
+func (p pausing) pause() { time.Sleep(rand.N(400 * time.Microsecond)) }
+
+// do asks once, and records what came of it.
+func (h *history) do(bank *itembank.Bank, o op) {
+	ctx, name := h.ctx, h.campaignOf(o).Name
+	var err error
+	h.mu.Lock()
+	if told, ok := h.told[o.claimant]; ok && o.kind == releaseOp {
+		o.id, o.item, o.campaign, o.endsAt = told.id, told.item, told.campaign, told.endsAt
+		name = h.campaignOf(o).Name
+	}
+	h.mu.Unlock()
+	if o.kind == releaseOp && o.id == "" {
+		return // nothing to release
+	}
+	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
+	switch o.kind {
+	case claimOp:
+		var g itembank.Grant
+		if g, err = bank.Claim(ofCampaign(ctx, name), name, o.claimant); err == nil {
+			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, g.Claim.EndsAt.UnixMilli()
+		}
+	case releaseOp:
+		var r itembank.Released
+		r, err = bank.Release(ctx, name, o.claimant, o.id)
+		if o.returned = r.Returned; r.Already {
+			o.result = already
+		}
+	case loadOp:
+		_, err = bank.Load(ctx, name, itembank.Items(o.items...), nil)
+	case withdrawOp:
+		var r itembank.WithdrawReport
+		if r, err = bank.Withdraw(ctx, name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
+			o.result = already
+		}
+	case sweepOp:
+		_, err = bank.Sweep(ctx, name)
+	case advanceOp:
+		h.clock.Advance(o.forward)
+	}
+	o.done, o.clockDone = h.moment.Add(1), h.clock.Now().UnixMilli()
+	var other *itembank.ClaimedElsewhereError
+	switch {
+	case errors.As(err, &other):
+		o.result = elsewhere
+		if other.Campaign == h.campaigns["-1"].Name {
+			o.elsewhere = 1
+		}
+	case errors.Is(err, itembank.ErrSoldOut):
+		o.result = soldOut
+	case errors.Is(err, itembank.ErrRefused):
+		o.result = refused
+	case err != nil:
+		o.result = unknown
+	case o.result == "":
+		o.result = ok
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) {
+		o.item = err.Error()
+		o.result = "fault"
+	}
+	h.ops = append(h.ops, o)
+	if o.kind == claimOp && o.result == ok {
+		h.told[o.claimant] = o
+	}
+}
+
+func (h *history) campaignOf(o op) itembank.Campaign {
+	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
+}
+
+// check looks for an order of all requests that explains their answers, for each
+// claimant and for each item, and then at the rows.
+func (h *history) check() {
+	for _, o := range h.ops {
+		if o.result == "fault" || o.kind == claimOp && o.result == refused {
+			h.fail("a request failed: %s", o)
+		}
+	}
+	for _, claimant := range claimants {
+		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
+		h.explain("G2: claimant "+claimant, of, register{}, stepClaimant)
+	}
+	for campaign := range 2 {
+		for i := range 6 {
+			item := fmt.Sprintf("item-%d", i)
+			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
+				return o.campaign != campaign || o.item != item && !slices.Contains(o.items, item)
+			})
+			step := func(p place, o op) []place { return stepItem(p, o, h.program.onEnd) }
+			h.explain(fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
+		}
+	}
+	h.soldOutIsTrue()
+	h.itemsAtRest()
+}
+
+// itemsAtRest checks G3 and G4. Whether a load of which nobody knows added an item,
+// its row says.
+func (h *history) itemsAtRest() {
+	for _, suffix := range []string{"-0", "-1"} {
+		c := h.campaigns[suffix]
+		for i := range 6 {
+			item := fmt.Sprintf("item-%d", i)
+			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, itembank.HashItem(item))
+			h.must(err)
+			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
+				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)
+			})
+			if row != nil || loaded {
+				note(h.state.Loaded, c.Name, item)
+			}
+		}
+		note(h.state.Asked, c.Scope, claimants...)
+	}
+	h.rest(rand.IntN(fullCheckEvery) == 0)
+}
+
+// explain checks one register with porcupine.
+func (h *history) explain(what string, ops []op, initial any, step any) {
+	next := func(state, input any) (all []any) {
+		switch step := step.(type) {
+		case func(register, op) []register:
+			for _, s := range step(state.(register), input.(op)) {
+				all = append(all, s)
+			}
+		case func(place, op) []place:
+			for _, s := range step(state.(place), input.(op)) {
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+	model := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{initial} },
+		Step: func(state, input, _ any) []any { return next(state, input) },
+	}
+	operations := make([]porcupine.Operation, len(ops))
+	texts := make([]string, len(ops))
+	for i, o := range ops {
+		operations[i] = porcupine.Operation{ClientId: i, Input: o, Call: o.call, Return: o.done}
+		texts[i] = o.String()
+	}
+	if !porcupine.CheckOperations(model.ToModel(), operations) {
+		h.fail("%s: no order explains\n  %s", what, strings.Join(texts, "\n  "))
+	}
+}
+
+// register is a claimant's claim.
+type register struct {
+	held     bool
+	id       string // "": of a claim whose reply was lost
+	campaign int
+	item     string
+	endsAt   int64
+}
+
+const graceMillis = int64(endGrace / time.Millisecond)
+
+// mayBeClosed reports that the claim may have been closed by somebody who met it.
+func mayBeClosed(endsAt int64, o op) bool { return endsAt+graceMillis < o.clockDone }
+
+func stepClaimant(s register, o op) []register {
+	none := register{}
+	granted := register{true, o.id, o.campaign, o.item, o.endsAt}
+	free := !s.held || mayBeClosed(s.endsAt, o)
+	switch {
+	case o.kind == claimOp && o.result == ok && o.replayed:
+		if s == granted || s.held && s.id == "" && s.campaign == o.campaign {
+			return []register{granted}
+		}
+	case o.kind == claimOp && o.result == ok:
+		if free {
+			return []register{granted}
+		}
+	case o.kind == claimOp && o.result == soldOut:
+		if free {
+			return []register{none}
+		}
+	case o.kind == claimOp && o.result == elsewhere:
+		if s.held && s.campaign == o.elsewhere && s.campaign != o.campaign {
+			return []register{s}
+		}
+	case o.kind == claimOp: // unknown
+		if free {
+			lost := register{true, "", o.campaign, "", o.clockCall + historyClaimLife.Milliseconds()}
+			return []register{s, none, lost}
+		}
+		return []register{s}
+	case o.result == ok: // released
+		if s.held && s.id == o.id {
+			return []register{none}
+		}
+	case o.result == already:
+		if s.id != o.id {
+			return []register{s}
+		}
+		if free {
+			return []register{none}
+		}
+	default: // a release whose reply was lost
+		if s.id == o.id {
+			return []register{s, none}
+		}
+		return []register{s}
+	}
+	return nil
+}
+
+// place is where an item is, as far as anybody was told.
+type place struct {
+	where  whereabouts
+	id     string // of the claim
+	endsAt int64
+}
+
+type whereabouts int
+
+const (
+	notLoaded whereabouts = iota
+	inBank
+	held
+	gone // for good
+)
+
+func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
+	free, over := place{where: inBank}, place{where: gone}
+	after := free // the end of a claim
+	if onEnd == itembank.Burn {
+		after = over
+	}
+	closable := s.where == held && mayBeClosed(s.endsAt, o)
+	available := s.where == inBank || closable && onEnd == itembank.Return
+	switch {
+	case o.kind == loadOp && s.where == notLoaded && o.result == ok:
+		return []place{free}
+	case o.kind == loadOp && s.where == notLoaded:
+		return []place{s, free}
+	case o.kind == loadOp:
+		return []place{s}
+	case o.kind == claimOp:
+		if available || s.where == held && s.id == o.id {
+			return []place{{held, o.id, o.endsAt}}
+		}
+	case o.kind == releaseOp && o.result == ok:
+		if s.where == held && s.id == o.id && o.returned == (onEnd == itembank.Return) {
+			return []place{after}
+		}
+	case o.kind == releaseOp && o.result == already:
+		if s.where != held || s.id != o.id {
+			return []place{s}
+		}
+		if closable {
+			return []place{after}
+		}
+	case o.kind == releaseOp:
+		if s.where == held && s.id == o.id {
+			return []place{s, after}
+		}
+		return []place{s}
+	case o.kind == withdrawOp && o.result == ok:
+		if available {
+			return []place{over}
+		}
+	case o.kind == withdrawOp && o.result == unknown && available:
+		return []place{s, over}
+	case o.kind == withdrawOp:
+		return []place{s}
+	}
+	return nil
+}
+
+// soldOutIsTrue checks G5: an item that was in the bank for more than a second, and
+// that nobody can have had, is there for whoever asks.
+func (h *history) soldOutIsTrue() {
+	for _, o := range h.ops {
+		if o.result != soldOut {
+			continue
+		}
+		for _, l := range h.ops {
+			if l.kind != loadOp || l.result != ok || l.campaign != o.campaign || l.done > o.call || l.clockDone+emptyMemory.Milliseconds() >= o.clockCall {
+				continue
+			}
+			for _, item := range l.items {
+				if !h.touched(item, o) {
+					h.fail("G5: %s was loaded long before, and nobody had it: %s", item, o)
+				}
+			}
+		}
+	}
+}
+
+// touched reports that somebody may have had an item before a request was over.
+func (h *history) touched(item string, by op) bool {
+	return slices.ContainsFunc(h.ops, func(o op) bool {
+		if o.campaign != by.campaign || o.call > by.done {
+			// A claim whose reply was lost shows later which item it took.
+			return o.campaign == by.campaign && o.item == item && o.replayed
+		}
+		return o.item == item || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
+	})
+}

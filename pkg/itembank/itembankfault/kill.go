@@ -1,0 +1,194 @@
+package itembankfault
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/gob"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+)
+
+// killed is what a process does that is killed: all that moves items. What it finds
+// when it is done a second time depends on where it was killed the first time.
+var killed = Scenario{"killed", func(w *World) {
+	w.Create("", itembank.Settings{Shards: 1, ClaimLife: life, OnEnd: itembank.Return})
+	w.Load("", "item-0", "item-1")
+	w.settle()
+}, func(w *World) {
+	_, _ = w.Claim("", "ann")
+	_, _ = w.Claim("", "bob")
+	_, _ = w.Claim("", "cid")
+	w.Load("", aLoad()...)
+	w.Release("", "ann")
+	_, _ = w.Claim("", "ann")
+	w.clock.Advance(2 * life)
+	_, _ = w.Claim("", "ann")
+	_, _ = w.Claim("", "bob")
+	w.Sweep("")
+	w.Withdraw("", "item-0", "item-1", "line-1", "line-2")
+	_, _ = w.Claim("", "dan")
+	w.WithdrawAll("")
+	_, _ = w.Claim("", "ann")
+}}
+
+// childVariable holds a child in the environment of the process that is to be killed.
+const childVariable = "ITEMBANKFAULT_CHILD"
+
+// child is what a process that is to be killed has to know.
+type child struct {
+	Where    string // the store
+	At       int    // the call before which it kills itself
+	Name     string
+	Campaign itembank.Campaign
+	State    State
+}
+
+const stateMark = "STATE "
+
+// encode writes a child or a State on one line.
+func encode(v any) string {
+	var out bytes.Buffer
+	if err := gob.NewEncoder(&out).Encode(v); err != nil {
+		panic(err) // plain data always encodes
+	}
+	return base64.StdEncoding.EncodeToString(out.Bytes())
+}
+
+func decode(text string, into any) error {
+	return gob.NewDecoder(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))).Decode(into)
+}
+
+// Child is the test that is the process to be killed, and of no use otherwise:
+//
+//	func TestChild(t *testing.T) { itembankfault.Child(t, open) }
+func Child(t *testing.T, open func(t *testing.T, where string) itembank.Store) {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		t.Skip("this is what TestKills starts")
+	}
+	c := child{State: newState()}
+	if err := decode(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	store := &Faulty{Store: open(t, c.Where), Plan: func(call int, _ string) Way {
+		if call == c.At {
+			self, err := os.FindProcess(os.Getpid())
+			if err == nil {
+				err = self.Kill()
+			}
+			panic(fmt.Sprint("still alive: ", err))
+		}
+		return None
+	}}
+	w := newWorld(t.Context(), itembanktest.Engine{Store: store})
+	w.resume(c.State)
+	w.name, w.campaigns[""] = c.Name, c.Campaign
+	w.keep = func(s State) { fmt.Println(stateMark + encode(s)) }
+	if err := w.caught(func() { killed.Act(w) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// resume goes on from what clients were told.
+func (w *World) resume(s State) {
+	w.state = s
+	w.clock.Advance(s.Now.Sub(w.clock.Now()))
+	w.cut = true
+}
+
+// randomKills is how many processes are killed at a random time, that may be in the
+// middle of a call.
+const randomKills = 4
+
+// RunKills kills processes that work on a store, before one in n of their calls (see
+// Share) and at random times, goes on from what their clients were told, and checks
+// the guarantees. The test binary has a TestChild that opens the store by where.
+func RunKills(t *testing.T, e itembanktest.Engine, where string, n int) {
+	n = Share(n)
+	at, kills := rand.IntN(n), 0
+	for ; killOnce(t, e, where, at, -1); at += n {
+		kills++
+	}
+	if at < 30 {
+		t.Errorf("the process made only %d calls", at)
+	}
+	for range randomKills {
+		killOnce(t, e, where, -1, rand.N(20*time.Millisecond))
+	}
+	t.Logf("%d kills before a call, of up to %d; %d at random", kills, at, randomKills)
+}
+
+// killOnce kills one process, before a call or after a time; died = false: it came
+// to its end before.
+func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after time.Duration) (died bool) {
+	t.Helper()
+	w := newWorld(t.Context(), e)
+	if err := w.caught(func() { killed.Prepare(w) }); err != nil {
+		t.Fatal(err)
+	}
+	w.state.Now = w.clock.Now()
+	c := child{Where: where, At: at, Name: w.name, Campaign: w.campaigns[""], State: w.state}
+	state, died, err := c.run(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.resume(state)
+	w.newBank()
+	if err := w.caught(func() { killed.Act(w); w.rest(true) }); err != nil {
+		t.Errorf("killed before call %d, or after %v: %v", at, after, err)
+	}
+	return died
+}
+
+// run starts the process and returns what its clients were told when it ended.
+func (c child) run(ctx context.Context, after time.Duration) (state State, died bool, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return state, false, err
+	}
+	run := exec.CommandContext(ctx, self, "-test.run=^TestChild$")
+	run.Env = append(os.Environ(), childVariable+"="+encode(c))
+	var stderr bytes.Buffer
+	run.Stderr = &stderr
+	out, err := run.StdoutPipe()
+	if err != nil {
+		return state, false, err
+	}
+	if err := run.Start(); err != nil {
+		return state, false, err
+	}
+	first := make([]byte, 1)
+	_, _ = out.Read(first) // its clients have begun, or it failed
+	if after >= 0 {
+		time.AfterFunc(after, func() { _ = run.Process.Kill() })
+	}
+	said, err := io.ReadAll(out)
+	_ = run.Wait() // how it ended is in its state
+	if err != nil {
+		return state, false, err
+	}
+	died = run.ProcessState.ExitCode() == -1
+	if !died && !run.ProcessState.Success() {
+		return state, false, fmt.Errorf("the process failed: %s%s%s", first, said, stderr.Bytes())
+	}
+	state = c.State
+	for line := range strings.Lines(string(first) + string(said)) {
+		if text, ok := strings.CutPrefix(line, stateMark); ok && strings.HasSuffix(line, "\n") {
+			state = newState()
+			if err := decode(strings.TrimSpace(text), &state); err != nil {
+				return state, died, err
+			}
+		}
+	}
+	return state, died, nil
+}

@@ -1,0 +1,302 @@
+package itembankfault
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// Scenario is what some clients do. Prepare is done in peace; the calls of Act fail.
+type Scenario struct {
+	Name    string
+	Prepare func(w *World)
+	Act     func(w *World)
+}
+
+// life is that of items and claims which end in a scenario.
+const life = time.Minute
+
+// Scenarios are all operations that move items.
+var Scenarios = []Scenario{
+	{"new-claim", stocked(3, itembank.Settings{}), func(w *World) {
+		w.Get("", "ann")
+	}},
+	{"repeated-claim", stocked(3, itembank.Settings{}, "ann"), func(w *World) {
+		for range 4 { // the later ones read the claim first
+			w.Get("", "ann")
+		}
+		w.Get("", "bob")
+	}},
+	{"repeated-claim-where-items-return", stocked(3, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		for range 3 {
+			w.Get("", "ann")
+		}
+	}},
+	{"last-item", stocked(1, itembank.Settings{}), func(w *World) {
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+		w.Get("", "ann")
+	}},
+	{"sold-out-and-loaded", stocked(1, itembank.Settings{}, "ann"), func(w *World) {
+		w.Refused("", "bob", itembank.ErrSoldOut)
+		w.Refused("", "cid", itembank.ErrSoldOut)
+		w.Load("", "new")
+		w.settle()
+		w.Get("", "cid")
+		w.Get("", "ann")
+	}},
+	{"loaded-while-the-bank-is-read", stocked(1, itembank.Settings{}, "ann"), func(w *World) {
+		w.meanwhile = func() {
+			c := w.campaigns[""]
+			note(w.state.Loaded, c.Name, "new")
+			_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Load(w.ctx, c.Name, itembank.Items("new"), nil)
+			w.must(err)
+			w.state.Freed = w.clock.Now()
+		}
+		_, _ = w.Claim("", "bob")
+		_, _ = w.Claim("", "cid")
+	}},
+	{"own-ended-claim-returned", stocked(2, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), afterLife(func(w *World) {
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.Get("", "ann")
+	})},
+	{"own-ended-claim-burned", stocked(2, itembank.Settings{ClaimLife: life}, "ann"), afterLife(func(w *World) {
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	})},
+	{"own-ended-claim-of-the-last-item", stocked(1, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), afterLife(func(w *World) {
+		// The item returns to a bank that was just seen empty.
+		_, _ = w.Claim("", "ann")
+		w.settle()
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	})},
+	{"ended-items", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 1, PageSize: 2, ItemLife: life})
+		w.Load("", "old-1", "old-2", "old-3")
+		w.clock.Advance(2 * life)
+		w.Load("", "new-1")
+		w.settle()
+	}, func(w *World) {
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	}},
+	{"page-of-items-that-end", stocked(3, itembank.Settings{ItemLife: life}), func(w *World) {
+		w.Get("", "ann")
+		w.clock.Advance(life) // the page has two more
+		w.Refused("", "bob", itembank.ErrSoldOut)
+		w.Get("", "ann")
+	}},
+	{"ended-claim-of-an-ended-item", stocked(1, itembank.Settings{ItemLife: life, ClaimLife: life, OnEnd: itembank.Return}, "ann"), afterLife(func(w *World) {
+		w.Refused("", "ann", itembank.ErrSoldOut)
+	})},
+	{"release-and-return", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Get("", "ann")
+		w.Release("", "ann")
+		w.settle() // sold out is remembered for a second
+		w.Get("", "bob")
+		w.Release("", "ann")
+		w.Refused("", "ann", itembank.ErrSoldOut)
+	}},
+	{"release-and-claim-again", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Release("", "ann")
+		w.settle()
+		w.Get("", "ann")
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	}},
+	{"release-while-claimed-again", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.meanwhile = func() {
+			c, old := w.campaigns[""], w.state.Told[at(w.campaigns[""].Scope, "ann")].Claim
+			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
+			w.state.release(c, "ann", old.ID)
+			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
+			w.must(err)
+			grant, err := other.Claim(w.ctx, c.Name, "ann")
+			w.must(err)
+			w.must(w.state.grant(c, "ann", grant, w.clock.Now()))
+		}
+		w.Release("", "ann")
+		w.Get("", "ann")
+		w.Get("", "bob")
+	}},
+	{"release-and-burn", stocked(2, itembank.Settings{}, "ann"), func(w *World) {
+		w.Release("", "ann")
+		w.Get("", "bob")
+		w.Refused("", "ann", itembank.ErrSoldOut)
+		w.Release("", "bob")
+	}},
+	{"shared-scope", func(w *World) {
+		// The numbers of shards differ: claims must not depend on them.
+		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: itembank.Return})
+		w.Create("-two", itembank.Settings{Scope: "-scope", Shards: 3, OnEnd: itembank.Return})
+		w.Load("-one", "a-1", "a-2")
+		w.Load("-two", "b-1", "b-2")
+		w.settle()
+	}, func(w *World) {
+		for _, claimant := range []string{"ann", "bob"} {
+			w.Get("-one", claimant)
+			w.Refused("-two", claimant, itembank.ErrClaimedElsewhere)
+		}
+		w.Release("-one", "ann")
+		w.Get("-two", "ann")
+		w.Refused("-one", "ann", itembank.ErrClaimedElsewhere)
+	}},
+	{"ended-claim-of-another-campaign", func(w *World) {
+		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, ClaimLife: life, OnEnd: itembank.Return})
+		w.Create("-two", itembank.Settings{Scope: "-scope", Shards: 2})
+		w.Load("-one", "a-1")
+		w.Load("-two", "b-1")
+		w.Get("-one", "ann")
+		w.settle()
+	}, afterLife(func(w *World) {
+		w.Get("-two", "ann")
+		w.Refused("-one", "ann", itembank.ErrClaimedElsewhere)
+		w.Get("-one", "bob")
+	})},
+	{"load", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 2})
+		w.Load("", numbered("known", 10)...)
+	}, func(w *World) {
+		w.Load("", aLoad()...)
+		w.Get("", "ann")
+		w.Load("", aLoad()...)
+	}},
+	{"resumed-load", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 2})
+		w.Load("", numbered("known", 10)...)
+		w.cutLoad("", aLoad())
+	}, func(w *World) {
+		w.Load("", aLoad()...)
+	}},
+	{"sweep", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 1, ItemLife: life, ClaimLife: life / 2, OnEnd: itembank.Return})
+		w.Load("", "old-1", "old-2", "old-3")
+		w.Get("", "ann")
+		w.clock.Advance(life / 2)
+		w.Load("", "new-1", "new-2")
+		w.Get("", "bob")
+		w.clock.Advance(life - time.Second)
+	}, func(w *World) {
+		w.Sweep("")
+		w.settle()
+		_, _ = w.Claim("", "cid")
+	}},
+	{"withdraw", stocked(4, itembank.Settings{}, "ann"), func(w *World) {
+		w.Withdraw("", "item-0", "item-1", "nobody's", "item-0", "item-2")
+		_, _ = w.Claim("", "bob")
+		w.WithdrawAll("")
+		_, _ = w.Claim("", "cid")
+	}},
+	{"mend", plantedDifferences, func(w *World) {
+		w.Mend("", numbered("item", 8)...)
+		w.SetOpen("", true)
+		w.Get("", "cid")
+	}},
+	{"create-close-open", func(*World) {}, func(w *World) {
+		w.Create("", itembank.Settings{Shards: 1})
+		w.Load("", "item-0")
+		w.SetOpen("", false)
+		w.Refused("", "ann", itembank.ErrClosed)
+		w.SetOpen("", true)
+		w.Get("", "ann")
+		w.SetOpen("", false)
+		w.Get("", "ann")
+	}},
+}
+
+func numbered(prefix string, n int) []string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return items
+}
+
+// aLoad is 120 items in three transactions: some known, some repeated, there and
+// across them.
+func aLoad() []string {
+	items := append(numbered("line", 112), "line-111", "line-0", "line-60", "line-60")
+	return slices.Insert(items, 45, "known-0", "line-1", "known-9", "known-0")
+}
+
+// settle waits until nothing in the bank is too young to count.
+func (w *World) settle() { w.clock.Advance(2 * emptyMemory) }
+
+// stocked is a campaign of one shard with n items, of which some are held.
+func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
+	s.Shards = 1
+	return func(w *World) {
+		w.Create("", s)
+		w.Load("", numbered("item", n)...)
+		for _, h := range holders {
+			w.Get("", h)
+		}
+		w.settle()
+	}
+}
+
+// afterLife acts when all that has a life has ended longer than the grace ago.
+func afterLife(act func(*World)) func(*World) {
+	return func(w *World) {
+		w.clock.Advance(2 * life)
+		act(w)
+	}
+}
+
+// cutLoad leaves a load whose second transaction was done and not counted.
+func (w *World) cutLoad(suffix string, items []string) {
+	n := 0
+	cut := &Faulty{Store: w.engine.Store, Plan: func(_ int, method string) Way {
+		if method == "AdvanceLoad" {
+			if n++; n == 2 {
+				return FailBefore
+			}
+		}
+		return None
+	}}
+	bank := itembank.New(cut, itembank.WithClock(w.clock))
+	if _, err := bank.Load(w.ctx, w.campaigns[suffix].Name, itembank.Items(items...), nil); err == nil {
+		w.fail("the load was not cut")
+	}
+}
+
+// plantedDifferences is a closed campaign with one of each that Mend mends.
+func plantedDifferences(w *World) {
+	w.Create("", itembank.Settings{Shards: 2})
+	c := w.campaigns[""]
+	items := numbered("item", 8)
+	w.Load("", items...)
+	w.Get("", "ann")
+	w.Get("", "bob")
+	w.Withdraw("", w.freeItems(c)[0].Value)
+	free := w.freeItems(c)
+	raw := w.engine.Raw
+	w.must(raw.DropBankRow(w.ctx, free[0]))                // lost
+	w.must(raw.DropItemRow(w.ctx, c.Name, free[1].Hash))   // free and not loaded
+	twice := free[2]                                       // free twice
+	twice.Shard.Number = 1 - twice.Shard.Number            //
+	w.must(raw.PutBankRow(w.ctx, twice))                   //
+	ann := w.state.Told[at(c.Scope, "ann")].Claim          // held and free
+	w.must(raw.PutBankRow(w.ctx, w.freeItem(c, ann.Item))) //
+	bob := w.state.Told[at(c.Scope, "bob")].Claim          // held and not loaded
+	w.must(raw.DropItemRow(w.ctx, c.Name, bob.ItemHash))   //
+	for _, item := range items {
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, itembank.HashItem(item))
+		w.must(err)
+		if row != nil && row.State != "" { // free and ended
+			w.must(raw.PutBankRow(w.ctx, w.freeItem(c, item)))
+		}
+	}
+	w.SetOpen("", false)
+}
+
+// freeItem is the bank row of an item.
+func (w *World) freeItem(c itembank.Campaign, item string) itembank.FreeItem {
+	h := itembank.HashItem(item)
+	shard := itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
+	return itembank.FreeItem{Shard: shard, Hash: h, Value: item}
+}

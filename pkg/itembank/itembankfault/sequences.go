@@ -1,0 +1,222 @@
+package itembankfault
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+)
+
+// sequence compares a Bank with a model in which every request is a line or two.
+// Requests come one after the other; calls to the store fail, and clients repeat.
+type sequence struct {
+	*World
+	c      itembank.Campaign
+	open   bool
+	places map[string]string // by item: free, "held by ...", or gone
+	claims map[string]itembank.Claim
+	older  map[string]string // by claimant: the id of a claim that is over
+}
+
+const (
+	isFree = "free"
+	isGone = "gone"
+)
+
+func heldBy(claimant string) string { return "held by " + claimant }
+
+// RunSequences plays random sequences; rapid's flag -rapid.checks is their number.
+func RunSequences(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
+	e := newEngine(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t.Context(), e)
+		s := &sequence{World: w, open: true, places: map[string]string{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
+		violated := w.caught(func() {
+			w.Create("", itembank.Settings{
+				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"), ClaimLife: life,
+				OnEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end"),
+			})
+			s.c = w.campaigns[""]
+			s.breakCalls(rapid.SliceOfN(rapid.SampledFrom(append(waysOf("Take"), SlowReply)), 1, 20).Draw(rt, "ways"), rapid.IntRange(16, 40).Draw(rt, "peace"))
+			rt.Repeat(s.actions())
+			s.compare()
+			w.rest(false)
+		})
+		if violated != nil {
+			rt.Fatal(violated)
+		}
+	})
+}
+
+// breakCalls has a call fail after so many that do not: more than any request makes,
+// but for listings, which would never come to their end.
+func (s *sequence) breakCalls(ways []Way, peace int) {
+	left, n := peace, 0
+	s.through = &Faulty{Store: s.engine.Store, Slow: s.slow, Plan: func(_ int, method string) Way {
+		if method == "ListClaims" || method == "ListItemRows" {
+			return None
+		}
+		if left--; left > 0 {
+			return None
+		}
+		left, n = peace, n+1
+		return ways[n%len(ways)]
+	}}
+	s.newBank()
+}
+
+func (s *sequence) actions() map[string]func(*rapid.T) {
+	claimant := rapid.SampledFrom(claimants)
+	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 7).Draw(t, "n")) })
+	items := rapid.SliceOfN(item, 1, 5)
+	return map[string]func(*rapid.T){
+		"claim":       func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"claim again": func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"release": func(t *rapid.T) {
+			who := claimant.Draw(t, "claimant")
+			if claim, ok := s.claims[who]; ok {
+				s.Release("", who)
+				s.close(claim)
+			}
+		},
+		"release an older claim": func(t *rapid.T) {
+			who := claimant.Draw(t, "claimant")
+			if id := s.older[who]; id != "" {
+				r, err := itembank.New(s.engine.Store).Release(s.ctx, s.c.Name, who, id)
+				if err != nil || !r.Already {
+					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
+				}
+			}
+		},
+		"load": func(t *rapid.T) {
+			loaded := items.Draw(t, "items")
+			s.Load("", loaded...)
+			for _, i := range loaded {
+				if s.places[i] == "" {
+					s.places[i] = isFree
+				}
+			}
+		},
+		"withdraw": func(t *rapid.T) {
+			withdrawn := items.Draw(t, "items")
+			s.Withdraw("", withdrawn...)
+			for _, i := range withdrawn {
+				if s.places[i] == isFree {
+					s.places[i] = isGone
+				}
+			}
+		},
+		"sweep": func(*rapid.T) {
+			closable := s.closable()
+			s.Sweep("")
+			for _, claim := range closable {
+				s.close(claim)
+			}
+			s.resync(len(closable) != len(s.closable())) // of those that ended during the sweep
+		},
+		"open or close": func(*rapid.T) {
+			s.open = !s.open
+			s.SetOpen("", s.open)
+		},
+		"advance": func(t *rapid.T) {
+			s.clock.Advance(rapid.SampledFrom([]time.Duration{300 * time.Millisecond, 2 * time.Second, 2 * life}).Draw(t, "time"))
+		},
+		"another Bank": func(*rapid.T) { s.newBank() },
+	}
+}
+
+// closable are the claims that ended longer than the grace ago.
+func (s *sequence) closable() (all []itembank.Claim) {
+	for _, claim := range s.claims {
+		if (Told{Claim: claim}).gone(s.clock.Now()) {
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+// close ends a claim.
+func (s *sequence) close(claim itembank.Claim) {
+	delete(s.claims, claim.Claimant)
+	s.older[claim.Claimant] = claim.ID
+	if s.places[claim.Item] = isGone; s.c.OnEnd == itembank.Return {
+		s.places[claim.Item] = isFree
+	}
+}
+
+// resync drops from the model what ended while a request was on its way.
+func (s *sequence) resync(needed bool) {
+	if !needed {
+		return
+	}
+	for _, claim := range s.closable() {
+		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
+		s.must(err)
+		if held == nil {
+			s.close(claim)
+		}
+	}
+}
+
+func (s *sequence) claim(claimant string) {
+	had, holds := s.claims[claimant]
+	ended := holds && (Told{Claim: had}).gone(s.clock.Now())
+	grant, refused := s.Claim("", claimant)
+	if holds && !ended && (Told{Claim: had}).gone(s.clock.Now()) {
+		ended = refused != nil || grant.Claim.ID != had.ID // it ended on the way
+	}
+	if ended {
+		s.close(had)
+	}
+	switch {
+	case holds && !ended:
+		if refused != nil || grant.Claim != had {
+			s.fail("%s holds %+v, and got %+v, %w", claimant, had, grant, refused)
+		}
+	case !s.open && !errors.Is(refused, itembank.ErrClosed):
+		s.fail("the campaign is closed, and %s got %+v, %w", claimant, grant, refused)
+	case refused == nil:
+		if at := s.places[grant.Claim.Item]; at != isFree {
+			s.fail("%s got %s, which is %s", claimant, grant.Claim.Item, at)
+		}
+		s.claims[claimant], s.places[grant.Claim.Item] = grant.Claim, heldBy(claimant)
+	case s.open && !errors.Is(refused, itembank.ErrSoldOut):
+		s.fail("%s was refused: %w", claimant, refused)
+	}
+}
+
+// compare compares all places of all items.
+func (s *sequence) compare() {
+	found := map[string]string{}
+	for _, i := range s.freeItems(s.c) {
+		found[i.Value] += isFree
+	}
+	for _, claimant := range claimants {
+		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claimant)
+		s.must(err)
+		if held != nil {
+			found[held.Item] += heldBy(claimant)
+		}
+	}
+	for item := range s.places {
+		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, itembank.HashItem(item))
+		s.must(err)
+		if row == nil {
+			found[item] += "not loaded"
+		} else if row.State != "" {
+			found[item] += isGone
+		}
+	}
+	for _, item := range slices.Sorted(maps.Keys(s.places)) {
+		if found[item] != s.places[item] {
+			s.fail("%s is %q, and should be %q", item, found[item], s.places[item])
+		}
+	}
+}
