@@ -74,7 +74,7 @@ SUBJECT ?= .
 
 .PHONY: bench
 bench: ## Measure against floors in the same run; SUBJECT=Start, or all
-	@scripts/install-tools aws-lambda-rie
+	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie
 	ONCEBOX_REQUIRE=all go test -run='^$$' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x -timeout=60m ./bench
 
 .PHONY: chart

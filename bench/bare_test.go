@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type bare struct {
 	*shop
 	campaign string
+	shards   []int // those that may have items
 	page     []bareItem
 }
 
@@ -28,6 +30,9 @@ type bareItem struct{ pk, sk, item types.AttributeValue }
 // bare starts a bare worker.
 func (s *shop) bare(campaign string) container {
 	w := &bare{shop: s, campaign: campaign}
+	for shard := range itembank.DefaultShards {
+		w.shards = append(w.shards, shard)
+	}
 	return w.claim
 }
 
@@ -53,8 +58,13 @@ func (w *bare) claim(customer int) error {
 }
 
 // read reads a page from a random place to the shard's end, else from its beginning.
+// It never reads again what was empty.
 func (w *bare) read() error {
-	partition := text(fmt.Sprintf("bank#%s#1#%02d", w.campaign, rand.N(itembank.DefaultShards)))
+	if len(w.shards) == 0 {
+		return errors.New("the bare loop found no more items")
+	}
+	n := rand.N(len(w.shards))
+	partition := text(fmt.Sprintf("bank#%s#1#%02d", w.campaign, w.shards[n]))
 	place := text(fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()))
 	for _, condition := range []string{"sk > :place", "sk <= :place"} {
 		out, err := w.client.Query(w.Context(), &dynamodb.QueryInput{
@@ -71,6 +81,9 @@ func (w *bare) read() error {
 		if len(w.page) > 0 {
 			break
 		}
+	}
+	if len(w.page) == 0 {
+		w.shards = slices.Delete(w.shards, n, n+1)
 	}
 	rand.Shuffle(len(w.page), func(i, j int) { w.page[i], w.page[j] = w.page[j], w.page[i] })
 	return nil

@@ -46,12 +46,12 @@ func printFigures(out io.Writer, figures []figure) {
 	for _, f := range figures {
 		goal, verdict := "none", ""
 		if f.goal > 0 {
-			goal, verdict = fmt.Sprintf("%.2f", f.goal), "met"
+			goal, verdict = fmt.Sprintf("%.3f", f.goal), "met"
 			if f.measured > f.goal {
 				verdict = "not met"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%.2f\t%s\t%s\t%s\n", f.name, f.measured, goal, verdict, f.detail)
+		fmt.Fprintf(w, "%s\t%.3f\t%s\t%s\t%s\n", f.name, f.measured, goal, verdict, f.detail)
 	}
 	_ = w.Flush()
 }
@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	printFigures(&out, []figure{{"at", 2, 2, "-"}, {"above", 2.1, 2, "-"}, {"free", 9, 0, "-"}})
-	for i, want := range []string{"figure measured goal medians", "at 2.00 2.00 met -", "above 2.10 2.00 not met -", "free 9.00 none -"} {
+	for i, want := range []string{"figure measured goal medians", "at 2.000 2.000 met -", "above 2.100 2.000 not met -", "free 9.000 none -"} {
 		if line := strings.Join(strings.Fields(strings.Split(out.String(), "\n")[i]), " "); line != want {
 			t.Errorf("line %d: got %q, want %q", i, line, want)
 		}

@@ -41,7 +41,7 @@ func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant 
 func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	grants := []grant{
 		onRows(bank, "campaign#", "dynamodb:GetItem"),
-		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query"),
+		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"),
 		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
 	}

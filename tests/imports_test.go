@@ -66,11 +66,11 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 }
 
 // dependencies lists what packages import, directly or not, without their
-// tests. The conformance suites are test packages themselves.
+// tests. The conformance suites and fault harnesses are test packages themselves.
 func dependencies(t *testing.T, pattern string) []string {
 	t.Helper()
 	packages := run(t, "go", "list", pattern)
-	packages = slices.DeleteFunc(packages, func(p string) bool { return strings.HasSuffix(p, "test") })
+	packages = slices.DeleteFunc(packages, func(p string) bool { return strings.HasSuffix(p, "test") || strings.HasSuffix(p, "fault") })
 	if len(packages) == 0 {
 		t.Fatalf("no packages in %s", pattern)
 	}

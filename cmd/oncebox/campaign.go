@@ -25,7 +25,7 @@ type campaignCreate struct {
 	Closes   time.Time `help:"When claims end." placeholder:"T"`
 	Scope    string    `help:"Name space in which a claimant holds one claim; campaigns may share it. Fixed for good. Default: the campaign's name." placeholder:"S"`
 	Shards   int       `help:"Parts of the bank; a DynamoDB partition takes about 500 claims a second. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
-	PageSize int       `help:"Free items read at a time. Default: ${default}." default:"30" placeholder:"N"`
+	PageSize int       `help:"Free items read at a time, at least; in a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
 
 	ItemLife  time.Duration  `help:"How long an item can be claimed after it was loaded, as in 720h; 0: for ever, the default. Fixed for good." placeholder:"D"`
 	ClaimLife time.Duration  `help:"How long a claim lives; 0: for ever, the default. Fixed for good." placeholder:"D"`

@@ -53,7 +53,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 }
 
 func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
-	report, err := b.Load(ctx, c.Campaign, source, a.progress("loading "+c.Campaign))
+	report, err := b.Load(ctx, c.Campaign, source, left(a.progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
 		return badItems(c.File, err)
@@ -109,6 +109,23 @@ func (e *cutError) Error() string {
 
 func (e *cutError) Unwrap() error { return e.err }
 
+// left tells of the lines that are left to do: those of an earlier run would spoil
+// the rate.
+func left(progress itembank.LoadProgress) itembank.LoadProgress {
+	if progress == nil {
+		return nil
+	}
+	begun := int64(-1)
+	return func(done, total int64) {
+		if begun < 0 {
+			begun = done
+		}
+		if total > begun {
+			progress(done-begun, total-begun)
+		}
+	}
+}
+
 // progress draws a bar on a terminal, and nothing elsewhere.
 func (a *app) progress(what string) itembank.LoadProgress {
 	file, ok := a.stderr.(*os.File)
@@ -121,7 +138,10 @@ func (a *app) progress(what string) itembank.LoadProgress {
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(file), progressbar.OptionSetDescription(what),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("lines"),
 				progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			bar.StartWithoutRender()
 		}
-		_ = bar.Set64(done) // a bar that cannot be drawn is no reason to stop
+		if done > 0 { // there is a rate
+			_ = bar.Set64(done) // a bar that cannot be drawn is no reason to stop
+		}
 	}
 }

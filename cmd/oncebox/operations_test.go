@@ -144,7 +144,8 @@ func TestWithdraw(t *testing.T) {
 		s.run(exitLook, "withdraw", "spring", some, "--column", "code").saying(s.T, "withdrawn 0, already 1, held 1, unknown 1", "held, and left with their holders: 1; never loaded: 1")
 		s.counts(itembank.Counts{Loaded: 200, Free: 197, Claimed: 1, Ended: 2})
 
-		s.want(exitDone, s.runWith("CODE-000002\nCODE-000003\n", "withdraw", "spring", "-"))
+		free := strings.Replace("CODE-000002\nCODE-000003\n", held, "CODE-000004", 1)
+		s.want(exitDone, s.runWith(free, "withdraw", "spring", "-"))
 		s.run(exitDone, "load", "spring", "codes.txt").saying(s.T, "added 0, known 200")
 		s.run(exitDone, "withdraw", "spring", "--all", "--yes").saying(s.T, "withdrawn ")
 		s.run(exitDone, "withdraw", "spring", "--all", "--yes").saying(s.T, "withdrawn 0, already 0")
@@ -166,7 +167,7 @@ func TestSweep(t *testing.T) {
 			var r itembank.SweepReport
 			s.json(&r, "sweep", "spring")
 			sum.Expired += r.Expired
-			if r.Returned+r.Burned > 0 {
+			if r.Returned > 0 {
 				s.Errorf("unexpected %+v", r)
 			}
 			if sum.Expired == 60 {
@@ -174,8 +175,90 @@ func TestSweep(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond) // the command has no clock that a test could move
 		}
-		s.run(exitDone, "sweep", "spring").saying(s.T, "returned 0, burned 0, expired 0")
+		s.run(exitDone, "sweep", "spring").saying(s.T, "returned 0, expired 0\n")
 		s.counts(itembank.Counts{Loaded: 60, Ended: 60})
+	})
+}
+
+// TestSweepOfClaims: what became of the items of ended claims, as their rows say.
+func TestSweepOfClaims(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		for _, test := range []struct {
+			settings itembank.Settings
+			output   string
+			want     string
+		}{
+			{lending, "text", "returned 1, expired 0\n"},
+			{lending, "json", `{"returned":1,"expired":0}` + "\n"},
+			{shortly, "text", "returned 0, expired 1\n"},
+			{bothEnd, "json", `{"returned":0,"expired":1}` + "\n"},
+		} {
+			w := newWorld(t, store, test.settings)
+			w.load()
+			claimByAnn(w)
+			w.clock.Advance(aLife + 11*time.Second)
+			a := w.app()
+			a.Output = test.output
+			if err := (sweepCommand{w.name}).sweep(t.Context(), a, w.bank); err != nil || w.out.String() != test.want {
+				t.Errorf("%+v: want %q, got %q, %v", test.settings, test.want, w.out.String(), err)
+			}
+		}
+	})
+}
+
+// TestSweepPastDifferences: claims that contradict themselves are named, and all else
+// is swept.
+func TestSweepPastDifferences(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		w := newWorld(t, store, lending)
+		campaign, err := w.bank.Campaign(t.Context(), w.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items("A-1", "B-1", "B-2"), nil); err != nil {
+			t.Fatal(err)
+		}
+		grant, err := w.bank.Claim(t.Context(), w.name, "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimByBob(w)
+		w.claimFor("cid")
+		i := plants{w, campaign}.free(grant.Claim.Item)
+		if done, err := store.Mend(t.Context(), itembank.Mending{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &grant.Claim}); err != nil || !done {
+			t.Fatalf("planting: %t, %v", done, err)
+		}
+		w.clock.Advance(aLife + 11*time.Second)
+		for _, want := range []string{"returned 2, expired 0\n", "returned 0, expired 0\n"} {
+			err = sweepCommand{w.name}.sweep(t.Context(), w.app(), w.bank)
+			if exitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
+				t.Errorf("want %q and exit %d, got %q, %v", want, exitLook, w.out.String(), err)
+			}
+		}
+	})
+}
+
+// TestReleaseOfEndedItem: what became of an item is what its row says, whatever the
+// campaign does otherwise.
+func TestReleaseOfEndedItem(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
+			for output, want := range map[string]string{"text": "released; the item has expired with its own life", "json": `"outcome":"expired"`} {
+				w := newWorld(t, store, itembank.Settings{ItemLife: aLife, OnEnd: onEnd})
+				w.load()
+				claimByAnn(w)
+				w.clock.Advance(aLife)
+				a := w.app()
+				a.Output = output
+				err := releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), a, w.bank)
+				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(itembank.Expired) {
+					t.Errorf("%s: want %q, got %q, %v; the item is %s", onEnd, want, w.out.String(), err, w.state())
+				}
+			}
+		}
 	})
 }
 

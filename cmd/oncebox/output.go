@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
+
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -17,6 +19,20 @@ func (a *app) print(value any, text string) error {
 	}
 	_, err := fmt.Fprintln(a.stdout, text)
 	return err
+}
+
+// counting shows on a terminal how many of what are done, and how fast, where nobody
+// knows how many there are. Call over when it is over. Elsewhere it shows nothing.
+func (a *app) counting(doing, what string) (progress itembank.Progress, over func()) {
+	if a.Quiet || !isTerminal(a.stderr) {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
+		progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	// A bar that cannot be drawn is no reason to stop.
+	return func(done int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
 }
 
 // campaignJSON is a campaign in results. Times are RFC 3339, lives Go durations;

@@ -19,14 +19,14 @@ type reconcileCommand struct {
 }
 
 func (reconcileCommand) Help() string {
-	return `Compares all items that were ever loaded with the bank and the claims, and prints
+	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims, and prints
 each that is not in exactly one place: free, held, or ended. It may run on a live
 campaign: what looks wrong is looked at again until it is right, or was wrong in the
 same way twice. It reads every row, keeps about 100 bytes of memory for an item, and
 changes nothing.
 
 --mend also mends, each difference in one transaction that holds only if nothing
-has changed meanwhile. It refuses a campaign that is not closed, and waits 40 seconds
+has changed meanwhile. It refuses a campaign that is not closed, and waits %.0f seconds
 first, for requests that began before it was closed.
   lost                              goes back to the bank, if --items has it
   held-and-free, free-and-ended,
@@ -39,7 +39,7 @@ Exit code 4 if a difference was found and not mended.
 
 Examples:
   oncebox reconcile spring
-  oncebox campaign close spring && oncebox reconcile spring --mend --items codes.txt`
+  oncebox campaign close spring && oncebox reconcile spring --mend --items codes.txt`, itembank.DrainTime.Seconds())
 }
 
 func (c reconcileCommand) Run(ctx context.Context, a *app) error {
@@ -80,7 +80,7 @@ func (c reconcileCommand) mend(ctx context.Context, a *app, b *itembank.Bank, it
 	if err := checkItems(c.Items, items); err != nil {
 		return err
 	}
-	a.remark("waiting 40 s for requests that began before %s was closed", c.Campaign)
+	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), c.Campaign)
 	report, err := b.Mend(ctx, c.Campaign, items)
 	return a.reconciled(report, err)
 }
@@ -105,9 +105,6 @@ func checkItems(file string, items itembank.Source) error {
 func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
 	if err != nil && len(r.Differences) == 0 {
 		return err
-	}
-	if r.To.IsZero() {
-		r.To = time.Now()
 	}
 	if r.Differences == nil {
 		r.Differences = []itembank.Difference{} // JSON shows [], not null

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -172,7 +173,7 @@ func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
 	if len(r.Differences) != 1 || r.Differences[0].Mended != mendable {
 		w.Errorf("mend: %+v", r.Differences)
 	}
-	if waited := w.clock.Now().Sub(begun); waited < 40e9 {
+	if waited := w.clock.Now().Sub(begun); waited < itembank.DrainTime {
 		w.Errorf("it waited %v", waited)
 	}
 	if after == 0 {
@@ -180,6 +181,17 @@ func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
 	}
 	if r = w.reconcile(look, code); len(r.Differences) != after {
 		w.Errorf("after: %+v", r.Differences)
+	}
+}
+
+// TestDrainTime: how long --mend waits is what the help and docs/campaigns.md say.
+func TestDrainTime(t *testing.T) {
+	t.Parallel()
+	want := fmt.Sprintf("waits %.0f seconds", itembank.DrainTime.Seconds())
+	for what, text := range map[string]string{"help": reconcileCommand{}.Help(), campaignsPage: page(t)} {
+		if !strings.Contains(text, want) || strings.Contains(text, "%!") {
+			t.Errorf("%s: want %q, got\n%s", what, want, text)
+		}
 	}
 }
 

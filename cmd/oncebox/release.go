@@ -58,7 +58,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 		return err
 	}
 	if c.ClaimID != nil {
-		return c.end(ctx, a, b, campaign, itembank.Claim{ID: *c.ClaimID})
+		return c.end(ctx, a, b, itembank.Claim{ID: *c.ClaimID})
 	}
 	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant)
 	if errors.Is(err, itembank.ErrNoClaim) {
@@ -70,7 +70,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 	shown := fmt.Sprintf("%s holds in %s:\n%s", c.Claimant, c.Campaign, describeClaim(claim))
 	if c.Yes {
 		a.remark("%s", shown)
-		return c.end(ctx, a, b, campaign, claim)
+		return c.end(ctx, a, b, claim)
 	}
 	what := "burn the item"
 	if campaign.OnEnd == itembank.Return {
@@ -83,7 +83,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 	if !yes {
 		return errUnconfirmed
 	}
-	return c.end(ctx, a, b, campaign, claim)
+	return c.end(ctx, a, b, claim)
 }
 
 func describeClaim(c itembank.Claim) string {
@@ -105,7 +105,7 @@ type releaseJSON struct {
 }
 
 // end releases one claim and no other.
-func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, campaign itembank.Campaign, claim itembank.Claim) error {
+func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim itembank.Claim) error {
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID)
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
 		return fmt.Errorf("%w; to repeat it for this claim and no other, say --claim-id %s", err, claim.ID)
@@ -113,16 +113,14 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, campa
 	if err != nil {
 		return err
 	}
-	var outcome, text string
+	outcome, text := string(done.Ended), "released; the item is burned, nobody gets it again"
 	switch {
 	case done.Already:
 		outcome, text = "already", fmt.Sprintf("already released: %s has no claim %s in %s", c.Claimant, claim.ID, c.Campaign)
 	case done.Returned:
 		outcome, text = "returned", "released; the item is in the bank again"
-	case campaign.OnEnd == itembank.Burn:
-		outcome, text = "burned", "released; the item is burned, nobody gets it again"
-	default:
-		outcome, text = "expired", "released; the item's own life is over, nobody gets it again"
+	case done.Ended == itembank.Expired:
+		text = "released; the item has expired with its own life, nobody gets it again"
 	}
 	return a.print(releaseJSON{c.Campaign, c.Claimant, claim.ID, claim.Item, outcome}, text)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -17,8 +18,10 @@ the bank whose own life has ended. Requests do the same with what they meet; a s
 brings items back sooner, and makes the counts right. It reads all claims of the scope
 and the whole bank. Safe to repeat, to interrupt, and to run several times at once.
 
-Prints how many items of ended claims were returned to the bank or burned with their
-claims, and how many free items have expired.
+Prints how many items of ended claims were returned to the bank, and how many items
+have expired, free ones and those that ended with their claims. A claim whose rows
+contradict each other stays as it is and is named; all else is swept, and the exit
+code is 4. oncebox reconcile shows what is wrong with it.
 
 Example:
   oncebox sweep spring`
@@ -29,13 +32,16 @@ func (c sweepCommand) Run(ctx context.Context, a *app) error {
 }
 
 func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error {
-	report, err := b.Sweep(ctx, c.Campaign)
-	text := fmt.Sprintf("returned %d, burned %d, expired %d", report.Returned, report.Burned, report.Expired)
+	progress, over := a.counting("sweeping "+c.Campaign, "rows")
+	report, err := b.Sweep(ctx, c.Campaign, progress)
+	over()
+	text := fmt.Sprintf("returned %d, expired %d", report.Returned, report.Expired)
 	switch {
+	case errors.Is(err, itembank.ErrDifference): // the sweep is done all the same
 	case err != nil && report == (itembank.SweepReport{}):
 		return err
 	case err != nil:
 		return &cutError{text, err}
 	}
-	return a.print(report, text)
+	return errors.Join(err, a.print(report, text))
 }

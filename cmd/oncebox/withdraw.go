@@ -61,7 +61,9 @@ func (c withdrawCommand) check() error {
 }
 
 func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Bank) error {
-	report, err := b.WithdrawAll(ctx, c.Campaign)
+	progress, over := a.counting("withdrawing from "+c.Campaign, "items")
+	report, err := b.WithdrawAll(ctx, c.Campaign, progress)
+	over()
 	return a.withdrawn(report, err)
 }
 

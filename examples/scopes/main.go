@@ -40,20 +40,37 @@ func run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	return errors.Join(
-		s.book(ctx, "monday", "ann"),
-		s.book(ctx, "tuesday", "ann"), // she has a place on Monday
-		s.cancel(ctx, "monday", "ann"),
-		s.book(ctx, "tuesday", "ann"),
-		s.book(ctx, "monday", "bob"), // the place that ann has given back
-		s.book(ctx, "monday", "cid"),
-		s.book(ctx, "friday", "cid"),
-	)
+	return s.term(ctx)
 }
 
 type studio struct {
 	bank *itembank.Bank
 	out  io.Writer
+}
+
+// term is what happens in a term.
+func (s studio) term(ctx context.Context) error {
+	monday, err := s.book(ctx, "monday", "ann")
+	if err != nil {
+		return err
+	}
+	if _, err := s.book(ctx, "tuesday", "ann"); err != nil { // she has a place on Monday
+		return err
+	}
+	if err := s.cancel(ctx, monday); err != nil {
+		return err
+	}
+	for _, b := range []struct{ class, student string }{
+		{"tuesday", "ann"},
+		{"monday", "bob"}, // the place that ann has given back
+		{"monday", "cid"},
+		{"friday", "cid"},
+	} {
+		if _, err := s.book(ctx, b.class, b.student); err != nil {
+			return err
+		}
+	}
+	return s.cancel(ctx, monday) // once more, as after a lost reply: nobody loses a place
 }
 
 // open makes a class of one place. The scope is the term, so that a student can have
@@ -67,7 +84,9 @@ func (s studio) open(ctx context.Context, class string) error {
 	return err
 }
 
-func (s studio) book(ctx context.Context, class, student string) error {
+// book returns the claim, which is what the student needs to cancel it; the zero
+// Claim if there is no place for the student.
+func (s studio) book(ctx context.Context, class, student string) (itembank.Claim, error) {
 	grant, err := s.bank.Claim(ctx, class, student)
 	var elsewhere *itembank.ClaimedElsewhereError
 	switch {
@@ -76,23 +95,24 @@ func (s studio) book(ctx context.Context, class, student string) error {
 	case errors.Is(err, itembank.ErrSoldOut):
 		fmt.Fprintf(s.out, "%s, %s: no, the class is full\n", student, class)
 	case err != nil:
-		return err
+		return itembank.Claim{}, err
 	default:
 		fmt.Fprintf(s.out, "%s, %s: %s\n", student, class, grant.Claim.Item)
 	}
-	return nil
+	return grant.Claim, nil
 }
 
-// cancel gives back the place that the student has seen: by the claim's id, so that
-// it can be repeated, and gives back no later booking.
-func (s studio) cancel(ctx context.Context, class, student string) error {
-	claim, err := s.bank.HeldClaim(ctx, class, student)
+// cancel gives back the place of a claim that the student has seen: by its id, so
+// that it can be repeated, and gives back no later booking.
+func (s studio) cancel(ctx context.Context, claim itembank.Claim) error {
+	released, err := s.bank.Release(ctx, claim.Campaign, claim.Claimant, claim.ID)
 	if err != nil {
 		return err
 	}
-	if _, err := s.bank.Release(ctx, class, student, claim.ID); err != nil {
-		return err
+	if released.Already {
+		fmt.Fprintf(s.out, "%s, %s: cancelled already\n", claim.Claimant, claim.Campaign)
+		return nil
 	}
-	fmt.Fprintf(s.out, "%s, %s: cancelled\n", student, class)
+	fmt.Fprintf(s.out, "%s, %s: cancelled\n", claim.Claimant, claim.Campaign)
 	return nil
 }

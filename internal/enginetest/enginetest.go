@@ -29,7 +29,7 @@ var managed atomic.Bool
 func Main(m *testing.M) int {
 	managed.Store(true)
 	defer func() {
-		for _, e := range []*sharedEngine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation} {
+		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation} {
 			e.stop()
 		}
 	}()
@@ -42,6 +42,18 @@ func Main(m *testing.M) int {
 func Dynoxide(t testing.TB) string {
 	t.Helper()
 	return dynoxide.endpoint(t)
+}
+
+// FreshDynoxide starts a dynoxide of the caller's own, and returns its endpoint. It
+// remembers the token of every transaction for ten minutes, and goes through all of
+// them at the next one: who measures begins with none.
+func FreshDynoxide(t testing.TB) (endpoint string, stop func()) {
+	t.Helper()
+	e := &engine{name: dynoxide.name, args: dynoxide.args}
+	if err := e.start(Tool(t, e.name), testPort(t)); err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	return e.process.url, e.stop
 }
 
 // DynamoDBLocal returns the endpoint of this test process's Amazon DynamoDB
@@ -135,26 +147,26 @@ func baseEnv() []string {
 }
 
 var (
-	dynoxide = &sharedEngine{
+	dynoxide = &engine{
 		name: "dynoxide",
 		args: func(port string) []string { return []string{"serve", "--host", "127.0.0.1", "--port", port} },
 	}
-	dynamoDBLocal = &sharedEngine{
+	dynamoDBLocal = &engine{
 		name: "dynamodb-local",
 		args: func(port string) []string { return []string{"-port", port} },
 	}
-	kinesisMock = &sharedEngine{
+	kinesisMock = &engine{
 		name: "kinesis-mock",
 		args: func(port string) []string { return []string{"--port", port} },
 	}
-	cloudFormation = &sharedEngine{
+	cloudFormation = &engine{
 		name: "moto-cloudformation",
 		args: func(port string) []string { return []string{"--port", port} },
 	}
 )
 
-// sharedEngine is an engine that a test process starts at most once.
-type sharedEngine struct {
+// engine is one that a test process starts; endpoint does so at most once.
+type engine struct {
 	name string
 	args func(port string) []string
 
@@ -163,24 +175,25 @@ type sharedEngine struct {
 	err     error
 }
 
-func (e *sharedEngine) endpoint(t testing.TB) string {
+func (e *engine) endpoint(t testing.TB) string {
 	t.Helper()
 	bin := Tool(t, e.name)
 	if !managed.Load() {
 		t.Fatal("enginetest: nothing would stop the engine: TestMain must call enginetest.Main")
 	}
-	e.once.Do(func() { e.err = e.start(bin) })
+	e.once.Do(func() {
+		var listen *port
+		if listen, e.err = freePort(); e.err == nil { // held for as long as this process lives
+			e.err = e.start(bin, listen)
+		}
+	})
 	if e.err != nil {
 		t.Fatalf("enginetest: %v", e.err)
 	}
 	return e.process.url
 }
 
-func (e *sharedEngine) start(bin string) error {
-	listen, err := freePort() // held for as long as this process lives
-	if err != nil {
-		return err
-	}
+func (e *engine) start(bin string, listen *port) error {
 	e.process = &process{
 		path: bin,
 		args: e.args(listen.number()),
@@ -191,7 +204,7 @@ func (e *sharedEngine) start(bin string) error {
 	return e.process.start()
 }
 
-func (e *sharedEngine) stop() {
+func (e *engine) stop() {
 	if e.process != nil {
 		e.process.stop()
 	}

@@ -33,6 +33,10 @@ func Lines(open Open) itembank.Source {
 	}
 }
 
+// maxRow bounds the memory for one row of a table. A quote that is not closed makes
+// one row of the rest of the file.
+const maxRow = 1 << 20
+
 // CSV yields one column of a comma-separated file (RFC 4180). The column is a
 // name from the first row, or a number from 1, and then the first row is an
 // item like any other. Empty rows are skipped; an empty cell is an error.
@@ -94,22 +98,20 @@ func withoutEnd(line []byte) string {
 }
 
 func records(r io.Reader, column string, yield func(itembank.Line, error) bool) error {
-	table := csv.NewReader(r)
-	table.FieldsPerRecord = -1
-	table.ReuseRecord = true
-	index, err := columnIndex(table, column)
+	t := newTable(r)
+	index, err := columnIndex(t, column)
 	if err != nil {
 		return err
 	}
 	for {
-		record, err := table.Read()
+		record, err := t.row()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return csvError(err)
+			return err
 		}
-		line, _ := table.FieldPos(0)
+		line, _ := t.csv.FieldPos(0)
 		if index >= len(record) {
 			return &itembank.LineError{Line: int64(line), Err: &itembank.InvalidError{
 				Field: "column", Detail: fmt.Sprintf("the row has %d columns, the items are in column %d", len(record), index+1),
@@ -121,29 +123,55 @@ func records(r io.Reader, column string, yield func(itembank.Line, error) bool) 
 	}
 }
 
-// csvError tells a malformed table from one that could not be read.
-func csvError(err error) error {
+// table reads rows of at most maxRow bytes.
+type table struct {
+	csv  *csv.Reader
+	from io.LimitedReader
+	last int // the line in which the row before began
+}
+
+func newTable(r io.Reader) *table {
+	t := &table{from: io.LimitedReader{R: r}}
+	t.csv = csv.NewReader(&t.from)
+	t.csv.FieldsPerRecord = -1
+	t.csv.ReuseRecord = true
+	return t
+}
+
+// row reads a row. It tells a malformed table from one that could not be read.
+func (t *table) row() ([]string, error) {
+	t.from.N = maxRow
+	record, err := t.csv.Read()
 	malformed, ok := errors.AsType[*csv.ParseError](err)
-	if !ok {
-		return err
+	switch {
+	case t.from.N == 0: // whatever else: what looks like the end of the file may be the limit
+		return nil, malformedAt(t.last+1, fmt.Sprintf("a row of more than %d bytes begins here or below; is a quote not closed?", maxRow))
+	case ok:
+		return nil, malformedAt(malformed.Line, malformed.Err.Error())
+	case err == nil:
+		t.last, _ = t.csv.FieldPos(0)
 	}
-	return &itembank.LineError{Line: int64(malformed.Line), Err: &itembank.InvalidError{Field: "CSV", Detail: malformed.Err.Error()}}
+	return record, err
+}
+
+func malformedAt(line int, detail string) error {
+	return &itembank.LineError{Line: int64(line), Err: &itembank.InvalidError{Field: "CSV", Detail: detail}}
 }
 
 // columnIndex finds the column, reading the header if it is a name.
-func columnIndex(table *csv.Reader, column string) (int, error) {
+func columnIndex(t *table, column string) (int, error) {
 	if n, err := strconv.Atoi(column); err == nil {
 		if n < 1 {
 			return 0, &itembank.InvalidError{Field: "column", Detail: "columns are numbered from 1"}
 		}
 		return n - 1, nil
 	}
-	header, err := table.Read()
+	header, err := t.row()
 	switch {
 	case errors.Is(err, io.EOF):
 		return 0, &itembank.InvalidError{Field: "input", Detail: "is empty; its first row must name the columns"}
 	case err != nil:
-		return 0, csvError(err)
+		return 0, err
 	}
 	for i, name := range header {
 		if name == column {

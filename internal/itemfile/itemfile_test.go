@@ -18,6 +18,11 @@ func from(content string) itemfile.Open {
 	}
 }
 
+// whole is from in large pieces, for large files.
+func whole(content string) itemfile.Open {
+	return func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }
+}
+
 func collect(s itembank.Source) (items []string, numbers []int64, err error) {
 	for line, err := range s() {
 		if err != nil {
@@ -64,6 +69,16 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestLargeTable: the limit is on each row, and not on all of them.
+func TestLargeTable(t *testing.T) {
+	const rows = 5000
+	row := "1,\"" + strings.Repeat("two\nlines ", 100) + "\"\n"
+	items, _, err := collect(itemfile.CSV(whole(strings.Repeat(row, rows)), "1"))
+	if err != nil || len(items) != rows {
+		t.Errorf("want %d items, got %d, %v", rows, len(items), err)
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	broken := errors.New("disk gone")
 	failing := func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(broken)), nil }
@@ -78,6 +93,9 @@ func TestBadInput(t *testing.T) {
 		{"no such column", itemfile.CSV(from("id,code\n1,a\n"), "coupon"), itembank.ErrInvalid, `no column "coupon"; the first row has ["id" "code"]`},
 		{"column 0", itemfile.CSV(from("a\n"), "0"), itembank.ErrInvalid, "numbered from 1"},
 		{"short row", itemfile.CSV(from("a,b\n1,2\n3\n"), "b"), itembank.ErrInvalid, "line 3: column: the row has 1 columns"},
+		{"a quote that is not closed", itemfile.CSV(whole("a,b\n1,2\n3,\"4\n"+strings.Repeat("5,6\n", 1<<20)), "a"), itembank.ErrInvalid, "line 3: CSV: a row of more than 1048576 bytes begins here"},
+		{"huge row", itemfile.CSV(whole("a,b\n1,2\n3,"+strings.Repeat("x", 2<<20)+"\n4,5\n"), "a"), itembank.ErrInvalid, "line 3: CSV: a row of more"},
+		{"huge header", itemfile.CSV(whole(strings.Repeat("x", 2<<20)), "a"), itembank.ErrInvalid, "line 1: CSV: a row of more"},
 		{"bare quote", itemfile.CSV(from("a\nx\ny\"z\n"), "a"), itembank.ErrInvalid, "line 3: CSV:"},
 		{"bare quote in the header", itemfile.CSV(from("a\"b\n"), "a"), itembank.ErrInvalid, "line 1: CSV:"},
 		{"empty table", itemfile.CSV(from(""), "a"), itembank.ErrInvalid, "is empty"},

@@ -64,7 +64,7 @@ type Campaign struct {
 	ClosesAt   time.Time     // zero: never
 	Scope      string        // the name space in which a claimant holds one claim
 	Shards     int           // parts of the bank
-	PageSize   int           // items read at a time
+	PageSize   int           // items read at a time, at least: a large bank is read in larger pages
 	ItemLife   time.Duration // how long an item can be claimed after it was loaded; 0: for ever
 	ClaimLife  time.Duration // how long a claim lives; 0: for ever
 	OnEnd      OnEnd
@@ -167,22 +167,25 @@ func (c Campaign) validate() error {
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	}
-	if err := validateLife("item-life", c.ItemLife); err != nil {
+	if err := validateLife("item-life", c.ItemLife, MinItemLife); err != nil {
 		return err
 	}
-	return validateLife("claim-life", c.ClaimLife)
+	return validateLife("claim-life", c.ClaimLife, MinClaimLife)
 }
 
-// Limits of lives. A life shorter than a second would end while it is handed out;
-// a century is still a time that all engines keep.
+// Limits of lives. A century is still a time that all engines keep.
 const (
-	MinLife = time.Second
-	MaxLife = 100 * 365 * 24 * time.Hour
+	MinItemLife = time.Second
+	// MinClaimLife: a claim's end is fixed when its request begins, and must not be over
+	// before the request is. An API Gateway HTTP API waits 30 s for it at most.
+	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html)
+	MinClaimLife = 30 * time.Second
+	MaxLife      = 100 * 365 * 24 * time.Hour
 )
 
-func validateLife(field string, life time.Duration) error {
-	if life != 0 && (life < MinLife || life > MaxLife || life%time.Millisecond != 0) {
-		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", MinLife, MaxLife, life)}
+func validateLife(field string, life, least time.Duration) error {
+	if life != 0 && (life < least || life > MaxLife || life%time.Millisecond != 0) {
+		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", least, MaxLife, life)}
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // nothing, so that a caller's time is not spent on a store that cannot follow.
 const (
 	maxWaits     = 8  // waits for a busy row or a throttled table
-	maxLostRaces = 64 // candidates that others took first
+	maxLostRaces = 64 // candidates that others took first, and ended claims of its claimant that it met
 	firstWait    = 10 * time.Millisecond
 	longestWait  = 400 * time.Millisecond
 )
@@ -41,7 +41,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err != nil {
 		return Grant{}, err
 	}
-	r := &request{bank: b, shelf: b.shelf(campaign), start: start, campaign: c, claim: Claim{
+	r := &request{bank: b, shelf: b.shelf(campaign), search: search{start: start}, campaign: c, claim: Claim{
 		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
 	}}
 	r.claim.EndsAt = ends(r.claim.ClaimedAt, c.ClaimLife)
@@ -81,7 +81,7 @@ func validateRequest(campaign, claimant string) error {
 type request struct {
 	bank     *Bank
 	shelf    *shelf
-	start    time.Time
+	search   search
 	campaign Campaign
 	claim    Claim // what will be put; its id is the same on every attempt
 	waits    int
@@ -91,9 +91,12 @@ type request struct {
 func (r *request) run(ctx context.Context) (Grant, error) {
 	for race := range maxLostRaces {
 		if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
-			return r.heldOr(ctx, refusal(state))
+			if grant, done, err := r.heldOr(ctx, refusal(state)); done || err != nil {
+				return grant, err
+			}
+			continue
 		}
-		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign, r.start)
+		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign, &r.search)
 		if err != nil {
 			return Grant{}, err
 		}
@@ -102,7 +105,10 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 			if r.campaign = fresh; over {
 				continue
 			}
-			return r.heldOr(ctx, ErrSoldOut)
+			if grant, done, err := r.heldOr(ctx, ErrSoldOut); done || err != nil {
+				return grant, err
+			}
+			continue
 		}
 		if race == 0 && r.shelf.repeats.readFirst() {
 			if grant, done, err := r.peek(ctx); done || err != nil {
@@ -115,7 +121,7 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 			return grant, err
 		}
 	}
-	return Grant{}, fmt.Errorf("%w: lost %d races for an item", ErrTryAgain, maxLostRaces)
+	return Grant{}, fmt.Errorf("%w: %d times an item or a claim was changed first", ErrTryAgain, maxLostRaces)
 }
 
 // try asks for one candidate until it is the claimant's, somebody else's, or
@@ -164,20 +170,16 @@ func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done 
 
 // heldOr answers with the claim that the claimant holds, else with the refusal.
 // The claim is read last: the item that emptied the bank may be the claimant's own.
-func (r *request) heldOr(ctx context.Context, refusal error) (Grant, error) {
-	for range maxLostRaces {
-		held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
-		if err != nil {
-			return Grant{}, err
-		}
-		if held == nil {
-			return Grant{}, refusal
-		}
-		if grant, done, err := r.answer(ctx, *held); done || err != nil {
-			return grant, err
-		}
+// done = false: that claim had ended, and its item may be in the bank by now.
+func (r *request) heldOr(ctx context.Context, refusal error) (grant Grant, done bool, err error) {
+	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+	switch {
+	case err != nil:
+		return Grant{}, false, err
+	case held == nil:
+		return Grant{}, false, refusal
 	}
-	return Grant{}, fmt.Errorf("%w: %d times a claim ended when it was met", ErrTryAgain, maxLostRaces)
+	return r.answer(ctx, *held)
 }
 
 // answer makes the answer of a claim that was found. One with this request's
@@ -185,8 +187,8 @@ func (r *request) heldOr(ctx context.Context, refusal error) (Grant, error) {
 // ended is closed, and is no answer: done = false.
 func (r *request) answer(ctx context.Context, held Claim) (grant Grant, done bool, err error) {
 	if held.closable(r.bank.now()) {
-		closed, _, err := r.bank.closeEnded(ctx, held)
-		if err == nil && !closed { // somebody else has changed it; the next look says how
+		released, err := r.bank.closeEnded(ctx, held)
+		if err == nil && released.Already { // somebody else has changed it; the next look says how
 			err = r.wait(ctx, Evidence{ClaimBusy: true})
 		}
 		return Grant{}, false, err

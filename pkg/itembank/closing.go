@@ -11,17 +11,19 @@ import (
 // transaction its item goes back to the bank or is marked. Release, the closing of
 // ended claims that a request meets, and Sweep all come through here.
 
-// Released is what a Release did.
+// Released is what a Release did: one of these.
 type Released struct {
-	Already  bool // the claim was not there any more; nothing was changed
-	Returned bool // the item went back to the bank; else it ended
+	Already  bool      // the claim was not there any more; nothing was changed
+	Returned bool      // the item went back to the bank
+	Ended    ItemState // the item ended: Burned, or Expired if its own life was over
 }
 
 // Release ends a claim of a claimant: by the campaign's OnEnd the item goes back to
 // the bank, or is burned. It asks for the claim's id, so that it ends the claim
 // that the caller has seen and no later one. Repeating it is safe and says Already.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrDifference.
+// Errors: *InvalidError, ErrNoCampaign, *ClaimedElsewhereError where the claim is of
+// another campaign of the scope, ErrTryAgain, the family ErrDifference.
 func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Released{}, err
@@ -34,22 +36,24 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 	if err != nil {
 		return Released{}, err
 	}
-	if held == nil || held.Campaign != campaign || held.ID != claimID {
+	if held == nil || held.ID != claimID {
 		return Released{Already: true}, nil
 	}
-	closed, returned, err := b.closeClaim(ctx, c, *held, time.Time{}, Burned)
-	return Released{Already: err == nil && !closed, Returned: returned}, err
+	if held.Campaign != campaign {
+		return Released{}, &ClaimedElsewhereError{held.Campaign}
+	}
+	return b.closeClaim(ctx, c, *held, time.Time{}, Burned)
 }
 
 // closeEnded closes a claim that ended longer than the grace ago, by the rules of
-// its own campaign. closed = false: somebody else changed it first.
-func (b *Bank) closeEnded(ctx context.Context, claim Claim) (closed, returned bool, err error) {
+// its own campaign. Already: somebody else changed it first.
+func (b *Bank) closeEnded(ctx context.Context, claim Claim) (Released, error) {
 	c, err := b.campaignRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
-		return false, false, fmt.Errorf("%w: claim %s is of campaign %q", ErrNoSuchRow, claim.ID, claim.Campaign)
+		return Released{}, fmt.Errorf("%w: claim %s is of campaign %q", ErrNoSuchRow, claim.ID, claim.Campaign)
 	}
 	if err != nil {
-		return false, false, err
+		return Released{}, err
 	}
 	return b.closeClaim(ctx, c, claim, b.now().Add(-endGrace), Expired)
 }
@@ -57,14 +61,14 @@ func (b *Bank) closeEnded(ctx context.Context, claim Claim) (closed, returned bo
 // closeClaim closes a claim of campaign c. With endedBy it has to have ended
 // before that. The item returns if the campaign says so and its own life has not
 // ended; else it ends as state.
-func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy time.Time, state ItemState) (closed, returned bool, err error) {
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy time.Time, state ItemState) (Released, error) {
 	for tries := 0; ; tries++ {
 		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
 		if err != nil {
-			return false, false, err
+			return Released{}, err
 		}
 		if row == nil {
-			return false, false, fmt.Errorf("%w: claim %s holds an item that was never loaded", ErrNoSuchRow, claim.ID)
+			return Released{}, fmt.Errorf("%w: claim %s holds an item that was never loaded", ErrNoSuchRow, claim.ID)
 		}
 		closing := newClosing(c, claim, *row, b.now())
 		closing.EndedBy = endedBy
@@ -72,25 +76,42 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy 
 			closing.State = state
 		}
 		found, err := b.store.CloseClaim(ctx, closing)
+		if closing.Return != nil { // whatever the answer: it may be back, by this or by another close
+			b.shelf(c.Name).empty.forget(closing.Return.Shard)
+		}
 		switch {
 		case err != nil:
-			return false, false, err
+			return Released{}, err
 		case found.Closed():
-			return true, closing.Return != nil, nil
+			return Released{Returned: closing.Return != nil, Ended: closing.State}, nil
 		case found.ClaimChanged:
-			return false, false, nil
+			return Released{Already: true}, nil
 		case found.Busy || found.Throttled:
 			// Nothing is known of the row that was busy: another close of this claim,
 			// not yet through, shows the item returned and the claim still there.
 		case found.ItemFree:
-			return false, false, fmt.Errorf("%w: claim %s", ErrHeldAndFree, claim.ID)
+			return b.unlessClosed(ctx, claim, ErrHeldAndFree)
 		case found.ItemChanged && row.State != "":
-			return false, false, fmt.Errorf("%w: claim %s", ErrHeldAndEnded, claim.ID)
+			return b.unlessClosed(ctx, claim, ErrHeldAndEnded)
 		}
 		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
-			return false, false, err
+			return Released{}, err
 		}
 	}
+}
+
+// unlessClosed reports a difference that a close met, if the claim is still there: an
+// engine need not name every condition that failed, and one that another close
+// fulfilled is no difference.
+func (b *Bank) unlessClosed(ctx context.Context, claim Claim, difference error) (Released, error) {
+	held, err := b.store.HeldClaim(ctx, claim.Scope, claim.Claimant)
+	switch {
+	case err != nil:
+		return Released{}, err
+	case held == nil || held.ID != claim.ID:
+		return Released{Already: true}, nil
+	}
+	return Released{}, fmt.Errorf("%w: claim %s", difference, claim.ID)
 }
 
 // newClosing decides what becomes of the item.

@@ -14,10 +14,11 @@
 // # Guarantees
 //
 // At no moment do two claims of a campaign hold one item. A claimant gets the
-// same item on every call, also when the bank is empty or the campaign closed.
-// Loading a file again, resuming after a crash, or two loaders at once add each
-// item once. Sold out is an answer, not an error, and is never given to a call
-// that starts more than a second after an item was committed to the bank.
+// same item on every call until it is released or ends, also when the bank is
+// empty or the campaign closed. Loading a file again, resuming after a crash, or
+// two loaders at once add each item once. Sold out is an answer, not an error, and
+// is never given to a call that starts more than a second after an item was
+// committed to the bank.
 //
 // # How
 //
@@ -33,6 +34,10 @@
 // That a claimant who got an item also saw it: the reply can be lost after the
 // write, and asking again brings the same item. Any order in which items are
 // handed out. That two claimant names are one person.
+//
+// Where items are burned and Store.PeekClaim may be a little old, that a call just
+// after a claim was released or closed sees it: it may answer with the claim that
+// was, and its burned item, which nobody else has.
 //
 // # Engines
 //

@@ -46,6 +46,8 @@ var (
 	ErrNoSuchRow = member(ErrDifference, "a row is missing that another one speaks of")
 	// ErrHeldAndFree: an item is held by a claimant and in the bank.
 	ErrHeldAndFree = member(ErrDifference, "an item is held and in the bank")
+	// ErrFreeAndEnded: an item is in the bank and has ended.
+	ErrFreeAndEnded = member(ErrDifference, "an item is in the bank and has ended")
 	// ErrHeldAndEnded: an item is held by a claimant and has ended.
 	ErrHeldAndEnded = member(ErrDifference, "an item is held and has ended")
 	// ErrReopened: a campaign was opened while it was being mended.

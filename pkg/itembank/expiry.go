@@ -3,15 +3,35 @@ package itembank
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// maxEndedPages bounds how often a request reads the bank: at least once a shard,
-// and for pages on which every item has ended. Those it expires, so that the next
-// request finds them gone.
-const maxEndedPages = MaxShards + 64
+// Items that have ended stay in the bank until somebody takes them out. A request
+// that meets nothing else goes past them, in large reads, and takes a few out: to
+// read an item costs a hundredth of what it costs to end it. Sweep takes out all.
+const (
+	// maxPassed is how many ended items a request goes past before it gives up with
+	// ErrTryAgain; it cannot say sold out, since live ones may be behind them. It makes
+	// at most 20 reads beyond four a shard, which is about what proves a bank empty
+	// anyway, and at some 120 bytes a row takes 600 read units. The next request begins
+	// at another place.
+	maxPassed = 20 * listPage
+
+	// maxExpired is how many of them it takes out: one transaction. A sale should not
+	// wait for the cleaning.
+	maxExpired = MaxAddItems
+)
 
 var errTooManyEnded = fmt.Errorf("%w: the bank is full of ended items; sweep it", ErrTryAgain)
+
+// search is one request's search for a live item.
+type search struct {
+	start   time.Time  // of the request
+	passed  int        // ended items that it has gone past
+	ended   []FreeItem // some of them, to be taken out
+	expired bool       // that was done
+}
 
 // partition parts items that can be handed out from those that have ended.
 func partition(items []FreeItem, now time.Time) (live, ended []FreeItem) {
@@ -25,15 +45,67 @@ func partition(items []FreeItem, now time.Time) (live, ended []FreeItem) {
 	return live, ended
 }
 
-// expire takes ended items out of the bank. That somebody else was faster, or that
-// an item row is missing, is no matter of the request that met them.
-func (b *Bank) expire(ctx context.Context, items []FreeItem) error {
-	for len(items) > 0 {
-		n := min(len(items), MaxAddItems)
-		if _, err := b.endItems(ctx, endings(items[:n], Expired, b.now())); err != nil {
+// passEnded goes on with a walk, whose latest page is items, until it brings live
+// items or is over. What is left of it is not known to be empty if there is an error.
+func (b *Bank) passEnded(ctx context.Context, w *walk, items []FreeItem, now time.Time, q *search) (live []FreeItem, err error) {
+	for {
+		live, ended := partition(items, now)
+		if len(live) > 0 {
+			return live, b.expire(ctx, q)
+		}
+		q.pass(ended)
+		if w.over() {
+			return nil, nil
+		}
+		if q.passed >= maxPassed {
+			if err := b.expire(ctx, q); err != nil {
+				return nil, err
+			}
+			return nil, errTooManyEnded
+		}
+		if items, err = b.read(ctx, w, listPage); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pass counts ended items and keeps some. An item may be met twice, and a transaction
+// names it once.
+func (q *search) pass(ended []FreeItem) {
+	q.passed += max(len(ended), 1) // a page may be empty and not the last
+	for _, i := range ended {
+		if len(q.ended) == maxExpired {
+			return
+		}
+		if !slices.ContainsFunc(q.ended, func(o FreeItem) bool { return o.Hash == i.Hash }) {
+			q.ended = append(q.ended, i)
+		}
+	}
+}
+
+// expire takes the ended items that a search kept out of the bank, once. That
+// somebody else was faster, or that an item row is missing, is no matter of the
+// request that met them; nor does it wait for rows that others are busy with.
+func (b *Bank) expire(ctx context.Context, q *search) error {
+	if q.expired {
+		return nil
+	}
+	for open := endings(q.ended, Expired, b.now()); len(open) > 0; {
+		q.expired = true
+		answers, err := b.store.EndItems(ctx, open)
+		if err != nil {
 			return err
 		}
-		items = items[n:]
+		var rest []Ending
+		for i, a := range answers {
+			if a == NotSettled { // for its company, which has its answers now
+				rest = append(rest, open[i])
+			}
+		}
+		if len(rest) == len(open) {
+			return nil
+		}
+		open = rest
 	}
 	return nil
 }

@@ -96,17 +96,24 @@ func TestStateAt(t *testing.T) {
 	}
 }
 
-// TestLives: a life is none, or something between a second and a century.
+// TestLives: a life is none, or something between the least and a century.
 func TestLives(t *testing.T) {
 	t.Parallel()
-	for _, life := range []time.Duration{
-		-1, time.Millisecond, itembank.MinLife - time.Millisecond, itembank.MinLife + time.Microsecond, itembank.MaxLife + time.Millisecond,
+	for _, test := range []struct {
+		field string
+		least time.Duration
+		of    func(life time.Duration) itembank.Settings
+	}{
+		{"item-life", itembank.MinItemLife, func(life time.Duration) itembank.Settings { return itembank.Settings{ItemLife: life} }},
+		{"claim-life", itembank.MinClaimLife, func(life time.Duration) itembank.Settings { return itembank.Settings{ClaimLife: life} }},
 	} {
-		for field, s := range map[string]itembank.Settings{"item-life": {ItemLife: life}, "claim-life": {ClaimLife: life}} {
-			_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", s)
+		for _, life := range []time.Duration{
+			-1, time.Millisecond, test.least - time.Millisecond, test.least + time.Microsecond, itembank.MaxLife + time.Millisecond,
+		} {
+			_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", test.of(life))
 			var invalid *itembank.InvalidError
-			if !errors.As(err, &invalid) || invalid.Field != field {
-				t.Errorf("%s %s: want it invalid, got %v", field, life, err)
+			if !errors.As(err, &invalid) || invalid.Field != test.field {
+				t.Errorf("%s %s: want it invalid, got %v", test.field, life, err)
 			}
 		}
 	}

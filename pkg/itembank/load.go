@@ -73,7 +73,8 @@ type LoadReport struct {
 	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
 }
 
-// LoadProgress is told after every chunk of at most MaxAddItems rows.
+// LoadProgress is told how many rows are done: where the load begins, 0 or what an
+// earlier run has counted, and after every chunk of at most MaxAddItems rows.
 type LoadProgress func(done, total int64)
 
 // Load adds the items of the source to the campaign's bank, each once: an item
@@ -84,8 +85,8 @@ type LoadProgress func(done, total int64)
 // processes may load the same or overlapping items at once.
 //
 // Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
-// ErrTryAgain, after which the same load resumes; the family ErrDifference. The
-// report says how far the load came also when there is an error.
+// ErrTryAgain, after which the same load resumes; the family ErrDifference. Also when
+// there is an error the report says how far the load came: up to where it resumes.
 func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress LoadProgress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
@@ -102,10 +103,11 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, campaign: c, load: l, input: in}
+	w := &loading{bank: b, campaign: c, load: l, counted: l.Tally, input: in}
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
+	w.progress()
 	err = w.run(ctx, source)
-	report := LoadReport{LoadID: l.ID(), Tally: w.load.Tally, Resumed: l.Tally.Rows}
+	report := LoadReport{LoadID: l.ID(), Tally: w.counted, Resumed: l.Tally.Rows}
 	if err != nil {
 		return report, err
 	}
@@ -192,6 +194,7 @@ type loading struct {
 	bank     *Bank
 	campaign Campaign
 	load     Load
+	counted  Tally // what the store has of load.Tally
 	input    input
 	chunk    []Addition
 	progress func()
@@ -239,8 +242,8 @@ func (w *loading) add(item string, row int64) {
 	w.chunk = append(w.chunk, Addition{free, w.load.ID(), row})
 }
 
-// flush adds the chunk, then counts it: rows and counts are one write, after
-// the rows, so that a cut load counts its last chunk again from what it finds.
+// flush adds the chunk, then counts it: counts are written after the rows, so that a
+// cut load counts its last rows again from what it finds.
 func (w *loading) flush(ctx context.Context) error {
 	if len(w.chunk) == 0 {
 		return nil
@@ -265,10 +268,28 @@ func (w *loading) flush(ctx context.Context) error {
 		w.load.Tally.count(a, holders[a.Item.Hash])
 	}
 	w.chunk = w.chunk[:0]
-	if err := w.bank.store.AdvanceLoad(ctx, w.load); err != nil {
+	if err := w.count(ctx); err != nil {
 		return err
 	}
 	w.progress()
+	return nil
+}
+
+// maxUncounted is how many rows a cut load may have to go over again. At every chunk
+// the counts would be half of all writes; so they are one in 21.
+const maxUncounted = 20 * MaxAddItems
+
+// count writes the counts if enough rows wait for it: as many as were counted
+// before, so that a cut load has to go over half of its rows at most.
+func (w *loading) count(ctx context.Context) error {
+	rows := w.load.Tally.Rows
+	if rows-w.counted.Rows < min(w.counted.Rows, maxUncounted) && rows < w.input.rows {
+		return nil
+	}
+	if err := w.bank.store.AdvanceLoad(ctx, w.load); err != nil {
+		return err
+	}
+	w.counted = w.load.Tally
 	return nil
 }
 

@@ -6,10 +6,13 @@ import (
 	"time"
 )
 
-// drainTime is how long after the closing of a campaign a request may still hand
-// out an item of it: it trusts its copy of the rules, and lives for 30 s at most
-// behind an API Gateway HTTP API.
-const drainTime = DefaultCampaignCache + 35*time.Second
+// DrainTime is how long Mend waits before it reads: so long after the closing of a
+// campaign a request may still hand out an item of it. It trusts a copy of the rules
+// for DefaultCampaignCache, and then lives for 30 s at most, which is the longest
+// integration time-out of an API Gateway HTTP API
+// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
+// 5 s are to spare.
+const DrainTime = DefaultCampaignCache + 30*time.Second + 5*time.Second
 
 // mendedLoad is the load id of item rows that Mend puts.
 const mendedLoad = "mended"
@@ -18,20 +21,26 @@ const mendedLoad = "mended"
 // without a guess: each by one transaction that holds only if what the difference
 // rests on is still so.
 //
-//   - lost: the item goes back to the bank, if items holds it, since no row does
+//   - lost: the item goes back to the bank, if items holds it, since no row does; its
+//     row counts that as a return, so that of two Mends one does it
 //   - held-and-free, free-and-ended: the bank row goes
 //   - free-twice: the bank rows that are not where they belong go, if one is
 //   - free-not-loaded, held-not-loaded: the item row is put
 //
-// What two claimants hold, or a claimant holds although it ended, is for people to
-// settle. Items may be nil.
+// What two claimants hold, a claimant holds although it ended, or is a row with the
+// text of another item, is for people to settle. Items may be nil.
 //
-// It waits 40 s first, for requests that began before the campaign was closed; a
-// Bank with a longer WithCampaignCache elsewhere has to be stopped. Errors: those of
+// It waits DrainTime first, for requests that began before the campaign was closed; a
+// Bank with a longer WithCampaignCache elsewhere has to be stopped. Nothing rests on
+// that but the report: what moves looks wrong. In the end it looks again at what it
+// changed: an item that had several things wrong is reported with what is left, and
+// may be mended by another Mend. The report says
+// what was done, and until when, also when there is an error. Errors: those of
 // Reconcile; an open or scheduled campaign is an *InvalidError, one that was opened
 // meanwhile ErrReopened.
-func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (ReconcileReport, error) {
-	report := ReconcileReport{From: b.now()}
+func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (report ReconcileReport, err error) {
+	report.From = b.now()
+	defer func() { report.To = b.now() }()
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
 		return report, err
@@ -39,7 +48,7 @@ func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (Reconci
 	if c.StateAt(b.clock.Now()) != Closed {
 		return report, &InvalidError{"campaign", "must be closed before it is mended"}
 	}
-	if err := b.clock.Sleep(ctx, drainTime); err != nil {
+	if err := b.clock.Sleep(ctx, DrainTime); err != nil {
 		return report, err
 	}
 	found, err := b.reconcile(ctx, c, &report)
@@ -50,19 +59,48 @@ func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (Reconci
 	if err != nil {
 		return report, err
 	}
-	// What the looks prove rests on nobody claiming between them.
 	if err := b.checkClosed(ctx, campaign); err != nil {
 		return report, err
 	}
+	mended := map[Hash]bool{}
 	for _, f := range found {
 		d := f.difference()
 		if d.Mended, err = b.mend(ctx, c, f, texts[f.hash]); err != nil {
 			return report, err
 		}
+		if d.Mended {
+			mended[f.hash] = true
+		}
 		report.Differences = append(report.Differences, d)
 	}
-	report.To = b.now()
+	if err := b.judge(ctx, c, mended, report.Differences); err != nil {
+		return report, err
+	}
 	return report, b.checkClosed(ctx, campaign)
+}
+
+// judge looks once more at what was mended, and reports with what is left an item that
+// had more than one thing wrong.
+func (b *Bank) judge(ctx context.Context, c Campaign, mended map[Hash]bool, differences []Difference) error {
+	if len(mended) == 0 {
+		return nil
+	}
+	now, err := b.lookAt(ctx, c, mended)
+	if err != nil {
+		return err
+	}
+	left := map[string]Difference{}
+	for h, f := range now {
+		if f.kind() != "" {
+			left[h.String()] = f.difference()
+		}
+	}
+	for i, d := range differences {
+		if d, wrong := left[d.Hash]; wrong {
+			differences[i] = d
+		}
+	}
+	return nil
 }
 
 // textsOf finds the items that are lost, whose texts no row holds.
@@ -101,8 +139,12 @@ func (b *Bank) mend(ctx context.Context, c Campaign, f finding, text string) (bo
 	return len(steps) > 0, nil
 }
 
-// mendings are the steps that mend an item.
+// mendings are the steps that mend an item. There are none for rows whose text is
+// another item's: they may be the only ones that hold it.
 func (f finding) mendings(c Campaign, text string) (steps []Mending) {
+	if f.foreign() {
+		return nil
+	}
 	step := func(m Mending) {
 		m.Campaign, m.Hash = c.Name, f.hash
 		steps = append(steps, m)
@@ -133,7 +175,8 @@ func (f finding) mendings(c Campaign, text string) (steps []Mending) {
 		row := ItemRow{LoadID: mendedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
 		step(Mending{PutRow: &row, IfFree: &f.free[0]})
 	case HeldNotLoaded:
-		row := ItemRow{LoadID: mendedLoad, Generation: c.Generation}
+		// When it was loaded is not known, but that it was before it was claimed.
+		row := ItemRow{LoadID: mendedLoad, Generation: c.Generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
 		step(Mending{PutRow: &row, IfClaim: &f.claims[0]})
 	}
 	return steps

@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -10,14 +11,20 @@ import (
 // lost races, never a wrong answer.
 const pageLife = 10 * time.Second
 
+// maxReadings bounds how many shards a request reads: each once, and some again where
+// others took the page that it read, or an item came back while it read.
+const maxReadings = MaxShards + 64
+
+var errRestless = fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
+
 // shelf is what a Bank remembers of one campaign's bank: the page it hands out
 // from, and the proof that there is nothing to hand out. A page serves many
 // requests, so that normally a claim costs one store call.
 type shelf struct {
 	page    page
 	turn    chan struct{} // held while reading the bank, so that one request reads for all that wait
-	empty   emptiness     // belongs to whoever has the turn
-	size    bankSize      // likewise
+	empty   emptiness
+	size    bankSize // belongs to whoever has the turn
 	repeats repeats
 }
 
@@ -60,10 +67,10 @@ func (s *shelf) take(ctx context.Context) error {
 
 func (s *shelf) leave() { <-s.turn }
 
-// pick returns a candidate for a request that began at start. When the bank is
-// empty it returns found = false, and fresh is the campaign as it was read
-// after the bank was seen empty.
-func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, start time.Time) (pick candidate, found bool, fresh Campaign, err error) {
+// pick returns a candidate for a request. When the bank is empty it returns
+// found = false, and fresh is the campaign as it was read after the bank was seen
+// empty.
+func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, q *search) (pick candidate, found bool, fresh Campaign, err error) {
 	if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
 		return pick, true, c, nil
 	}
@@ -71,97 +78,126 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, start time.Time) 
 		return candidate{}, false, c, err
 	}
 	defer s.leave()
-	for range maxEndedPages {
+	for range maxReadings {
 		if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
 			return pick, true, c, nil
 		}
-		shard, found, err := b.unprovenShard(s, c, start)
+		shard, found, err := b.unprovenShard(s, c, q.start)
 		if err != nil {
 			return candidate{}, false, c, err
 		}
 		if !found {
+			if err := b.expire(ctx, q); err != nil {
+				return candidate{}, false, c, err
+			}
 			fresh, err = b.confirmEmpty(ctx, s, c)
 			return candidate{}, false, fresh, err
 		}
-		if err := b.readPage(ctx, s, c, shard); err != nil {
+		if err := b.readPage(ctx, s, c, shard, q); err != nil {
 			return candidate{}, false, c, err
 		}
 	}
-	return candidate{}, false, c, errTooManyEnded
+	return candidate{}, false, c, errRestless
 }
 
-// readPage reads a page of the shard. If there is neither a live item nor anything
-// left to read, the shard is empty.
-func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int) error {
-	begun := b.clock.Now()
+// readPage reads a page of the shard, and on while all of it has ended. If there is
+// no live item in the shard, it is empty.
+func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int, q *search) error {
+	reading := s.empty.begin(Shard{c.Name, c.Generation, shard}, b.clock.Now())
 	read := b.readPart
 	if s.size.smallShards(c) {
 		read = b.readWhole
 	}
-	items, more, err := read(ctx, s, c, Shard{c.Name, c.Generation, shard})
+	items, w, err := read(ctx, s, c, reading.shard)
 	if err != nil {
 		return err
 	}
-	live, ended := partition(items, begun)
+	live, err := b.passEnded(ctx, &w, items, reading.begun, q)
+	if err != nil {
+		return err
+	}
 	if len(live) == 0 {
-		if err := b.expire(ctx, ended); err != nil {
-			return err
-		}
-		if !more {
-			s.empty.saw(shard, begun)
-		}
+		s.empty.saw(reading)
 		return nil
 	}
 	if err := b.shuffle(live); err != nil {
 		return err
 	}
-	s.page.fill(c.Generation, live, begun)
+	s.page.fill(c.Generation, live, reading.begun)
 	return nil
+}
+
+// walk reads a shard, page by page.
+type walk struct {
+	shard Shard
+	left  []Range // what is still to be read, in this order
+}
+
+// roundFrom is a walk from a place of the shard to its end and then from its
+// beginning to that place.
+func roundFrom(s Shard, place Hash) walk {
+	return walk{s, []Range{{After: &place}, {Through: &place}}}
+}
+
+func (w *walk) over() bool { return len(w.left) == 0 }
+
+// read reads up to limit items of the range that a walk has come to.
+func (b *Bank) read(ctx context.Context, w *walk, limit int) ([]FreeItem, error) {
+	page, err := b.store.FreeItems(ctx, w.shard, w.left[0], limit)
+	if err != nil {
+		return nil, err
+	}
+	if !page.More {
+		w.left = w.left[1:]
+	} else if n := len(page.Items); n > 0 { // an engine that has more may still bring none
+		last := page.Items[n-1].Hash
+		w.left[0].After = &last
+	}
+	return page.Items, nil
 }
 
 // readPart reads from a random place of the shard to its end and then from its
 // beginning to that place, so that Banks rarely meet.
-func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard Shard) (items []FreeItem, more bool, err error) {
+func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard Shard) ([]FreeItem, walk, error) {
 	place, err := b.randomHash()
 	if err != nil {
-		return nil, false, err
+		return nil, walk{}, err
 	}
-	limit := s.size.pageSize(c)
-	end, err := b.store.FreeItems(ctx, shard, Range{After: &place}, limit)
+	w, limit := roundFrom(shard, place), s.size.pageSize(c)
+	items, err := b.read(ctx, &w, limit)
 	if err != nil {
-		return nil, false, err
+		return nil, walk{}, err
 	}
-	// A full page leaves the other half unread, whatever this one says of itself.
-	if items = end.Items; end.More || len(items) == limit {
-		s.size.measure(c, items, place)
-		return items, true, nil
+	if len(w.left) == 1 && len(items) < limit { // a full page leaves the beginning unread
+		beginning, err := b.read(ctx, &w, limit-len(items))
+		if err != nil {
+			return nil, walk{}, err
+		}
+		items = append(items, beginning...)
 	}
-	beginning, err := b.store.FreeItems(ctx, shard, Range{Through: &place}, limit-len(items))
-	if err != nil {
-		return nil, false, err
-	}
-	if items = append(items, beginning.Items...); beginning.More {
-		s.size.measure(c, items, place)
-	} else {
+	if w.over() {
 		s.size.measureWhole(c, items)
+	} else {
+		s.size.measure(c, items, place)
 	}
-	return items, beginning.More, nil
+	return items, w, nil
 }
 
 // readWhole reads a shard that is thought to hold little, in one request instead of
 // two. If it holds more after all, this page begins where that of others does, and
 // the size that it shows lets no other page do so.
-func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard Shard) (items []FreeItem, more bool, err error) {
-	page, err := b.store.FreeItems(ctx, shard, Range{}, s.size.wholeLimit(c))
+func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard Shard) ([]FreeItem, walk, error) {
+	w := walk{shard, []Range{{}}}
+	items, err := b.read(ctx, &w, s.size.wholeLimit(c))
 	if err != nil {
-		return nil, false, err
+		return nil, walk{}, err
 	}
-	if page.More {
-		s.size.measure(c, page.Items, Hash{})
+	if w.over() {
+		s.size.measureWhole(c, items)
 	} else {
-		s.size.measureWhole(c, page.Items)
+		s.size.measure(c, items, Hash{})
 	}
-	return page.Items, page.More, nil
+	return items, w, nil
 }
 
 // pop takes an item off the page, if it is of the generation and young enough.

@@ -57,9 +57,10 @@ const (
 // or was wrong in the same way twice in a row. It changes nothing.
 //
 // It reads every row once, and twice or more if something looks wrong, and keeps
-// about 100 bytes of memory for each item.
+// about 100 bytes of memory for each item, and 2 KB for one that looks wrong.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain. A difference is no error.
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain; ErrDifference where a row is in
+// another's place, so that no list of its own holds it. Any other difference is no error.
 func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport, error) {
 	report := ReconcileReport{From: b.now()}
 	c, err := b.Campaign(ctx, campaign)
@@ -244,14 +245,41 @@ func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (
 	if err != nil {
 		return nil, err
 	}
-	for h, f := range found {
-		if f.row, err = b.store.ItemRow(ctx, c.Name, h); err != nil {
-			return nil, err
-		}
+	if err := b.readRows(ctx, c, found); err != nil {
+		return nil, err
+	}
+	for _, f := range found {
 		slices.SortFunc(f.claims, func(x, y Claim) int { return cmp.Compare(x.ID, y.ID) })
-		found[h] = f
 	}
 	return found, nil
+}
+
+// mostRowReads is how many item rows are read one by one. To read all is some
+// requests for each of its 64 partitions, and one for some thousand rows.
+const mostRowReads = 1_000
+
+// readRows reads the item rows of what was found.
+func (b *Bank) readRows(ctx context.Context, c Campaign, found map[Hash]finding) error {
+	note := func(h Hash, row *ItemRow) {
+		if f, ok := found[h]; ok {
+			f.row = row
+			found[h] = f
+		}
+	}
+	if len(found) > mostRowReads {
+		return b.eachItemRow(ctx, c.Name, func(row ListedItem) error {
+			note(row.Hash, &row.ItemRow)
+			return nil
+		})
+	}
+	for h := range found {
+		row, err := b.store.ItemRow(ctx, c.Name, h)
+		if err != nil {
+			return err
+		}
+		note(h, row)
+	}
+	return nil
 }
 
 // kind says what is wrong, the worst first; "" if nothing is.
@@ -284,17 +312,15 @@ func (f finding) kind() DifferenceKind {
 
 // misplaced looks at a single place.
 func (f finding) misplaced() bool {
-	for _, claim := range f.claims {
-		if HashItem(claim.Item) != f.hash {
-			return true
-		}
-	}
-	for _, i := range f.free {
-		if HashItem(i.Value) != f.hash || f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation {
-			return true
-		}
-	}
-	return false
+	return f.foreign() || slices.ContainsFunc(f.free, func(i FreeItem) bool {
+		return f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation
+	})
+}
+
+// foreign reports that a row holds the text of another item.
+func (f finding) foreign() bool {
+	return slices.ContainsFunc(f.claims, func(c Claim) bool { return HashItem(c.Item) != f.hash }) ||
+		slices.ContainsFunc(f.free, func(i FreeItem) bool { return HashItem(i.Value) != f.hash })
 }
 
 // same reports that two looks saw the same rows. That is a proof: ids of claims are

@@ -8,6 +8,7 @@ const maxStalls = 12
 
 // settle sends a batch until each part of it has an answer. What a transaction
 // refused is answered by that; the rest was only in its company and is sent again.
+// The answers that it has come with an error too.
 func settle[In, Out any](ctx context.Context, b *Bank, batch []In, send func(context.Context, []In) ([]Out, error), settled func(Out) bool) ([]Out, error) {
 	answers := make([]Out, len(batch))
 	open := make([]int, len(batch))
@@ -21,7 +22,7 @@ func settle[In, Out any](ctx context.Context, b *Bank, batch []In, send func(con
 		}
 		got, err := send(ctx, part)
 		if err != nil {
-			return nil, err
+			return answers, err
 		}
 		var rest []int
 		for i, j := range open {
@@ -32,7 +33,7 @@ func settle[In, Out any](ctx context.Context, b *Bank, batch []In, send func(con
 		if len(rest) < len(open) {
 			stalls = 0
 		} else if err := b.backOff(ctx, stalls, maxStalls, "rows met other transactions"); err != nil {
-			return nil, err
+			return answers, err
 		} else {
 			stalls++
 		}

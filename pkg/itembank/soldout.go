@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -11,47 +12,77 @@ import (
 const emptyMemory = time.Second
 
 // emptiness is the proof, as far as it goes, that the bank of a generation is
-// empty.
+// empty. Whoever has the turn adds to it; an item that comes back takes from it.
 type emptiness struct {
+	confirmed bool // the campaign was read after all shards; belongs to whoever has the turn
+
+	mu         sync.Mutex // guards the rest
 	generation int
 	shards     map[int]time.Time // shard to when the read that showed it empty began
-	confirmed  bool              // the campaign was read after all of these
+	returns    map[Shard]int     // how often an item may have come back through this Bank
 }
 
-// of returns the proof for a generation: an empty shard says nothing about the next.
-func (e *emptiness) of(generation int) *emptiness {
-	if e.generation != generation {
-		*e = emptiness{generation: generation}
-	}
-	return e
+// reading is a read of a shard that may show it empty.
+type reading struct {
+	shard   Shard
+	begun   time.Time
+	returns int // before it began
 }
 
-// saw notes an empty shard. The campaign has to be read again after it.
-func (e *emptiness) saw(shard int, begun time.Time) {
-	if e.shards == nil {
-		e.shards = map[int]time.Time{}
+// begin notes the beginning of a reading.
+func (e *emptiness) begin(shard Shard, now time.Time) reading {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return reading{shard, now, e.returns[shard]}
+}
+
+// saw notes that a reading showed its shard empty, unless an item came back while it
+// read: it may have missed that. The campaign has to be read again after it.
+func (e *emptiness) saw(r reading) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.returns != e.returns[r.shard] {
+		return
 	}
-	e.shards[shard] = begun
+	if e.generation != r.shard.Generation {
+		e.generation, e.shards = r.shard.Generation, map[int]time.Time{}
+	}
+	e.shards[r.shard.Number] = r.begun
 	e.confirmed = false
 }
 
-// holds reports whether the shard is proven empty for a request that began at
-// start. What is read during the request always is, so that a request reads
-// each shard once, however long that takes.
-func (e *emptiness) holds(shard int, start time.Time) bool {
-	begun, ok := e.shards[shard]
-	return ok && elapsed(begun, start) < emptyMemory
+// forget takes a shard out of the proof, since an item may have come back to it.
+func (e *emptiness) forget(shard Shard) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.returns == nil {
+		e.returns = map[Shard]int{}
+	}
+	e.returns[shard]++
+	if e.generation == shard.Generation {
+		delete(e.shards, shard.Number)
+	}
+}
+
+// unproven lists the shards that are not proven empty for a request that began at
+// start. What is read during the request always is, so that a request reads each
+// shard once, however long that takes. An empty shard says nothing about that of
+// the next generation.
+func (e *emptiness) unproven(c Campaign, start time.Time) (open []int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range c.Shards {
+		begun, ok := e.shards[i]
+		if !ok || e.generation != c.Generation || elapsed(begun, start) >= emptyMemory {
+			open = append(open, i)
+		}
+	}
+	return open
 }
 
 // unprovenShard picks a random shard of those not proven empty.
 func (b *Bank) unprovenShard(s *shelf, c Campaign, start time.Time) (shard int, found bool, err error) {
-	empty := s.empty.of(c.Generation)
-	var open []int
-	for i := range c.Shards {
-		if !empty.holds(i, start) {
-			open = append(open, i)
-		}
-	}
+	open := s.empty.unproven(c, start)
 	if len(open) == 0 {
 		return 0, false, nil
 	}
@@ -87,12 +118,12 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 	if err != nil {
 		return Campaign{}, "", err
 	}
-	start := b.clock.Now()
+	q := &search{start: b.clock.Now()}
 	for {
 		if state := c.StateAt(b.clock.Now()); state != Open {
 			return c, state, nil
 		}
-		empty, fresh, err := b.probe(ctx, b.shelf(name), c, start)
+		empty, fresh, err := b.probe(ctx, b.shelf(name), c, q)
 		switch {
 		case err != nil:
 			return Campaign{}, "", err
@@ -106,39 +137,47 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 }
 
 // probe looks for one free item in any shard.
-func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, start time.Time) (empty bool, fresh Campaign, err error) {
+func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, q *search) (empty bool, fresh Campaign, err error) {
 	if err := s.take(ctx); err != nil {
 		return false, c, err
 	}
 	defer s.leave()
-	limit := 1
-	for range maxEndedPages {
-		shard, found, err := b.unprovenShard(s, c, start)
+	for range maxReadings {
+		shard, found, err := b.unprovenShard(s, c, q.start)
 		if err != nil {
 			return false, c, err
 		}
 		if !found {
+			if err := b.expire(ctx, q); err != nil {
+				return false, c, err
+			}
 			fresh, err = b.confirmEmpty(ctx, s, c)
 			return err == nil, fresh, err
 		}
-		begun := b.clock.Now()
-		page, err := b.store.FreeItems(ctx, Shard{c.Name, c.Generation, shard}, Range{}, limit)
-		if err != nil {
+		reading := s.empty.begin(Shard{c.Name, c.Generation, shard}, b.clock.Now())
+		live, err := b.probeShard(ctx, reading, q)
+		if live || err != nil {
 			return false, c, err
 		}
-		live, ended := partition(page.Items, begun)
-		if len(live) > 0 {
-			return false, c, nil
-		}
-		if err := b.expire(ctx, ended); err != nil {
-			return false, c, err
-		}
-		if len(ended) > 0 {
-			limit = c.PageSize
-		}
-		if !page.More {
-			s.empty.saw(shard, begun)
-		}
+		s.empty.saw(reading)
 	}
-	return false, c, errTooManyEnded
+	return false, c, errRestless
+}
+
+// probeShard reads one row of the shard, and goes on only if that one has ended.
+func (b *Bank) probeShard(ctx context.Context, r reading, q *search) (live bool, err error) {
+	w := walk{r.shard, []Range{{}}}
+	items, err := b.read(ctx, &w, 1)
+	if err != nil {
+		return false, err
+	}
+	if !w.over() {
+		place, err := b.randomHash()
+		if err != nil {
+			return false, err
+		}
+		w = roundFrom(r.shard, place)
+	}
+	found, err := b.passEnded(ctx, &w, items, r.begun, q)
+	return len(found) > 0, err
 }

@@ -181,13 +181,13 @@ type Ended int
 
 // The outcomes.
 const (
-	NotSettled Ended = iota // nothing was changed and nothing is known: send it again
-	EndedNow                // the bank row is gone and the item row marked
-	NotFree                 // it is not in the bank, or has not ended
-	NotLoaded               // it is in the bank, and its row is gone or has a state
+	NotSettled   Ended = iota // nothing was changed and nothing is known: send it again
+	EndedNow                  // the bank row is gone and the item row marked
+	NotFree                   // it is not in the bank, or has not ended
+	Contradicted              // it is in the bank, and its row is gone or has a state
 )
 
-// Lister lists rows in pages, in an engine's own order, each row at least once
+// Lister lists rows in pages, in an engine's own order, each row once
 // if it is there all the time. A page may be empty and not the last; the first has
 // the cursor "", and after the last one next is "".
 type Lister interface {
@@ -213,11 +213,11 @@ type Mending struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem // put the bank row IF absent
+	PutFree  *FreeItem // put the bank row IF absent, and count a return in IfRow
 	DropFree *FreeItem // delete the bank row IF there
 	PutRow   *ItemRow  // put the item row IF absent
 
-	IfRow   *ItemRow  // the item row has this generation and state
+	IfRow   *ItemRow  // the item row has this generation, state and number of returns
 	IfClaim *Claim    // the claim's row has this id
 	IfFree  *FreeItem // the bank row is there
 }

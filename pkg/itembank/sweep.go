@@ -1,70 +1,136 @@
 package itembank
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
-// SweepReport says what a sweep did.
+// SweepReport says what became of the items that a sweep moved. It burns none: at the
+// end of a claim an item that does not return expires, and so its row says.
 type SweepReport struct {
 	Returned int64 `json:"returned"` // items of ended claims that are in the bank again
-	Burned   int64 `json:"burned"`   // items of ended claims that have ended with them
-	Expired  int64 `json:"expired"`  // free items whose life had ended
+	Expired  int64 `json:"expired"`  // items of ended claims, and free ones, that have ended
 }
+
+// Progress is told how many items or rows are done, now and then.
+type Progress func(done int64)
 
 // Sweep closes the campaign's claims that ended longer than the grace ago, and
 // takes free items out whose life has ended. Requests do the same with what they
 // meet, so a sweep only makes items come back, and counts come right, sooner. It
-// reads all claims of the scope and the whole bank. It is safe to repeat, to
-// interrupt, and to run several times at once.
+// reads all claims of the scope and the whole bank; progress, which may be nil, is told
+// how many rows of these. It is safe to repeat, to interrupt, and to run several times
+// at once.
+//
+// A claim whose rows contradict each other stays as it is, and the sweep goes on. At
+// its end that is an error of the family ErrDifference, which names the first few.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrDifference. The
 // report says what was done also when there is an error.
-func (b *Bank) Sweep(ctx context.Context, campaign string) (SweepReport, error) {
+func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	var report SweepReport
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
 		return report, err
 	}
-	if err := b.sweepClaims(ctx, c, &report); err != nil {
-		return report, err
+	var left contradictions
+	seen := count(progress)
+	if err := b.sweepClaims(ctx, c, &report, &left, seen); err != nil {
+		return report, left.before(err)
 	}
-	return report, b.sweepBank(ctx, c, &report)
+	if err := b.sweepBank(ctx, c, &report, seen); err != nil {
+		return report, left.before(err)
+	}
+	return report, left.err()
 }
 
-func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport) error {
+func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport, left *contradictions, seen func(int)) error {
 	return b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+		seen(1)
 		if claim.Campaign != c.Name || !claim.closable(b.now()) {
 			return nil
 		}
-		closed, returned, err := b.closeEnded(ctx, claim)
+		released, err := b.closeEnded(ctx, claim)
 		switch {
-		case !closed || err != nil:
+		case errors.Is(err, ErrDifference):
+			left.note(err)
+		case err != nil:
 			return err
-		case returned:
+		case released.Returned:
 			report.Returned++
-		default:
-			report.Burned++
+		case released.Ended == Expired:
+			report.Expired++
 		}
 		return nil
 	})
 }
 
-func (b *Bank) sweepBank(ctx context.Context, c Campaign, report *SweepReport) error {
+func (b *Bank) sweepBank(ctx context.Context, c Campaign, report *SweepReport, seen func(int)) error {
 	return b.eachFreePage(ctx, c, func(items []FreeItem) error {
 		_, ended := partition(items, b.now())
+		seen(len(items) - len(ended))
 		for len(ended) > 0 {
 			n := min(len(ended), MaxAddItems)
 			answers, err := b.endItems(ctx, endings(ended[:n], Expired, b.now()))
-			if err != nil {
-				return err
-			}
 			for _, a := range answers {
 				if a == EndedNow {
 					report.Expired++
 				}
 			}
+			if err != nil {
+				return err
+			}
+			seen(n)
 			ended = ended[n:]
 		}
 		return nil
 	})
+}
+
+// count adds up what is done, for progress.
+func count(progress Progress) func(int) {
+	done := int64(0)
+	return func(more int) {
+		if done += int64(more); progress != nil && more > 0 {
+			progress(done)
+		}
+	}
+}
+
+// contradictions gathers the errors of claims that were left as they are.
+type contradictions struct {
+	count int
+	first []error
+}
+
+// named is how many of them an error names: they may be as many as the claims.
+const named = 5
+
+func (c *contradictions) note(err error) {
+	if c.count++; len(c.first) < named {
+		c.first = append(c.first, err)
+	}
+}
+
+func (c *contradictions) err() error {
+	if c.count == 0 {
+		return nil
+	}
+	more := ""
+	if n := c.count - len(c.first); n > 0 {
+		more = fmt.Sprintf("\nand %d more", n)
+	}
+	return fmt.Errorf("claims whose rows contradict each other, and that were left as they are: %d\n%w%s", c.count, errors.Join(c.first...), more)
+}
+
+// before adds them to the error that ended the sweep, which decides what to do: the
+// next sweep meets them again.
+func (c *contradictions) before(err error) error {
+	if c.count == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; before that, %s", err, c.err().Error())
 }
 
 // eachClaim calls do for the claims of a scope.
@@ -101,16 +167,14 @@ func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]FreeItem)
 }
 
 func (b *Bank) eachPageOf(ctx context.Context, s Shard, do func([]FreeItem) error) error {
-	for r := (Range{}); ; {
-		page, err := b.store.FreeItems(ctx, s, r, listPage)
+	for w := (walk{s, []Range{{}}}); !w.over(); {
+		items, err := b.read(ctx, &w, listPage)
 		if err != nil {
 			return err
 		}
-		if err := do(page.Items); err != nil || !page.More {
+		if err := do(items); err != nil {
 			return err
 		}
-		if len(page.Items) > 0 {
-			r.After = &page.Items[len(page.Items)-1].Hash
-		}
 	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 type WithdrawReport struct {
 	Withdrawn int64 `json:"withdrawn"` // taken out of the bank now
 	Already   int64 `json:"already"`   // had ended before, in whatever way
-	Held      int64 `json:"held"`      // are somebody's, and stay so
+	Held      int64 `json:"held"`      // are somebody's, and stay so; or Reconcile finds them lost or misplaced
 	Unknown   int64 `json:"unknown"`   // were never loaded
 }
 
@@ -49,19 +49,22 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 	return report, b.withdraw(ctx, c, chunk, &report)
 }
 
-// WithdrawAll withdraws all free items of the campaign.
-func (b *Bank) WithdrawAll(ctx context.Context, campaign string) (WithdrawReport, error) {
+// WithdrawAll withdraws all free items of the campaign. Progress, which may be nil, is
+// told how many are done.
+func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progress) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
 		return report, err
 	}
+	done := count(progress)
 	err = b.eachFreePage(ctx, c, func(items []FreeItem) error {
 		for len(items) > 0 {
 			n := min(len(items), MaxAddItems)
 			if err := b.withdraw(ctx, c, items[:n], &report); err != nil {
 				return err
 			}
+			done(n)
 			items = items[n:]
 		}
 		return nil
@@ -78,15 +81,19 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []FreeItem, repor
 		all[i] = Ending{Item: item, State: Withdrawn}
 	}
 	answers, err := b.endItems(ctx, all)
+	for _, a := range answers { // the report is true whatever comes now
+		if a == EndedNow {
+			report.Withdrawn++
+		}
+	}
 	if err != nil {
 		return err
 	}
 	for i, a := range answers {
 		switch a {
 		case EndedNow:
-			report.Withdrawn++
-		case NotLoaded:
-			return fmt.Errorf("%w: of item %s", ErrStrayItem, items[i].Hash)
+		case Contradicted:
+			return b.whatContradicts(ctx, c, items[i])
 		default:
 			if err := b.whyNotFree(ctx, c, items[i], report); err != nil {
 				return err
@@ -94,6 +101,18 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []FreeItem, repor
 		}
 	}
 	return nil
+}
+
+// whatContradicts names what is wrong with an item in the bank that cannot end.
+func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item FreeItem) error {
+	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
+	switch {
+	case err != nil:
+		return err
+	case row == nil:
+		return fmt.Errorf("%w: %q", ErrStrayItem, item.Value)
+	}
+	return fmt.Errorf("%w: %q", ErrFreeAndEnded, item.Value)
 }
 
 // whyNotFree counts an item that was not in the bank.

@@ -74,7 +74,7 @@ func (s *Store) endItemRow(c itembank.Closing) types.TransactWriteItem {
 	values := map[string]types.AttributeValue{":generation": number(int64(c.Generation))}
 	change := setState
 	if c.Return != nil {
-		change, names["#returns"], values[":one"] = "ADD #returns :one", "returns", number(1)
+		change, names["#returns"], values[":one"] = countReturn, "returns", number(1)
 	} else {
 		values[":state"] = text(string(c.State))
 	}
@@ -84,7 +84,10 @@ func (s *Store) endItemRow(c itembank.Closing) types.TransactWriteItem {
 	}}
 }
 
-const setState = "SET #state = :state"
+const (
+	setState    = "SET #state = :state"
+	countReturn = "ADD #returns :one"
+)
 
 // EndItems is one transaction of {delete bank row IF there and ended, mark item
 // row IF there and without a state} per item. When it is cancelled, the items whose
@@ -145,5 +148,5 @@ func (s *Store) notMarked(ctx context.Context, e itembank.Ending) (itembank.Ende
 	if err != nil || !found {
 		return itembank.NotFree, err
 	}
-	return itembank.NotLoaded, nil
+	return itembank.Contradicted, nil
 }

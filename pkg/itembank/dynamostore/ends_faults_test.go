@@ -71,7 +71,7 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 		name      string
 		client    dynamostore.Client
 		rowFailed itembank.Ended
-	}{{"the bank row is gone by now", client, itembank.NotFree}, {"the bank row is there", there{client}, itembank.NotLoaded}} {
+	}{{"the bank row is gone by now", client, itembank.NotFree}, {"the bank row is there", there{client}, itembank.Contradicted}} {
 		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]itembank.Ending, 9))
 		want := []itembank.Ended{
 			itembank.NotSettled, itembank.NotSettled, itembank.NotSettled, itembank.NotFree, itembank.NotFree,

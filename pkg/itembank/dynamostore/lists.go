@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// ListClaims lists the claims of a scope, partition by partition.
+// ListClaims lists the claims of a scope, partition by partition. One that is not in
+// its own is of the family ErrDifference.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
 	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
 	if err != nil {
@@ -28,12 +29,16 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 		if err != nil {
 			return nil, "", err
 		}
+		if err := checkPlace("list claims", row.key, claimKey(scope, claim.Claimant)); err != nil {
+			return nil, "", err
+		}
 		claims = append(claims, *claim)
 	}
 	return claims, next, nil
 }
 
-// ListItemRows lists the item rows of a campaign, partition by partition.
+// ListItemRows lists the item rows of a campaign, partition by partition. One that is
+// not in its own is of the family ErrDifference.
 func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
 	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
 	if err != nil {
@@ -48,9 +53,23 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 		if err != nil {
 			return nil, "", fmt.Errorf("row %s: %w", row.PK, err)
 		}
+		if err := checkPlace("list items", row.key, itemKey(campaign, h)); err != nil {
+			return nil, "", err
+		}
 		rows = append(rows, itembank.ListedItem{Hash: h, ItemRow: row.itemRow()})
 	}
 	return rows, next, nil
+}
+
+// checkPlace refuses a row that lies where only a listing finds it: all else looks for
+// its content under its own key. Taken for the claim or the item's row it would make
+// right in a Reconcile what is wrong for everybody else.
+func checkPlace(doing string, found, own key) error {
+	if found == own {
+		return nil
+	}
+	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q belongs at %q, %q; move it there, or delete it if a row is there that is right",
+		doing, itembank.ErrDifference, found.PK, found.SK, own.PK, own.SK)
 }
 
 // list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is

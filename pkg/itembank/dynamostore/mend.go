@@ -12,11 +12,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// Mend is one transaction of the change and a condition check.
+// Mend is one transaction of the change and of what it rests on: a condition check,
+// or the count of a return in the item row.
 func (s *Store) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
 	const doing = "mend"
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{s.change(m), {ConditionCheck: s.basis(m)}},
+		TransactItems: []types.TransactWriteItem{s.change(m), s.basis(m)},
 	})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	if !cancelled {
@@ -47,29 +48,52 @@ func (s *Store) change(m itembank.Mending) types.TransactWriteItem {
 }
 
 // basis is what the change rests on.
-func (s *Store) basis(m itembank.Mending) *types.ConditionCheck {
+func (s *Store) basis(m itembank.Mending) types.TransactWriteItem {
 	switch {
 	case m.IfRow != nil:
-		check := &types.ConditionCheck{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(m.Campaign, m.Hash)),
-			ConditionExpression:       aws.String("generation = :generation AND attribute_not_exists(#state)"),
-			ExpressionAttributeNames:  map[string]string{"#state": "state"},
-			ExpressionAttributeValues: map[string]types.AttributeValue{":generation": number(int64(m.IfRow.Generation))},
-		}
-		if m.IfRow.State != "" {
-			check.ConditionExpression = aws.String("generation = :generation AND #state = :state")
-			check.ExpressionAttributeValues[":state"] = text(string(m.IfRow.State))
-		}
-		return check
+		return s.rowAsSeen(m)
 	case m.IfClaim != nil:
-		return &types.ConditionCheck{
-			TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(m.IfClaim.Scope, m.IfClaim.Claimant)),
+		return check(s.dedupeTable, claimKey(m.IfClaim.Scope, m.IfClaim.Claimant), types.ConditionCheck{
 			ConditionExpression:       aws.String("claim_id = :id"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(m.IfClaim.ID)},
-		}
+		})
 	default:
-		return &types.ConditionCheck{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*m.IfFree)), ConditionExpression: aws.String(ifPresent),
-		}
+		return check(s.bankTable, bankKey(*m.IfFree), types.ConditionCheck{ConditionExpression: aws.String(ifPresent)})
 	}
+}
+
+// rowAsSeen checks the item row, and counts in it if the item returns.
+func (s *Store) rowAsSeen(m itembank.Mending) types.TransactWriteItem {
+	condition := "generation = :generation"
+	names := map[string]string{"#state": "state", "#returns": "returns"}
+	values := map[string]types.AttributeValue{
+		":generation": number(int64(m.IfRow.Generation)), ":returns": number(int64(m.IfRow.Returns)),
+	}
+	if m.IfRow.State == "" {
+		condition += " AND attribute_not_exists(#state)"
+	} else {
+		condition += " AND #state = :state"
+		values[":state"] = text(string(m.IfRow.State))
+	}
+	if m.IfRow.Returns == 0 {
+		condition += " AND (attribute_not_exists(#returns) OR #returns = :returns)"
+	} else {
+		condition += " AND #returns = :returns"
+	}
+	row := itemKey(m.Campaign, m.Hash)
+	if m.PutFree == nil {
+		return check(s.bankTable, row, types.ConditionCheck{
+			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+		})
+	}
+	values[":one"] = number(1)
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(row), UpdateExpression: aws.String(countReturn),
+		ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
+	}}
+}
+
+func check(table string, row key, c types.ConditionCheck) types.TransactWriteItem {
+	c.TableName, c.Key = aws.String(table), dynamo.Encode(row)
+	return types.TransactWriteItem{ConditionCheck: &c}
 }

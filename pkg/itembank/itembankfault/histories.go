@@ -79,7 +79,7 @@ type program struct {
 	ways    []Way // of the calls to the store, in turn
 }
 
-const historyClaimLife = 20 * time.Second
+const historyClaimLife = itembank.MinClaimLife
 
 var programs = rapid.Custom(func(t *rapid.T) program {
 	p := program{onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
@@ -237,7 +237,7 @@ func (h *history) do(bank *itembank.Bank, o op) {
 			o.result = already
 		}
 	case sweepOp:
-		_, err = bank.Sweep(ctx, name)
+		_, err = bank.Sweep(ctx, name, nil)
 	case advanceOp:
 		h.clock.Advance(o.forward)
 	}

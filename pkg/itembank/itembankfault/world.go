@@ -257,7 +257,7 @@ func (w *World) Release(suffix, claimant string) itembank.Released {
 // Sweep sweeps a campaign.
 func (w *World) Sweep(suffix string) {
 	w.must(w.repeat("sweep", func(ctx context.Context) error {
-		_, err := w.bank.Sweep(ctx, w.campaigns[suffix].Name)
+		_, err := w.bank.Sweep(ctx, w.campaigns[suffix].Name, nil)
 		return err
 	}))
 	w.state.Freed = w.clock.Now()
@@ -275,7 +275,7 @@ func (w *World) Withdraw(suffix string, items ...string) (report itembank.Withdr
 // WithdrawAll withdraws all free items.
 func (w *World) WithdrawAll(suffix string) {
 	w.must(w.repeat("withdraw all", func(ctx context.Context) error {
-		_, err := w.bank.WithdrawAll(ctx, w.campaigns[suffix].Name)
+		_, err := w.bank.WithdrawAll(ctx, w.campaigns[suffix].Name, nil)
 		return err
 	}))
 }

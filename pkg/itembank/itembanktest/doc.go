@@ -51,4 +51,4 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-var cases = slices.Concat(storeCases, endStoreCases, mendStoreCases, claimCases, loadCases, endCases, withdrawCases, reconcileCases)
+var cases = slices.Concat(storeCases, endStoreCases, mendStoreCases, claimCases, loadCases, endCases, withdrawCases, reconcileCases, mendCases)

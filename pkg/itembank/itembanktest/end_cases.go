@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ var endCases = []testCase{
 	{"ends/claim-closed-when-met", claimClosedWhenMet},
 	{"ends/claim-lengthened-when-met", claimLengthenedWhenMet},
 	{"ends/last-item-of-an-ended-claim", lastItemOfEndedClaim},
+	{"ends/claimant-gets-the-item-that-comes-back", getsItemThatComesBack},
+	{"ends/same-bank-knows-what-comes-back", bankKnowsWhatComesBack},
+	{"ends/comes-back-while-the-bank-is-read", comesBackWhileRead},
 	{"ends/claim-ends-by-its-own-campaign", claimEndsByItsOwnCampaign},
 	{"ends/clocks-apart", clocksApart},
 	{"ends/items-end", itemsEnd},
@@ -36,7 +40,15 @@ var endCases = []testCase{
 	{"ends/page-outlives-its-items", pageOutlivesItems},
 	{"ends/sold-out-of-ended-items", soldOutOfEndedItems},
 	{"ends/ended-claim-of-an-ended-item", endedClaimOfEndedItem},
+	{"ends/many-ended-items", manyEndedItems},
+	{"ends/crowds-of-ended-items", crowdsOfEndedItems},
+	{"ends/too-many-ended-items", tooManyEndedItems},
+	{"ends/ended-items-and-lost-races", endedItemsAndLostRaces},
+	{"ends/ended-item-in-two-places", endedItemInTwoPlaces},
+	{"ends/expiring-does-not-wait", expiringDoesNotWait},
 	{"ends/sweep", sweep},
+	{"ends/sweep-goes-on-past-differences", sweepPastDifferences},
+	{"ends/sweep-cut-past-differences", sweepCutPastDifferences},
 	{"ends/sweeps-at-once", sweepsAtOnce},
 	{"ends/sweep-cut-at-every-change", sweepCut},
 	{"ends/claim-read-first", claimReadFirst},
@@ -84,8 +96,8 @@ func release(f *fixture) {
 		where  string
 		counts itembank.Counts
 	}{
-		{"", itembank.Released{}, "burned", itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}},
-		{itembank.Burn, itembank.Released{}, "burned", itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}},
+		{"", itembank.Released{Ended: itembank.Burned}, "burned", itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}},
+		{itembank.Burn, itembank.Released{Ended: itembank.Burned}, "burned", itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}},
 		{itembank.Return, itembank.Released{Returned: true}, "free", itembank.Counts{Loaded: 2, Free: 1, Claimed: 1}},
 	} {
 		one := *f
@@ -136,16 +148,21 @@ func releaseOfOlderClaim(f *fixture) {
 	f.wantWhere("held by ann", c, second.Item, "ann")
 }
 
-// releaseOfEndedItem: an item whose own life has ended is expired, not returned.
+// releaseOfEndedItem: an item whose own life has ended is expired, neither returned
+// nor burned.
 func releaseOfEndedItem(f *fixture) {
-	c, _ := f.stocked(1, itembank.Settings{OnEnd: itembank.Return, ItemLife: time.Hour})
-	clock := NewClock()
-	b := f.bank(itembank.WithClock(clock))
-	claim := f.claim(b, "ann").Claim
-	clock.Advance(time.Hour)
-	f.released(b, claim, itembank.Released{})
-	f.wantWhere("expired", c, claim.Item, "ann")
-	f.wantCounts(itembank.Counts{Loaded: 1, Ended: 1})
+	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
+		one := *f
+		one.name += "-" + string(onEnd)
+		c, _ := one.stocked(1, itembank.Settings{OnEnd: onEnd, ItemLife: time.Hour})
+		clock := NewClock()
+		b := f.bank(itembank.WithClock(clock))
+		claim := one.claim(b, "ann").Claim
+		clock.Advance(time.Hour)
+		one.released(b, claim, itembank.Released{Ended: itembank.Expired})
+		one.wantWhere("expired", c, claim.Item, "ann")
+		one.wantCounts(itembank.Counts{Loaded: 1, Ended: 1})
+	}
 }
 
 // releaseInSharedScope: a claim is released through its own campaign only.
@@ -156,9 +173,10 @@ func releaseInSharedScope(f *fixture) {
 	_, err := b.Load(f.ctx, tuesday.Name, itembank.Items("seat"), nil)
 	f.must(err)
 	claim := f.claim(b, "ann").Claim
-	through := claim
-	through.Campaign = tuesday.Name
-	f.released(b, through, itembank.Released{Already: true})
+	var elsewhere *itembank.ClaimedElsewhereError
+	if _, err := b.Release(f.ctx, tuesday.Name, "ann", claim.ID); !errors.As(err, &elsewhere) || elsewhere.Campaign != monday.Name {
+		f.Errorf("released through another campaign: want it said that the claim is of %s, got %v", monday.Name, err)
+	}
 	f.wantWhere("held by ann", monday, claim.Item, "ann")
 	if _, err := b.Claim(f.ctx, tuesday.Name, "ann"); !errors.Is(err, itembank.ErrClaimedElsewhere) {
 		f.Errorf("want %v, got %v", itembank.ErrClaimedElsewhere, err)
@@ -351,9 +369,9 @@ func invalidEnds(f *fixture) {
 		}
 	}
 	for name, want := range map[string]error{"No-Such": itembank.ErrInvalid, f.name + "-other": itembank.ErrNoCampaign} {
-		_, sweep := b.Sweep(f.ctx, name)
+		_, sweep := b.Sweep(f.ctx, name, nil)
 		_, withdraw := b.Withdraw(f.ctx, name, itembank.Items("a"))
-		_, withdrawAll := b.WithdrawAll(f.ctx, name)
+		_, withdrawAll := b.WithdrawAll(f.ctx, name, nil)
 		_, reconcile := b.Reconcile(f.ctx, name)
 		_, mend := b.Mend(f.ctx, name, nil)
 		for method, err := range map[string]error{
@@ -403,7 +421,7 @@ func claimLivesUntilClosed(f *fixture) {
 // swept sweeps and compares the report.
 func (f *fixture) swept(b *itembank.Bank, want itembank.SweepReport) {
 	f.Helper()
-	if got, err := b.Sweep(f.ctx, f.name); err != nil || got != want {
+	if got, err := b.Sweep(f.ctx, f.name, nil); err != nil || got != want {
 		f.Errorf("sweep: want %+v, got %+v, %v", want, got, err)
 	}
 }
@@ -467,21 +485,130 @@ func claimLengthenedWhenMet(f *fixture) {
 }
 
 // lastItemOfEndedClaim: the bank was seen empty, and what is in it now is the
-// item of the claim that the same request closed. It can be had a second later at
-// the latest.
+// item of the claim that the same request closed.
 func lastItemOfEndedClaim(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
-	clock := NewClock()
-	b := f.bank(itembank.WithClock(clock))
+	clock, counted := NewClock(), &Hooked{Store: f.Store}
+	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	first := f.claim(b, "ann").Claim
 	setTo(clock, first.EndsAt.Add(endGrace+time.Millisecond))
-	second, err := b.Claim(f.ctx, f.name, "ann")
-	if errors.Is(err, itembank.ErrSoldOut) {
-		clock.Advance(time.Second)
-		second, err = b.Claim(f.ctx, f.name, "ann")
+	counted.Calls()
+	second := f.claim(b, "ann")
+	if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item != first.Item {
+		f.Errorf("want the item with a new claim after %+v, got %+v", first, second)
 	}
-	if err != nil || second.Replayed || second.Claim.ID == first.ID || second.Claim.Item != first.Item {
-		f.Errorf("want the item with a new claim after %+v, got %+v, %v", first, second, err)
+	f.wantCalls("the last item, of an ended claim", counted,
+		"FreeItems", "Campaign", "HeldClaim", "ItemRow", "CloseClaim", "FreeItems", "Take")
+}
+
+// getsItemThatComesBack: whoever closes the claim, and whatever becomes of the item,
+// its claimant's answer is the one that fits what is in the bank then.
+func getsItemThatComesBack(f *fixture) {
+	for _, other := range []bool{false, true} { // somebody else closes it first
+		for _, onEnd := range []itembank.OnEnd{itembank.Return, itembank.Burn} {
+			one := *f
+			one.name = fmt.Sprintf("%s-%s-%t", f.name, onEnd, other)
+			one.stocked(1, itembank.Settings{Shards: 3, OnEnd: onEnd, ClaimLife: time.Minute})
+			clock := NewClock()
+			hooked := &Hooked{Store: f.Store}
+			b := itembank.New(hooked, itembank.WithClock(clock))
+			first := one.claim(b, "ann").Claim
+			setTo(clock, first.EndsAt.Add(endGrace+time.Millisecond))
+			one.refused(b, "bob", itembank.ErrSoldOut) // the Bank has seen it empty
+			hooked.Before = func(method string) error {
+				if method == "CloseClaim" && other {
+					_, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, one.name, nil)
+					return err
+				}
+				return nil
+			}
+			if onEnd == itembank.Burn {
+				one.refused(b, "ann", itembank.ErrSoldOut)
+			} else if again := one.claim(b, "ann"); again.Replayed || again.Claim.Item != first.Item || again.Claim.ID == first.ID {
+				f.Errorf("closed by another first: %t: want the item again, got %+v", other, again)
+			}
+		}
+	}
+}
+
+// bankKnowsWhatComesBack: a Bank that returns an item does not remember that its
+// shard was empty, neither for claims nor for the state; what it burns changes nothing.
+func bankKnowsWhatComesBack(f *fixture) {
+	for onEnd, after := range map[itembank.OnEnd]itembank.State{itembank.Return: itembank.Open, itembank.Burn: itembank.SoldOut} {
+		one := *f
+		one.name += "-" + string(onEnd)
+		one.stocked(3, itembank.Settings{Shards: 4, OnEnd: onEnd, ClaimLife: time.Minute})
+		clock, counted := NewClock(), &Hooked{Store: f.Store}
+		b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+		ann, bob := one.claim(b, "ann").Claim, one.claim(b, "bob").Claim
+		setTo(clock, ann.EndsAt.Add(endGrace+time.Millisecond))
+		one.claim(b, "cid")
+		expect := func(when string, want itembank.State) {
+			f.Helper()
+			if _, got, err := b.State(f.ctx, one.name); got != want || err != nil {
+				f.Errorf("%s, %s: want %s, got %s, %v", onEnd, when, want, got, err)
+			}
+		}
+		expect("all held", itembank.SoldOut)
+		if _, err := b.Release(f.ctx, one.name, "ann", ann.ID); err != nil {
+			f.Error(err)
+		}
+		counted.Calls()
+		expect("after the release", after)
+		if calls := counted.Calls(); onEnd == itembank.Burn && len(calls) > 0 {
+			f.Errorf("nothing came back: want no calls, got %v", calls)
+		}
+		if onEnd == itembank.Return {
+			if grant := one.claim(b, "dan"); grant.Claim.Item != ann.Item {
+				f.Errorf("want %s, got %+v", ann.Item, grant)
+			}
+		}
+		expect("after that", itembank.SoldOut)
+		if _, err := b.Sweep(f.ctx, one.name, nil); err != nil {
+			f.Error(err)
+		}
+		expect("after the sweep", after)
+		if onEnd == itembank.Return {
+			if grant := one.claim(b, "eve"); grant.Claim.Item != bob.Item {
+				f.Errorf("want %s, got %+v", bob.Item, grant)
+			}
+		}
+	}
+}
+
+// comesBackWhileRead: a read of the shard began before its item came back, and ends
+// after that. It has missed the item, and its Bank knows.
+func comesBackWhileRead(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
+	hooked := &Hooked{Store: f.Store}
+	b := itembank.New(hooked, itembank.WithClock(NewClock()))
+	claim := f.claim(b, "ann").Claim
+	for _, ask := range []func(){
+		func() {
+			if _, state, err := b.State(f.ctx, f.name); state != itembank.Open || err != nil {
+				f.Errorf("want %s, got %s, %v", itembank.Open, state, err)
+			}
+		},
+		func() {
+			if grant := f.claim(b, "bob"); grant.Claim.Item != claim.Item {
+				f.Errorf("want %s, got %+v", claim.Item, grant)
+			}
+		},
+	} {
+		returned := false
+		hooked.After = func(method string) error {
+			if method == "FreeItems" && !returned {
+				returned = true
+				f.released(b, claim, itembank.Released{Returned: true})
+			}
+			return nil
+		}
+		ask()
+		if !returned {
+			f.Fatal("it did not read the bank")
+		}
+		hooked.After = nil
+		claim = f.claim(b, "bob").Claim
 	}
 }
 
@@ -497,6 +624,7 @@ func claimEndsByItsOwnCampaign(f *fixture) {
 	f.must(err)
 	first := f.claim(b, "ann").Claim
 	setTo(clock, first.EndsAt.Add(endGrace))
+	f.refused(b, "bob", itembank.ErrSoldOut)
 	if _, err := b.Claim(f.ctx, burns.Name, "ann"); !errors.Is(err, itembank.ErrClaimedElsewhere) {
 		f.Errorf("within the grace: want %v, got %v", itembank.ErrClaimedElsewhere, err)
 	}
@@ -506,6 +634,9 @@ func claimEndsByItsOwnCampaign(f *fixture) {
 		f.Fatalf("want a claim of the other campaign, got %+v, %v", second, err)
 	}
 	f.wantWhere("free", returns, first.Item, "ann")
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Open || err != nil { // its own bank has the item again
+		f.Errorf("want %s, got %s, %v", itembank.Open, state, err)
+	}
 	setTo(clock, second.Claim.EndsAt.Add(endGrace+time.Millisecond))
 	if grant := f.claim(b, "ann"); grant.Claim.Item != first.Item {
 		f.Errorf("want the item that came back, got %+v", grant)
@@ -669,6 +800,262 @@ func soldOutOfEndedItems(f *fixture) {
 	}
 }
 
+// manyEndedItems: more than the engine brings in one read have ended, and behind them
+// one lives.
+func manyEndedItems(f *fixture) {
+	const n = 1100
+	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock := NewClock()
+	f.loadAt(clock, codes("old", n)...)
+	clock.Advance(time.Minute)
+	f.loadAt(clock, "new")
+	clock.Advance(time.Hour - time.Minute)
+	counted := &Hooked{Store: f.Store}
+	b := itembank.New(counted, itembank.WithClock(clock))
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Open || err != nil {
+		f.Errorf("want %s, got %s, %v", itembank.Open, state, err)
+	}
+	f.wantBounded("state", counted)
+	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
+		f.Errorf("want the item that lives, got %+v", grant)
+	}
+	f.wantBounded("claim", counted)
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	f.wantBounded("refusal", counted)
+}
+
+// wantBounded wants of one request on a shard with a few thousand ended items that it
+// does not do much about them.
+func (f *fixture) wantBounded(what string, counted *Hooked) {
+	f.Helper()
+	calls, n := counted.Calls(), map[string]int{}
+	for _, call := range calls {
+		n[call]++
+	}
+	if n["EndItems"] > 1 || n["FreeItems"] > 6 {
+		f.Errorf("%s: want at most 6 reads and one transaction of ended items, got %v", what, calls)
+	}
+}
+
+// crowded is a store with many ended items more than it really has.
+type crowded struct {
+	itembank.Store
+	mu    sync.Mutex
+	crowd []itembank.FreeItem // by hash
+	ended int                 // of them, until now
+}
+
+// crowd makes a crowd of ended items in a campaign.
+func (f *fixture) crowd(c itembank.Campaign, n int) *crowded {
+	s := &crowded{Store: f.Store}
+	for i := range n {
+		item := f.freeItem(c, fmt.Sprintf("crowd-%d", i))
+		item.EndsAt = c.CreatedAt
+		s.crowd = append(s.crowd, item)
+	}
+	slices.SortFunc(s.crowd, byHash)
+	return s
+}
+
+func byHash(x, y itembank.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
+
+func (s *crowded) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+	page, err := s.Store.FreeItems(ctx, shard, r, limit)
+	if err != nil {
+		return page, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.crowd {
+		above := r.After == nil || slices.Compare(i.Hash[:], r.After[:]) > 0
+		if i.Shard == shard && above && (r.Through == nil || slices.Compare(i.Hash[:], r.Through[:]) <= 0) {
+			page.Items = append(page.Items, i)
+		}
+	}
+	slices.SortFunc(page.Items, byHash)
+	if len(page.Items) > limit {
+		page.Items, page.More = page.Items[:limit], true
+	}
+	return page, nil
+}
+
+func (s *crowded) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers := make([]itembank.Ended, len(endings))
+	for n, e := range endings {
+		before := len(s.crowd)
+		s.crowd = slices.DeleteFunc(s.crowd, func(i itembank.FreeItem) bool { return i == e.Item })
+		if len(s.crowd) == before {
+			return nil, fmt.Errorf("not of the crowd: %+v", e.Item)
+		}
+		answers[n] = itembank.EndedNow
+	}
+	s.ended += len(endings)
+	return answers, nil
+}
+
+// crowdsOfEndedItems: 10,000 have ended and one lives, in a bank of one shard, of the
+// usual number, and of the largest. It is found at once, in few reads and with few
+// of the others ended; then it is sold out, which takes no more.
+func crowdsOfEndedItems(f *fixture) {
+	const crowd = 10_000
+	for _, shards := range []int{1, itembank.DefaultShards, itembank.MaxShards} {
+		one := *f
+		one.name = fmt.Sprintf("%s-%d", f.name, shards)
+		c, items := one.stocked(1, itembank.Settings{Shards: shards})
+		s := one.crowd(c, crowd)
+		counted := &Hooked{Store: s}
+		b := itembank.New(counted, itembank.WithClock(NewClock()))
+		request := func(what string, ask func()) {
+			f.Helper()
+			counted.Calls()
+			ended := s.ended
+			ask()
+			reads := 0
+			for _, call := range counted.Calls() {
+				if call == "FreeItems" {
+					reads++
+				}
+			}
+			if most := 4*shards + 20; reads > most || s.ended > ended+itembank.MaxAddItems {
+				f.Errorf("%d shards, %s: want at most %d reads and %d ends, got %d and %d", shards, what, most, itembank.MaxAddItems, reads, s.ended-ended)
+			}
+		}
+		request("state", func() {
+			if _, state, err := b.State(f.ctx, one.name); state != itembank.Open || err != nil {
+				f.Errorf("%d shards: want %s, got %s, %v", shards, itembank.Open, state, err)
+			}
+		})
+		request("claim", func() {
+			if grant := one.claim(b, "ann"); grant.Claim.Item != items[0] {
+				f.Errorf("%d shards: want the item that lives, got %+v", shards, grant)
+			}
+		})
+		request("refusal", func() { one.refused(b, "bob", itembank.ErrSoldOut) })
+		if s.ended == 0 {
+			f.Errorf("%d shards: nobody takes ended items out", shards)
+		}
+	}
+}
+
+// tooManyEndedItems: where a request cannot go past all of them it never says sold
+// out. Each takes some out and begins somewhere else, so that the one that lives, near
+// the end of its shard, is seen and given out after some.
+func tooManyEndedItems(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1})
+	item := "code"
+	for itembank.HashItem(item)[0] < 0xf0 {
+		item += "+"
+	}
+	f.load(item)
+	s := f.crowd(c, 30_000)
+	ask := func(what string, ask func(*itembank.Bank) (bool, error)) {
+		f.Helper()
+		for tries := 1; ; tries++ {
+			ended := s.ended
+			found, err := ask(f.bankOn(s))
+			if took := s.ended - ended; took < 1 || took > itembank.MaxAddItems {
+				f.Errorf("%s, try %d: it took %d ended items out", what, tries, took)
+			}
+			if found && err == nil {
+				return
+			}
+			if !errors.Is(err, itembank.ErrTryAgain) || !strings.Contains(err.Error(), "sweep") || tries == 50 { // a third of them fail
+				f.Fatalf("%s, try %d: %t, %v", what, tries, found, err)
+			}
+		}
+	}
+	ask("state", func(b *itembank.Bank) (bool, error) {
+		_, state, err := b.State(f.ctx, f.name)
+		return state == itembank.Open, err
+	})
+	ask("claim", func(b *itembank.Bank) (bool, error) {
+		grant, err := b.Claim(f.ctx, f.name, "ann")
+		return grant.Claim.Item == item, err
+	})
+	if _, err := f.bankOn(s).Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrTryAgain) {
+		f.Errorf("not all was read: want %v, got %v", itembank.ErrTryAgain, err)
+	}
+}
+
+// bankOn makes a Bank on a store, with a clock that stands still.
+func (f *fixture) bankOn(s itembank.Store) *itembank.Bank {
+	return itembank.New(s, itembank.WithClock(NewClock()))
+}
+
+// endedItemsAndLostRaces: a request that goes past ended items again and again, since
+// it loses the one that lives each time, is one request, with one bound.
+func endedItemsAndLostRaces(f *fixture) {
+	c, _ := f.stocked(1, itembank.Settings{Shards: 1})
+	s := f.crowd(c, 3000)
+	gone := slices.Repeat([]itembank.Evidence{{ItemGone: true}}, 100)
+	counted := &Hooked{Store: &busy{Store: s, evidence: gone}}
+	_, err := f.bankOn(counted).Claim(f.ctx, f.name, "ann")
+	if !errors.Is(err, itembank.ErrTryAgain) || !strings.Contains(err.Error(), "sweep") {
+		f.Errorf("want it to give up and say that a sweep is wanted, got %v", err)
+	}
+	if s.ended < 1 || s.ended > itembank.MaxAddItems {
+		f.Errorf("want at most %d ended items taken out, got %d", itembank.MaxAddItems, s.ended)
+	}
+	if calls := counted.Calls(); len(calls) > 130 {
+		f.Errorf("it made %d calls", len(calls))
+	}
+}
+
+// endedItemInTwoPlaces: by a difference an item is in two shards, and has ended. A
+// transaction cannot name it twice.
+func endedItemInTwoPlaces(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 2})
+	clock := NewClock()
+	f.loadAt(clock, "a", "b")
+	double := *f.bankRow(f.freeItem(c, "a"))
+	double.Shard.Number = 1 - double.Shard.Number
+	f.must(f.Raw.PutBankRow(f.ctx, double))
+	clock.Advance(time.Hour)
+	f.refused(f.bank(itembank.WithClock(clock)), "ann", itembank.ErrSoldOut)
+	f.wantWhere("expired", c, "b")
+}
+
+// expiringDoesNotWait: the rows of ended items are busy, which is no matter of the
+// claimant who met them. Those that were only in their company are ended.
+func expiringDoesNotWait(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock := NewClock()
+	f.loadAt(clock, "busy", "other")
+	clock.Advance(time.Hour)
+	s := &busyEnds{Store: f.Store, busy: itembank.HashItem("busy")}
+	b := itembank.New(s, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	begun := clock.Now()
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	if waited := clock.Now().Sub(begun); waited > 0 {
+		f.Errorf("it waited %s", waited)
+	}
+	f.wantWhere("free", c, "busy")
+	f.wantWhere("expired", c, "other")
+}
+
+// busyEnds is a store on which an item is always busy.
+type busyEnds struct {
+	itembank.Store
+	busy itembank.Hash
+}
+
+func (s *busyEnds) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
+	answers := make([]itembank.Ended, len(endings))
+	for i, e := range endings {
+		if e.Item.Hash == s.busy {
+			continue
+		}
+		one, err := s.Store.EndItems(ctx, endings[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		answers[i] = one[0]
+	}
+	return answers, nil
+}
+
 // endedClaimOfEndedItem: where items return, one whose own life has ended does not.
 func endedClaimOfEndedItem(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return})
@@ -678,7 +1065,7 @@ func endedClaimOfEndedItem(f *fixture) {
 	b := f.bank(itembank.WithClock(clock))
 	f.claim(b, "ann")
 	clock.Advance(time.Minute + endGrace + time.Millisecond)
-	f.swept(b, itembank.SweepReport{Burned: 1})
+	f.swept(b, itembank.SweepReport{Expired: 1})
 	f.wantWhere("expired", c, "a", "ann")
 	f.refused(b, "ann", itembank.ErrSoldOut)
 	f.wantCounts(itembank.Counts{Loaded: 1, Ended: 1})
@@ -707,7 +1094,7 @@ func sweep(f *fixture) {
 		report itembank.SweepReport
 		after  itembank.Counts
 	}{
-		itembank.Burn:   {itembank.SweepReport{Burned: 3, Expired: 4}, itembank.Counts{Loaded: 9, Free: 1, Claimed: 1, Ended: 7}},
+		itembank.Burn:   {itembank.SweepReport{Expired: 7}, itembank.Counts{Loaded: 9, Free: 1, Claimed: 1, Ended: 7}},
 		itembank.Return: {itembank.SweepReport{Returned: 3, Expired: 4}, itembank.Counts{Loaded: 9, Free: 4, Claimed: 1, Ended: 4}},
 	} {
 		one := *f
@@ -718,12 +1105,116 @@ func sweep(f *fixture) {
 		f.must(err)
 		one.takeUntil(other, "zoe", "x", clock.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour))
 		b := f.bank(itembank.WithClock(clock))
-		one.swept(b, test.report)
+		told := f.progress(func(p itembank.Progress) {
+			if got, err := b.Sweep(f.ctx, one.name, p); err != nil || got != test.report {
+				f.Errorf("%s: want %+v, got %+v, %v", onEnd, test.report, got, err)
+			}
+		})
+		// Five claims of the scope, and what is then in the bank.
+		if rows := 5 + 5 + test.report.Returned; len(told) < 6 || told[len(told)-1] != rows {
+			f.Errorf("%s: want %d rows told of, got %v", onEnd, rows, told)
+		}
 		one.wantCounts(test.after)
 		one.swept(b, itembank.SweepReport{})
 		one.wantWhere("held by zoe", other, "x", "zoe") // that is another campaign's to end
 		one.wantWhere("held by new-00003", c, "new-00003", "new-00003")
 		one.wantWhere("free", c, "new-00004")
+	}
+}
+
+// contradicting makes a campaign of many ended claims, of which some contradict
+// themselves, two in each way; wrong has these by their ids.
+func (f *fixture) contradicting() (c itembank.Campaign, clock *Clock, wrong map[string]error) {
+	f.Helper()
+	const n, each = 12, 2
+	clock = NewClock()
+	c = f.create(itembank.Settings{Shards: 1, OnEnd: itembank.Return, ItemLife: 2 * time.Hour, ClaimLife: time.Minute})
+	f.loadAt(clock, codes("old", 3)...)
+	clock.Advance(time.Hour)
+	items := codes("held", n)
+	f.loadAt(clock, items...)
+	end := clock.Now().UTC().Truncate(time.Millisecond).Add(time.Minute)
+	wrong = map[string]error{}
+	for i, item := range items {
+		claim := f.takeUntil(c, item, item, end)
+		switch i / each {
+		case 0:
+			f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item)))
+			wrong[claim.ID] = itembank.ErrHeldAndFree
+		case 1:
+			f.putState(c, item, itembank.Withdrawn)
+			wrong[claim.ID] = itembank.ErrHeldAndEnded
+		case 2:
+			f.dropItemRow(c, item)
+			wrong[claim.ID] = itembank.ErrNoSuchRow
+		}
+	}
+	clock.Advance(time.Hour)
+	return c, clock, wrong
+}
+
+// sweepPastDifferences: claims that contradict themselves stay as they are, and keep
+// nothing else from being swept. The first few are named, and all are counted.
+func sweepPastDifferences(f *fixture) {
+	c, clock, wrong := f.contradicting()
+	for _, want := range []itembank.SweepReport{{Returned: 6, Expired: 3}, {}} {
+		report, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
+		if report != want || !errors.Is(err, itembank.ErrDifference) {
+			f.Fatalf("want %+v and a difference, got %+v, %v", want, report, err)
+		}
+		ways, named := map[error]bool{}, 0
+		for id, way := range wrong {
+			if strings.Contains(err.Error(), id) {
+				named++
+				ways[way] = true
+			}
+		}
+		for way := range ways {
+			if !errors.Is(err, way) {
+				f.Errorf("want an error that is also %v, got %v", way, err)
+			}
+		}
+		if named != 5 || !strings.Contains(err.Error(), ": 6\n") || !strings.Contains(err.Error(), "and 1 more") {
+			f.Errorf("want 6 claims counted and 5 named, got %d:\n%v", named, err)
+		}
+	}
+	for i, item := range codes("held", 12) {
+		where := "free"
+		switch i / 2 {
+		case 0:
+			where = "free, held by " + item
+		case 1:
+			where = "held by " + item + ", withdrawn"
+		case 2:
+			where = "held by " + item + ", not loaded"
+		}
+		f.wantWhere(where, c, item, item)
+	}
+	f.wantWhere("expired", c, "old-00000")
+}
+
+// sweepCutPastDifferences: a sweep that the store stopped is to be repeated, whatever
+// it met before; and that is not lost.
+func sweepCutPastDifferences(f *fixture) {
+	_, clock, wrong := f.contradicting()
+	failing := &Hooked{Store: f.Store, Before: func(method string) error {
+		if method == "FreeItems" { // after all claims
+			return errLost
+		}
+		return nil
+	}}
+	report, err := itembank.New(failing, itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
+	if !errors.Is(err, errLost) || errors.Is(err, itembank.ErrDifference) || report != (itembank.SweepReport{Returned: 6}) {
+		f.Errorf("want %v alone, got %+v, %v", errLost, report, err)
+	}
+	named := 0
+	for id := range wrong {
+		if strings.Contains(err.Error(), id) {
+			named++
+		}
+	}
+	if named != 5 || !strings.Contains(err.Error(), "and 1 more") {
+		f.Errorf("want 5 of 6 named, got %v", err)
 	}
 }
 
@@ -733,13 +1224,13 @@ func sweepsAtOnce(f *fixture) {
 	var mu sync.Mutex
 	var sum itembank.SweepReport
 	one := func() {
-		report, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, f.name)
+		report, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
 		if err != nil {
 			f.Error(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		sum.Returned, sum.Burned, sum.Expired = sum.Returned+report.Returned, sum.Burned+report.Burned, sum.Expired+report.Expired
+		sum.Returned, sum.Expired = sum.Returned+report.Returned, sum.Expired+report.Expired
 	}
 	together(one, one, one)
 	if want := (itembank.SweepReport{Returned: 3, Expired: 4}); sum != want {
@@ -770,11 +1261,11 @@ func sweepCut(f *fixture) {
 			if after {
 				hooked.Before, hooked.After = nil, fault
 			}
-			_, err := itembank.New(hooked, itembank.WithClock(clock)).Sweep(f.ctx, one.name)
+			_, err := itembank.New(hooked, itembank.WithClock(clock)).Sweep(f.ctx, one.name, nil)
 			if more = errors.Is(err, cut); !more {
 				f.must(err)
 			}
-			_, err = f.bank(itembank.WithClock(clock)).Sweep(f.ctx, one.name)
+			_, err = f.bank(itembank.WithClock(clock)).Sweep(f.ctx, one.name, nil)
 			f.must(err)
 			for item, want := range map[string]string{"old-00000": "expired", "old-00003": "expired", "new-00000": "free", "new-00002": "free"} {
 				one.wantWhere(want, c, item, item)
@@ -869,7 +1360,11 @@ func stalePeek(f *fixture) {
 			f.Errorf("%s: a claim that a peek misses: want %+v, got %+v", onEnd, missed, again)
 		}
 
-		one.released(fresh, released, itembank.Released{Returned: onEnd == itembank.Return})
+		want := itembank.Released{Ended: itembank.Burned}
+		if onEnd == itembank.Return {
+			want = itembank.Released{Returned: true}
+		}
+		one.released(fresh, released, want)
 		if onEnd == itembank.Return {
 			one.take(c, "dan", released.Item)
 		}

@@ -446,8 +446,8 @@ var endingsOfItems = []ending{
 	{"burned", func(f *fixture, c itembank.Campaign, item string) { f.closed(burning(c, f.take(c, item, item))) }, time.Time{}, time.Time{}, itembank.NotFree, "burned"},
 	{"row gone", func(f *fixture, c itembank.Campaign, item string) {
 		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
-	}, time.Time{}, time.Time{}, itembank.NotLoaded, "free, not loaded"},
-	{"row has a state", func(f *fixture, c itembank.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, itembank.NotLoaded, "free, burned"},
+	}, time.Time{}, time.Time{}, itembank.Contradicted, "free, not loaded"},
+	{"row has a state", func(f *fixture, c itembank.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, itembank.Contradicted, "free, burned"},
 	{"row gone, not ended", func(f *fixture, c itembank.Campaign, item string) {
 		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
 	}, time.Time{}, anEnd, itembank.NotFree, "free, not loaded"},

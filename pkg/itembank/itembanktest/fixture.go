@@ -118,6 +118,16 @@ func (f *fixture) refused(b *itembank.Bank, claimant string, want error) {
 	}
 }
 
+// progress collects what a call tells of its progress, which only ever rises.
+func (f *fixture) progress(call func(itembank.Progress)) (told []int64) {
+	f.Helper()
+	call(func(done int64) { told = append(told, done) })
+	if !slices.IsSorted(told) {
+		f.Errorf("progress goes back: %v", told)
+	}
+	return told
+}
+
 // wantCounts compares what the store holds.
 func (f *fixture) wantCounts(want itembank.Counts) {
 	f.Helper()

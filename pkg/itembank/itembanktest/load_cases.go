@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +23,8 @@ var loadCases = []testCase{
 	{"loads/two-loaders-of-one-file", twoLoaders},
 	{"loads/overlapping-loaders-at-once", overlappingLoaders},
 	{"loads/cut-at-every-call", cutAtEveryCall},
+	{"loads/beside-another", besideAnother},
+	{"loads/beside-itself", besideItself},
 	{"loads/invalid-input-changes-nothing", invalidLoads},
 	{"loads/input-that-changes", inputThatChanges},
 	{"loads/digests", digests},
@@ -132,41 +136,245 @@ func overlappingLoaders(f *fixture) {
 	f.wantCounts(itembank.Counts{Loaded: int64(2 * n), Free: int64(2 * n)})
 }
 
+// errCut ends a load on its way.
+var errCut = errors.New("cut")
+
+// atCall is a hook that does something at one call.
+func atCall(call int, do func() error) func(string) error {
+	return func(string) error {
+		if call--; call != 0 {
+			return nil
+		}
+		return do()
+	}
+}
+
 // cutAtEveryCall cuts a load at each of its store calls, before the effect and
 // after it, and runs it again: each item is there once and the tally is as if
-// nothing had happened.
+// nothing had happened. If the load had finished, its lines are known to the next.
 func cutAtEveryCall(f *fixture) {
-	items := slices.Concat(codes("code", 101), []string{"code-00000", "code-00100", "other", "other"})
-	want := itembank.Tally{Rows: 105, Added: 102, Repeated: 3}
-	cut := errors.New("cut")
+	items := slices.Concat(codes("code", 101), []string{"known-00001", "code-00000", "code-00100", "other", "other", "known-00000"})
+	rows := int64(len(items))
+	want := itembank.Tally{Rows: rows, Added: 102, Known: 2, Repeated: 3}
+	f.create(itembank.Settings{Shards: 2})
+	_, digest := f.undisturbed(items)
 	for _, after := range []bool{false, true} {
 		for call, more := 1, true; more; call++ {
+			what := fmt.Sprintf("cut at call %d (after its effect: %t)", call, after)
 			name := fmt.Sprintf("%s-%t-%d", f.name, after, call)
 			c := f.createNamed(name, itembank.Settings{Shards: 2})
-			var calls atomic.Int32
-			fault := func(string) error {
-				if int(calls.Add(1)) == call {
-					return cut
-				}
-				return nil
-			}
-			hooked := &Hooked{Store: f.Store, Before: fault}
+			f.loadInto(name, codes("known", 2))
+			cut := atCall(call, func() error { return errCut })
+			hooked := &Hooked{Store: f.Store, Before: cut}
 			if after {
-				hooked.Before, hooked.After = nil, fault
+				hooked.Before, hooked.After = nil, cut
 			}
 			report, err := itembank.New(hooked).Load(f.ctx, name, itembank.Items(items...), nil)
-			if more = errors.Is(err, cut); !more {
+			if more = errors.Is(err, errCut); !more {
 				f.must(err)
 			}
-			again, err := f.bank().Load(f.ctx, name, itembank.Items(items...), nil)
+			counted, finished := f.counted(name, digest)
+			if finished && counted != want {
+				f.Errorf("%s: the finished load has %+v, want %+v", what, counted, want)
+			}
+			if report.Rows > counted.Rows || !after && report.Tally != counted {
+				f.Errorf("%s: it says that it came to %+v, and resumes at %+v", what, report.Tally, counted)
+			}
+			again := itembank.LoadReport{Tally: want, Resumed: counted.Rows}
+			if finished {
+				again = itembank.LoadReport{Tally: itembank.Tally{Rows: rows, Known: rows}}
+			}
+			got := f.loadInto(name, items)
+			if got.LoadID = ""; got != again {
+				f.Errorf("%s: want %+v, got %+v", what, again, got)
+			}
+			if free := f.countFree(c); free != 104 {
+				f.Errorf("%s: want 104 free items, got %d", what, free)
+			}
+		}
+	}
+}
+
+// loadInto loads into another campaign than the fixture's.
+func (f *fixture) loadInto(campaign string, items []string) itembank.LoadReport {
+	f.Helper()
+	report, err := f.bank().Load(f.ctx, campaign, itembank.Items(items...), nil)
+	f.must(err)
+	return report
+}
+
+// undisturbed loads the items into the fixture's campaign, and returns how many calls
+// that took, and the digest, which loads of other campaigns have as well.
+func (f *fixture) undisturbed(items []string) (calls int, digest string) {
+	f.Helper()
+	hooked := &Hooked{Store: f.Store}
+	report, err := itembank.New(hooked).Load(f.ctx, f.name, itembank.Items(items...), nil)
+	f.must(err)
+	digest, _, _ = strings.Cut(report.LoadID, "#")
+	return len(hooked.Calls()), digest
+}
+
+// counted is what the store has of the latest load of a digest.
+func (f *fixture) counted(campaign, digest string) (t itembank.Tally, finished bool) {
+	f.Helper()
+	latest, err := f.Store.LatestLoad(f.ctx, campaign, digest)
+	f.must(err)
+	if latest == nil {
+		return t, false
+	}
+	return latest.Tally, latest.Finished
+}
+
+// interruption is at which call of a load another one is done, and what becomes of
+// the first.
+type interruption struct {
+	call       int
+	after, cut bool // after the call's effect; the load is cut there
+}
+
+// interruptions are all of a load that makes so many calls. With the race detector,
+// where they would take long, it is one in four of them.
+func interruptions(calls int) iter.Seq[interruption] {
+	return func(yield func(interruption) bool) {
+		for call := range calls {
+			for _, i := range []interruption{{call + 1, false, false}, {call + 1, false, true}, {call + 1, true, true}} {
+				if (scale > 1 || rand.IntN(4) == 0) && !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// interrupted loads items, does something at a call, and resumes the load if that cut it.
+func (f *fixture) interrupted(campaign string, items []string, i interruption, meanwhile func()) itembank.Tally {
+	f.Helper()
+	hook := atCall(i.call, func() error {
+		if meanwhile(); i.cut {
+			return errCut
+		}
+		return nil
+	})
+	hooked := &Hooked{Store: f.Store, Before: hook}
+	if i.after {
+		hooked.Before, hooked.After = nil, hook
+	}
+	report, err := itembank.New(hooked).Load(f.ctx, campaign, itembank.Items(items...), nil)
+	if errors.Is(err, errCut) {
+		return f.loadInto(campaign, items).Tally
+	}
+	f.must(err)
+	return report.Tally
+}
+
+// besideAnother loads an overlapping file at a call of a load, which goes on or is
+// cut there: each item belongs to the one that came to it first, and both reports are
+// exact.
+func besideAnother(f *fixture) {
+	shared := codes("shared", 30)
+	one := slices.Concat(codes("one", 40), shared[:15], []string{"one-00000", "shared-00000", "known", "end", "end"})
+	other := slices.Concat([]string{"other", "other", "known"}, shared)
+	f.create(itembank.Settings{Shards: 2})
+	f.load("known")
+	calls, digest := f.undisturbed(one)
+	for i := range interruptions(calls) {
+		name := fmt.Sprintf("%s-%d-%t-%t", f.name, i.call, i.after, i.cut)
+		c := f.createNamed(name, itembank.Settings{Shards: 2})
+		f.loadInto(name, []string{"known"})
+		bank := held{}
+		bank.add("before", 0, "known")
+		var want itembank.Tally
+		got := f.interrupted(name, one, i, func() {
+			done := 0 // of the one, in transactions
+			for rows, item := range map[int]string{itembank.MaxAddItems: "one-00000", len(one): "end"} {
+				row, err := f.Store.ItemRow(f.ctx, name, itembank.HashItem(item))
+				f.must(err)
+				if row != nil {
+					done = max(done, rows)
+				}
+			}
+			first := bank.add("one", 0, one[:done]...)
+			beside := bank.add("other", 0, other...)
+			last := bank.add("one", done, one[done:]...)
+			want = itembank.Tally{
+				Rows: first.Rows + last.Rows, Added: first.Added + last.Added,
+				Known: first.Known + last.Known, Repeated: first.Repeated + last.Repeated,
+			}
+			if _, finished := f.counted(name, digest); finished && i.cut {
+				want = itembank.Tally{Rows: want.Rows, Known: want.Rows} // it is another load
+			}
+			if got := f.loadInto(name, other).Tally; got != beside {
+				f.Errorf("%+v: the other load: want %+v, got %+v", i, beside, got)
+			}
+		})
+		if got != want {
+			f.Errorf("%+v: want %+v, got %+v", i, want, got)
+		}
+		if free := f.countFree(c); free != len(bank) {
+			f.Errorf("%+v: want %d free items, got %d", i, len(bank), free)
+		}
+	}
+}
+
+// held is a bank in which one adds after the other: by item, who added it and in
+// which row.
+type held map[string]struct {
+	by  string
+	row int
+}
+
+// add adds the items of a load after so many rows, and counts them.
+func (h held) add(by string, after int, items ...string) (t itembank.Tally) {
+	for i, item := range items {
+		row := after + i
+		holder, known := h[item]
+		t.Rows++
+		switch {
+		case !known:
+			holder.by, holder.row = by, row
+			h[item] = holder
+			t.Added++
+		case holder.by == by:
+			t.Repeated++
+		default:
+			t.Known++
+		}
+	}
+	return t
+}
+
+// besideItself loads the same file at a call of a load, which goes on or is cut there:
+// it is one load as long as it has not finished, and known to the next.
+func besideItself(f *fixture) {
+	items := slices.Concat(codes("code", 55), []string{"code-00000", "end", "end"})
+	rows := int64(len(items))
+	whole := itembank.Tally{Rows: rows, Added: 56, Repeated: 2}
+	known := itembank.Tally{Rows: rows, Known: rows}
+	f.create(itembank.Settings{Shards: 2})
+	calls, digest := f.undisturbed(items)
+	for i := range interruptions(calls) {
+		name := fmt.Sprintf("%s-%d-%t-%t", f.name, i.call, i.after, i.cut)
+		c := f.createNamed(name, itembank.Settings{Shards: 2})
+		var want itembank.Tally
+		got := f.interrupted(name, items, i, func() {
+			latest, err := f.Store.LatestLoad(f.ctx, name, digest)
 			f.must(err)
-			if free := f.countFree(c); free != 102 {
-				f.Errorf("cut at call %d (after its effect: %t): want 102 free items, got %d", call, after, free)
+			beside := whole
+			if latest != nil && latest.Finished {
+				beside = known
 			}
-			finished := report.Tally == want // cut while or after its end was written
-			if again.Tally != want && (!finished || again.Tally != itembank.Tally{Rows: 105, Known: 105}) {
-				f.Errorf("cut at call %d (after its effect: %t): want %+v, got %+v", call, after, want, again.Tally)
+			if want = whole; latest == nil || i.cut {
+				want = known
 			}
+			if got := f.loadInto(name, items).Tally; got != beside {
+				f.Errorf("%+v: the other loader: want %+v, got %+v", i, beside, got)
+			}
+		})
+		if got != want {
+			f.Errorf("%+v: want %+v, got %+v", i, want, got)
+		}
+		if free := f.countFree(c); free != 56 {
+			f.Errorf("%+v: want 56 free items, got %d", i, free)
 		}
 	}
 }
@@ -297,18 +505,36 @@ func overtaken(f *fixture) {
 	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
 }
 
+// loadProgress: from where it begins, and after every transaction's rows.
 func loadProgress(f *fixture) {
 	f.create(itembank.Settings{})
-	var seen []int64
-	_, err := f.bank().Load(f.ctx, f.name, itembank.Items(codes("code", 120)...), func(done, total int64) {
-		if total != 120 {
-			f.Errorf("want a total of 120, got %d", total)
+	items := itembank.Items(codes("code", 120)...)
+	calls := 0
+	cut := &Hooked{Store: f.Store, Before: func(method string) error {
+		if method == "AddItems" {
+			if calls++; calls == 3 {
+				return errCut
+			}
 		}
-		seen = append(seen, done)
-	})
-	f.must(err)
-	if !slices.Equal(seen, []int64{50, 100, 120}) {
-		f.Errorf("want progress after every 50 rows, got %v", seen)
+		return nil
+	}}
+	for _, run := range []struct {
+		on   itembank.Store
+		want []int64
+	}{{cut, []int64{0, 50, 100}}, {f.Store, []int64{100, 120}}, {f.Store, []int64{0, 50, 100, 120}}} {
+		var seen []int64
+		_, err := itembank.New(run.on).Load(f.ctx, f.name, items, func(done, total int64) {
+			if total != 120 {
+				f.Errorf("want a total of 120, got %d", total)
+			}
+			seen = append(seen, done)
+		})
+		if !errors.Is(err, errCut) {
+			f.must(err)
+		}
+		if !slices.Equal(seen, run.want) {
+			f.Errorf("want progress %v, got %v", run.want, seen)
+		}
 	}
 }
 

@@ -183,6 +183,22 @@ var bases = []basis{
 			func(f *fixture, p *patient) { p.dropRow(f) },
 			func(f *fixture, p *patient) { f.putState(p.c, p.item, itembank.Expired) },
 			func(f *fixture, p *patient) { p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 2}) },
+			func(f *fixture, p *patient) {
+				p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
+			},
+		},
+	},
+	{
+		"item row that returned",
+		func(f *fixture, p *patient) {
+			p.IfRow = &itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 2}
+			p.put(f, *p.IfRow)
+		},
+		[]func(*fixture, *patient){
+			func(f *fixture, p *patient) { p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1}) },
+			func(f *fixture, p *patient) {
+				p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 3})
+			},
 		},
 	},
 	{
@@ -308,6 +324,15 @@ func mendStore(f *fixture) {
 		f.wantMended(what, true, ch, p)
 		if again, err := f.Store.Mend(f.ctx, p.Mending); again || err != nil {
 			f.Errorf("%s again: want not done, got %t, %v", what, again, err)
+		}
+		if p.IfRow != nil {
+			want := *p.IfRow
+			if p.PutFree != nil {
+				want.Returns++
+			}
+			if got := f.itemRow(p.c, p.item); *got != want {
+				f.Errorf("%s: want the item row %+v, got %+v", what, want, *got)
+			}
 		}
 	})
 }

@@ -31,6 +31,7 @@ var reconcileCases = []testCase{
 	{"mend/waits-for-requests-under-way", mendWaits},
 	{"mend/moved-meanwhile", mendMovedMeanwhile},
 	{"mend/reopened-meanwhile", mendReopened},
+	{"mend/interval-of-an-error", mendIntervalOfError},
 }
 
 // flaw is a difference planted in the rows of one free item.
@@ -402,7 +403,7 @@ func reconcileLive(f *fixture) {
 			case err == nil && round%3 > 0:
 				_, err = b.Release(f.ctx, f.name, claimant, grant.Claim.ID)
 			case round%15 == 0:
-				_, err = b.Sweep(f.ctx, f.name)
+				_, err = b.Sweep(f.ctx, f.name, nil)
 			}
 			return err
 		})
@@ -577,8 +578,8 @@ func mendWaits(f *fixture) {
 	clock := interrupted{Clock: NewClock()}
 	clock.asleep = func(d time.Duration) {
 		f.wantCalls("before the wait", counted, "Campaign")
-		if longest := itembank.DefaultCampaignCache + 30*time.Second; d < longest {
-			f.Errorf("requests can take %s, and it waits %s", longest, d)
+		if longest := itembank.DefaultCampaignCache + 30*time.Second; d < longest || d != itembank.DrainTime {
+			f.Errorf("requests can take %s, it waits %s, and says %s", longest, d, itembank.DrainTime)
 		}
 		f.take(c, "late", "a")
 	}
@@ -651,5 +652,39 @@ func mendReopened(f *fixture) {
 			f.Errorf("opened at %s: want %v, got %v", method, itembank.ErrReopened, err)
 		}
 		f.wantWhere(where, c, "a")
+	}
+}
+
+// mendIntervalOfError: wherever a Mend stops, its report says what was done, and
+// between which moments.
+func mendIntervalOfError(f *fixture) {
+	c := f.healthy("a", "b")
+	f.putState(c, "a", itembank.Burned)
+	f.putState(c, "b", itembank.Burned)
+	f.must(f.bank().CloseCampaign(f.ctx, f.name))
+	cut := errors.New("cut")
+	mends, mended := 0, 0
+	for _, method := range []string{"Campaign", "ItemRow", "Mend"} {
+		clock := NewClock()
+		begun := clock.Now().UTC().Truncate(time.Millisecond)
+		failing := &Hooked{Store: f.Store, Before: func(called string) error {
+			if called == "Mend" {
+				mends++
+			}
+			if called != method || called == "Mend" && mends < 2 {
+				return nil
+			}
+			clock.Advance(time.Second) // it takes a moment to fail
+			return cut
+		}}
+		report, err := itembank.New(failing, itembank.WithClock(clock)).Mend(f.ctx, f.name, nil)
+		now := clock.Now().UTC().Truncate(time.Millisecond)
+		if !errors.Is(err, cut) || !report.From.Equal(begun) || !report.To.Equal(now) || !now.After(begun) {
+			f.Errorf("cut at %s: want an interval from %s to %s, got %+v, %v", method, begun, now, report, err)
+		}
+		mended += len(report.Differences)
+	}
+	if mended != 1 {
+		f.Errorf("one of two was mended before the cut, and %d were reported", mended)
 	}
 }

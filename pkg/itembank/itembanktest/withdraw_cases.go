@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,8 +69,13 @@ func withdrawAll(f *fixture) {
 	clock.Advance(2 * time.Hour) // their ends make no difference
 	b := f.bank(itembank.WithClock(clock))
 	for _, want := range []itembank.WithdrawReport{{Withdrawn: 119}, {}} {
-		if got, err := b.WithdrawAll(f.ctx, f.name); err != nil || got != want {
-			f.Errorf("withdraw all: want %+v, got %+v, %v", want, got, err)
+		told := f.progress(func(p itembank.Progress) {
+			if got, err := b.WithdrawAll(f.ctx, f.name, p); err != nil || got != want {
+				f.Errorf("withdraw all: want %+v, got %+v, %v", want, got, err)
+			}
+		})
+		if last := append([]int64{0}, told...)[len(told)]; last != want.Withdrawn || want.Withdrawn > 0 && len(told) < 3 {
+			f.Errorf("withdraw all: %d are done, and it told %v", want.Withdrawn, told)
 		}
 		f.wantCounts(itembank.Counts{Loaded: 120, Claimed: 1, Ended: 119})
 	}
@@ -84,7 +90,7 @@ func withdrawOlder(f *fixture) {
 	}
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "unheard-of")
 	f.wantWhere("withdrawn", older, "old-1")
-	if got, err := f.bank().WithdrawAll(f.ctx, f.name); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
+	if got, err := f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
 		f.Errorf("withdraw all: want 2, got %+v, %v", got, err)
 	}
 	f.wantWhere("withdrawn", older, "old-2")
@@ -104,11 +110,17 @@ func withdrawInvalid(f *fixture) {
 	}
 	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
 	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(items[5])))
-	_, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
-	if !errors.Is(err, itembank.ErrStrayItem) {
-		f.Errorf("an item without a row: want %v, got %v", itembank.ErrStrayItem, err)
+	got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
+	if !errors.Is(err, itembank.ErrStrayItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != itembank.MaxAddItems-1 {
+		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", itembank.ErrStrayItem, err, got)
 	}
 	f.wantWhere("free, not loaded", c, items[5])
+	f.putState(c, items[55], itembank.Burned)
+	got, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items[50:]...))
+	if !errors.Is(err, itembank.ErrFreeAndEnded) || !strings.Contains(err.Error(), items[55]) || got.Withdrawn != 9 {
+		f.Errorf("an item that ended: want %v and what was done, got %v and %+v", itembank.ErrFreeAndEnded, err, got)
+	}
+	f.wantWhere("free, burned", c, items[55])
 }
 
 // withdrawCut cuts a withdrawal at each of its changes, before the effect and after
@@ -159,7 +171,7 @@ func withdrawAgainstClaims(f *fixture) {
 	var report itembank.WithdrawReport
 	things := []func(){func() {
 		var err error
-		if report, err = f.bank().WithdrawAll(f.ctx, f.name); err != nil {
+		if report, err = f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil {
 			f.Error(err)
 		}
 	}}

@@ -107,7 +107,7 @@ func endItem(ctx context.Context, w *sqlite.Statements, e itembank.Ending) (item
 	}
 	n, err := w.Exec(ctx, updateState, e.State, shard.Campaign, hash)
 	if err != nil || n == 0 {
-		return itembank.NotLoaded, err
+		return itembank.Contradicted, err
 	}
 	_, err = w.Exec(ctx, deleteFree, shard.Campaign, shard.Generation, shard.Number, hash)
 	return itembank.EndedNow, err

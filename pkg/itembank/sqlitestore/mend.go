@@ -25,7 +25,7 @@ func holds(ctx context.Context, w *sqlite.Statements, m itembank.Mending) (bool,
 	switch {
 	case m.IfRow != nil:
 		row, err := readItemRow(ctx, w, m.Campaign, m.Hash[:])
-		return row != nil && row.Generation == m.IfRow.Generation && row.State == m.IfRow.State, err
+		return row != nil && row.Generation == m.IfRow.Generation && row.State == m.IfRow.State && row.Returns == m.IfRow.Returns, err
 	case m.IfClaim != nil:
 		return is(ctx, w, selectIsClaim, m.IfClaim.Scope, m.IfClaim.Claimant, slot, m.IfClaim.ID, nil)
 	default:
@@ -39,6 +39,11 @@ func change(ctx context.Context, w *sqlite.Statements, m itembank.Mending) (bool
 		i := *m.PutFree
 		if there, err := inBank(ctx, w, i); there || err != nil {
 			return false, err
+		}
+		if m.IfRow != nil {
+			if _, err := w.Exec(ctx, updateReturns, m.Campaign, m.Hash[:]); err != nil {
+				return false, err
+			}
 		}
 		_, err := w.Exec(ctx, insertFree, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
 		return true, err

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCounting: on a terminal, commands that do not know how much there is to do show
+// how much is done and how fast, and no time that is left, and leave the result.
+func TestCounting(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		settings []string
+		args     []string
+		bar      string
+		result   string
+	}{
+		{
+			"withdraw all", nil, []string{"withdraw", "spring", "--all", "--yes"},
+			`withdrawing from spring \(\d+, \d+ items/s\) \[\d+s\] `, "withdrawn 3000, already 0, held 0, unknown 0",
+		},
+		{
+			"sweep", []string{"--item-life", "1s"}, []string{"sweep", "spring"},
+			`sweeping spring \(\d+, \d+ rows/s\) \[\d+s\] `, "returned 0, expired 3000",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newShell(t)
+			s.run(exitDone, "init")
+			s.run(exitDone, append([]string{"campaign", "create", "spring"}, test.settings...)...)
+			s.run(exitDone, "load", "spring", s.file("codes.txt", lines(3000)))
+			time.Sleep(time.Second) // the life of the item that was loaded last
+			screen := s.at(test.args...).ends(exitDone)
+			if !regexp.MustCompile(test.bar).MatchString(screen) || !strings.HasSuffix(strings.TrimSpace(screen), "\r"+test.result) {
+				t.Errorf("want progress and then %q, got %q", test.result, screen)
+			}
+			if r := s.run(exitDone, test.args...); r.stderr != "" {
+				t.Errorf("not on a terminal: %q", r.stderr)
+			}
+			if screen := s.at(append([]string{"--quiet"}, test.args...)...).ends(exitDone); strings.Contains(screen, "\r ") || strings.Contains(screen, "/s)") {
+				t.Errorf("--quiet: %q", screen)
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+// TestReconcileRefusesRowsInOtherPlaces: a row that a listing finds, and a claim, a
+// release or a load does not, is neither right nor an item that can be looked up.
+func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
+	t.Parallel()
+	engine := onDynoxide(t)
+	for name, test := range map[string]struct {
+		table string
+		own   func(campaign string) [2]string
+		other func(own [2]string) [2]string
+	}{
+		"claim in another partition":    {dedupeTable, ownClaim, otherPartition},
+		"claim without its slot":        {dedupeTable, ownClaim, func(k [2]string) [2]string { return [2]string{k[0], strings.TrimPrefix(k[1], "1#")} }},
+		"item row in another partition": {bankTable, ownItem, otherPartition},
+		"item row in capital letters":   {bankTable, ownItem, func(k [2]string) [2]string { return [2]string{k[0], strings.ToUpper(k[1])} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, campaign := t.Context(), "places-"+strings.ToLower(rand.Text())
+			bank := itembank.New(engine.Store)
+			_, _, err := bank.CreateCampaign(ctx, campaign, itembank.Settings{Shards: 1})
+			if err == nil {
+				_, err = bank.Load(ctx, campaign, itembank.Items(placedItem), nil)
+			}
+			if err == nil {
+				_, err = bank.Claim(ctx, campaign, "ann")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := bank.Reconcile(ctx, campaign); err != nil || len(r.Differences) > 0 {
+				t.Fatalf("before: %+v, %v", r, err)
+			}
+
+			own := test.own(campaign)
+			other := test.other(own)
+			if err := move(ctx, engine.Raw.(raw), test.table, own, other); err != nil {
+				t.Fatal(err)
+			}
+			_, err = bank.Reconcile(ctx, campaign)
+			if where := fmt.Sprintf("the row %q, %q ", other[0], other[1]); !errors.Is(err, itembank.ErrDifference) || !strings.Contains(err.Error(), where) {
+				t.Errorf("want %v and %s, got %v", itembank.ErrDifference, where, err)
+			}
+		})
+	}
+}
+
+const placedItem = "SAVE-10" // its hash has letters
+
+func ownClaim(campaign string) [2]string { return dynamostore.ClaimKey(campaign, "ann") }
+
+func ownItem(campaign string) [2]string {
+	return dynamostore.ItemKey(campaign, itembank.HashItem(placedItem))
+}
+
+func otherPartition(k [2]string) [2]string {
+	partition, number := k[0][:len(k[0])-2], k[0][len(k[0])-2:]
+	if number == "07" {
+		return [2]string{partition + "08", k[1]}
+	}
+	return [2]string{partition + "07", k[1]}
+}
+
+// move puts a row under another key.
+func move(ctx context.Context, r raw, table string, from, to [2]string) error {
+	out, err := r.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(table), Key: row{"pk": text(from[0]), "sk": text(from[1])}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.put(ctx, table, to, out.Item), r.drop(ctx, table, from))
+}
