@@ -74,10 +74,7 @@ func rowsOf(n int) []string {
 // emptyFile is a SQLite store with a campaign.
 func emptyFile(b *testing.B) (path string, bank *itembank.Bank, remove func()) {
 	b.Helper()
-	dir, err := os.MkdirTemp(b.TempDir(), "load")
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := b.TempDir()
 	path = filepath.Join(dir, "bank.db")
 	store, err := sqlitestore.Create(b.Context(), path)
 	if err != nil {
