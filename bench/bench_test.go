@@ -76,12 +76,17 @@ func (p *pairs) add(measured, floor time.Duration) {
 
 // report notes the median of the rounds' ratios.
 func (p *pairs) report(name string, goal float64) {
+	ratios := p.ratios()
+	detail := fmt.Sprintf("%.2f ms against %.2f ms, %d rounds", milliseconds(median(p.measured)), milliseconds(median(p.floor)), len(ratios))
+	figures = append(figures, figure{name, median(ratios), goal, detail})
+}
+
+func (p *pairs) ratios() []float64 {
 	ratios := make([]float64, len(p.measured))
 	for i := range ratios {
 		ratios[i] = float64(p.measured[i]) / float64(p.floor[i])
 	}
-	detail := fmt.Sprintf("%.2f ms against %.2f ms, %d rounds", milliseconds(median(p.measured)), milliseconds(median(p.floor)), len(ratios))
-	figures = append(figures, figure{name, median(ratios), goal, detail})
+	return ratios
 }
 
 func median[T float64 | time.Duration](values []T) T {

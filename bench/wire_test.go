@@ -87,6 +87,12 @@ func (m *meter) count(operation string, sent, received []byte) {
 		if itemGone(received) {
 			m.spent.lost++
 		}
+	case "PutItem":
+		var request struct{ Item json.RawMessage }
+		if err := json.Unmarshal(sent, &request); err != nil {
+			panic(err)
+		}
+		m.spent.writeUnits += started(1024, request.Item)
 	case "GetItem", "Query":
 		units := started(4096, received)
 		if !bytes.Contains(sent, []byte(`"ConsistentRead":true`)) {

@@ -300,24 +300,29 @@ func (s stream) put(t *testing.T, payloads ...string) {
 	equal(t, "refused records", *out.FailedRecordCount, 0)
 }
 
-// poll takes all that is in the stream to a function.
+// poll takes all that is in the stream to a function, which must not fail.
 func (s stream) poll(t *testing.T, f eventsource.Function) {
 	t.Helper()
-	must(t, eventsource.Source{
-		Client: s.client, StreamARN: s.arn, Function: f, BatchSize: 7, StopWhenDrained: true, Pause: time.Millisecond,
+	must(t, eventsource.Mapping{
+		Client: s.client, StreamARN: s.arn, Function: f, BatchSize: 7, ReportBatchItemFailures: true,
+		Retries: new(0), Timeout: time.Minute, PollPause: time.Millisecond, StopWhenDrained: true,
+		OnFailure: func(_ context.Context, d eventsource.Discard) error {
+			t.Errorf("%d records from %s on were not delivered: %v", len(d.Records), *d.Records[0].SequenceNumber, d.Err)
+			return nil
+		},
 	}.Run(t.Context()))
 }
 
 // payloads reads all that is in the stream.
 func (s stream) payloads(t *testing.T) (payloads []string) {
 	t.Helper()
-	s.poll(t, func(_ context.Context, event json.RawMessage) (events.KinesisEventResponse, error) {
+	s.poll(t, func(_ context.Context, event json.RawMessage) (json.RawMessage, error) {
 		var e events.KinesisEvent
 		err := json.Unmarshal(event, &e)
 		for _, r := range e.Records {
 			payloads = append(payloads, string(r.Kinesis.Data))
 		}
-		return events.KinesisEventResponse{}, err
+		return nil, err
 	})
 	return payloads
 }
@@ -336,9 +341,9 @@ func TestDedupeFromStreamToStream(t *testing.T) {
 		source.put(t, payload, fmt.Sprintf(`{"id":"e%d"}`, i/2), aggregate(payload, payload))
 	}
 	source.put(t, "poison")
-	deliver := func(_ context.Context, event json.RawMessage) (events.KinesisEventResponse, error) {
+	deliver := eventsource.Handler(func(_ context.Context, event json.RawMessage) (events.KinesisEventResponse, error) {
 		return b.invoke(t, event)
-	}
+	})
 	source.poll(t, deliver)
 	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(want, " "))
 	equal(t, "records kept", len(b.kept(t)), 1)

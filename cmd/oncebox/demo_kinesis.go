@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,23 +82,32 @@ func (s *streams) send(ctx context.Context, records [][]byte) error {
 		}
 		records = records[n:]
 	}
-	return s.poll(ctx, s.in, s.handler.Handle)
+	return s.poll(ctx, s.in, eventsource.Handler(s.handler.Handle))
 }
 
 // poll hands all records of a stream to a function, from the first on. What was
-// handed over before comes again, and the checkpoint skips it.
+// handed over before comes again, and the checkpoint skips it. Nothing is given up in
+// silence: what fails ends the demo.
 func (s *streams) poll(ctx context.Context, arn string, f eventsource.Function) error {
-	return eventsource.Source{
-		Client: s.client, StreamARN: arn, Function: f, BatchSize: demoBatch, Pause: 10 * time.Millisecond, StopWhenDrained: true,
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	err := eventsource.Mapping{
+		Client: s.client, StreamARN: arn, Function: f, BatchSize: demoBatch, ReportBatchItemFailures: true,
+		Retries: new(0), Timeout: time.Minute, PollPause: 10 * time.Millisecond, StopWhenDrained: true,
+		OnFailure: func(_ context.Context, d eventsource.Discard) error {
+			stop(fmt.Errorf("%d records of %s from %s on were not delivered: %w", len(d.Records), d.Shard, *d.Records[0].SequenceNumber, d.Err))
+			return nil
+		},
 	}.Run(ctx)
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
 	var mu sync.Mutex // the shards are polled at the same time
-	err = s.poll(ctx, s.out, func(_ context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
+	err = s.poll(ctx, s.out, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
 		var event events.KinesisEvent
 		if err := json.Unmarshal(raw, &event); err != nil {
-			return events.KinesisEventResponse{}, err
+			return nil, err
 		}
 		var errs []error
 		mu.Lock()
@@ -106,7 +116,7 @@ func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
 			id, err := demoID(r.Kinesis.Data)
 			ids, errs = append(ids, id), append(errs, err)
 		}
-		return events.KinesisEventResponse{}, errors.Join(errs...)
+		return nil, errors.Join(errs...)
 	})
 	return ids, err
 }

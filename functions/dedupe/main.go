@@ -33,7 +33,7 @@ func run(ctx context.Context) error {
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
 	h, err := dedupeapi.Open(ctx, awsconfig.FromEnvironment, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
 	if err == nil {
-		lambda.Start(h.Handle)
+		lambda.Start(h)
 	}
 	return err
 }

@@ -1,67 +1,46 @@
 package eventsource
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-	"github.com/google/uuid"
 )
 
-// invoke hands records to the function, under a request id of its own. It
-// returns how many of them, from the first on, are delivered; with fewer than
-// all there is an error.
-func (s *shard) invoke(ctx context.Context, records []types.Record) (delivered int, err error) {
-	event, err := json.Marshal(s.event(records))
-	if err != nil {
-		return 0, err
-	}
-	lc := &lambdacontext.LambdaContext{AwsRequestID: uuid.NewString()}
-	answer, err := s.Function(lambdacontext.NewContext(ctx, lc), event)
-	if err != nil {
-		return 0, err
-	}
-	return read(answer, records)
+// eventRecord makes the text that a record is in an event (Using, "Example event").
+func (p *poller) eventRecord(shard string, r types.Record) (json.RawMessage, error) {
+	return json.Marshal(events.KinesisEventRecord{
+		AwsRegion:      p.stream.Region,
+		EventID:        shard + ":" + *r.SequenceNumber,
+		EventName:      "aws:kinesis:record",
+		EventSource:    "aws:kinesis",
+		EventSourceArn: p.StreamARN,
+		EventVersion:   "1.0",
+		// The role of the function, which there is none of.
+		InvokeIdentityArn: "arn:aws:iam::" + p.stream.Account + ":role/eventsource",
+		Kinesis: events.KinesisRecord{
+			KinesisSchemaVersion:        "1.0",
+			PartitionKey:                aws.ToString(r.PartitionKey),
+			SequenceNumber:              *r.SequenceNumber,
+			Data:                        append([]byte{}, r.Data...), // nil would be null
+			ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: aws.ToTime(r.ApproximateArrivalTimestamp)},
+		},
+	})
 }
 
-// read finds the lowest failed record of an answer.
-func read(answer events.KinesisEventResponse, records []types.Record) (delivered int, err error) {
-	delivered = len(records)
-	for _, failure := range answer.BatchItemFailures {
-		i := slices.IndexFunc(records, func(r types.Record) bool { return *r.SequenceNumber == failure.ItemIdentifier })
-		if i < 0 {
-			return 0, ErrBadAnswer
-		}
-		delivered, err = min(delivered, i), ErrFailedRecords
-	}
-	return delivered, err
-}
+// An event is its records between these, with a comma between each two.
+const (
+	eventBegin = `{"Records":[`
+	eventEnd   = `]}`
+)
 
-// event makes the event that Lambda would.
-func (s *shard) event(records []types.Record) events.KinesisEvent {
-	event := events.KinesisEvent{Records: make([]events.KinesisEventRecord, len(records))}
-	for i, r := range records {
-		event.Records[i] = events.KinesisEventRecord{
-			AwsRegion:      s.stream.Region,
-			EventID:        s.id + ":" + *r.SequenceNumber,
-			EventName:      "aws:kinesis:record",
-			EventSource:    "aws:kinesis",
-			EventSourceArn: s.StreamARN,
-			EventVersion:   "1.0",
-			// The role of the function, which there is none of.
-			InvokeIdentityArn: "arn:aws:iam::" + s.stream.Account + ":role/eventsource",
-			Kinesis: events.KinesisRecord{
-				KinesisSchemaVersion:        "1.0",
-				PartitionKey:                aws.ToString(r.PartitionKey),
-				SequenceNumber:              *r.SequenceNumber,
-				Data:                        append([]byte{}, r.Data...), // nil would be null
-				ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: aws.ToTime(r.ApproximateArrivalTimestamp)},
-			},
-		}
+// event makes the event of some records.
+func event(items []*item) json.RawMessage {
+	texts := make([][]byte, len(items))
+	for i, it := range items {
+		texts[i] = it.text
 	}
-	return event
+	return []byte(eventBegin + string(bytes.Join(texts, []byte(","))) + eventEnd)
 }

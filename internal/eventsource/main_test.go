@@ -6,17 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/eventsource"
@@ -24,100 +18,146 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 
-var streamCount atomic.Int64
+const arn = "arn:aws:kinesis:us-east-1:123456789012:stream/clicks"
 
-// stream is a new stream of kinesis-mock.
-type stream struct {
-	client *kinesis.Client
-	name   string
-	arn    string
+var (
+	start     = time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
+	errBroken = errors.New("broken")
+)
+
+// world is a stream, a Sim, and a function that notes what it is given and fails as
+// told.
+type world struct {
+	*testing.T
+	sim     *eventsource.Sim
+	stream  *eventsource.Stream
+	mapping eventsource.Mapping
+	answer  func(call) (json.RawMessage, error) // nil: success
+	calls   []call
+	given   []eventsource.Discard
+	put     map[string]string // sequence number by data
 }
 
-func newStream(t *testing.T, shards int32) stream {
-	t.Helper()
-	s := stream{name: fmt.Sprintf("stream-%d", streamCount.Add(1))}
-	s.client = kinesis.New(kinesis.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(enginetest.Kinesis(t)),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	_, err := s.client.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: &shards})
-	must(t, err)
-	about := &kinesis.DescribeStreamInput{StreamName: &s.name}
-	must(t, kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
-		o.MinDelay = 10 * time.Millisecond
-	}).Wait(t.Context(), about, time.Minute))
-	out, err := s.client.DescribeStream(t.Context(), about)
-	must(t, err)
-	s.arn = *out.StreamDescription.StreamARN
-	return s
+// call is one invocation as the function saw it.
+type call struct {
+	shard string
+	data  []string
+	event events.KinesisEvent
+	at    time.Duration // since the start
 }
 
-// put puts records whose data are also their keys.
-func (s stream) put(t *testing.T, data ...string) {
+func newWorld(t *testing.T, shards int) *world {
 	t.Helper()
-	for part := range slices.Chunk(data, 500) {
-		in := &kinesis.PutRecordsInput{StreamName: &s.name}
-		for _, d := range part {
-			in.Records = append(in.Records, types.PutRecordsRequestEntry{PartitionKey: aws.String("key-" + d), Data: []byte(d)})
+	w := &world{T: t, sim: eventsource.NewSim(start, 1), put: map[string]string{}}
+	t.Cleanup(w.sim.Close)
+	w.stream = eventsource.NewStream(shards, w.sim.Now)
+	w.mapping = eventsource.Mapping{
+		Client: w.stream, StreamARN: arn, Function: w.handle, ReportBatchItemFailures: true, Checkpoint: new(eventsource.Checkpoint),
+		OnFailure: func(_ context.Context, d eventsource.Discard) error {
+			w.given = append(w.given, d)
+			return nil
+		},
+	}
+	return w
+}
+
+func (w *world) handle(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	var c call
+	if err := json.Unmarshal(raw, &c.event); err != nil {
+		return nil, err
+	}
+	c.at = w.sim.Now().Sub(start)
+	for _, r := range c.event.Records {
+		c.data = append(c.data, string(r.Kinesis.Data))
+	}
+	c.shard, _, _ = strings.Cut(c.event.Records[0].EventID, ":")
+	w.calls = append(w.calls, c)
+	if w.answer == nil {
+		return nil, nil
+	}
+	return w.answer(c)
+}
+
+// send puts records whose data are also their keys.
+func (w *world) send(data ...string) {
+	for _, d := range data {
+		_, w.put[d] = w.stream.Put(d, []byte(d))
+	}
+}
+
+func (w *world) start() *eventsource.Poller {
+	w.Helper()
+	p, err := w.sim.Start(w.mapping)
+	must(w, err)
+	return p
+}
+
+func (w *world) drain() {
+	w.Helper()
+	must(w, w.sim.Drain(30*24*time.Hour))
+}
+
+func (w *world) advance(d time.Duration) {
+	w.Helper()
+	must(w, w.sim.Advance(d))
+}
+
+// batches compares what the function was given, as in "0 1 2, 3 4".
+func (w *world) batches(want string) {
+	w.Helper()
+	var got []string
+	for _, c := range w.calls {
+		got = append(got, strings.Join(c.data, " "))
+	}
+	equal(w, "batches", strings.Join(got, ", "), want)
+}
+
+// givenUp compares what went to the destination, in the same way.
+func (w *world) givenUp(want string) {
+	w.Helper()
+	var got []string
+	for _, d := range w.given {
+		var data []string
+		for _, r := range d.Records {
+			data = append(data, string(r.Data))
 		}
-		out, err := s.client.PutRecords(t.Context(), in)
-		must(t, err)
-		equal(t, "failed records", *out.FailedRecordCount, 0)
+		got = append(got, strings.Join(data, " "))
+	}
+	equal(w, "given up", strings.Join(got, ", "), want)
+}
+
+// failing answers that the first of some records that is in the batch failed.
+func failing(bad ...string) func(call) (json.RawMessage, error) {
+	return func(c call) (json.RawMessage, error) {
+		for i, d := range c.data {
+			for _, b := range bad {
+				if d == b {
+					return failed(c.event.Records[i].Kinesis.SequenceNumber), nil
+				}
+			}
+		}
+		return json.RawMessage(`{"batchItemFailures":[]}`), nil
 	}
 }
 
-// source is a Source that ends with the stream's records.
-func (s stream) source(f eventsource.Function) eventsource.Source {
-	return eventsource.Source{
-		Client: s.client, StreamARN: s.arn, Function: f, StopWhenDrained: true, Pause: time.Millisecond, BatchSize: 10,
+// throwing fails batches that hold one of some records.
+func throwing(bad ...string) func(call) (json.RawMessage, error) {
+	ask := failing(bad...)
+	return func(c call) (json.RawMessage, error) {
+		if answer, _ := ask(c); strings.Contains(string(answer), "itemIdentifier") {
+			return nil, errBroken
+		}
+		return nil, nil
 	}
 }
 
-// recorder is a function that notes what it is given, and fails as told.
-type recorder struct {
-	// fail says of a batch which record of it is the first to fail; len(data)
-	// is none.
-	fail func(data []string) int
-	err  error
-
-	mu      sync.Mutex
-	batches [][]string
-	events  []events.KinesisEvent
+func failed(sequences ...string) json.RawMessage {
+	var items []string
+	for _, s := range sequences {
+		items = append(items, fmt.Sprintf(`{"itemIdentifier":%q}`, s))
+	}
+	return json.RawMessage(`{"batchItemFailures":[` + strings.Join(items, ",") + `]}`)
 }
-
-func (r *recorder) handle(_ context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
-	var event events.KinesisEvent
-	if err := json.Unmarshal(raw, &event); err != nil {
-		return answer, err
-	}
-	data := dataOf(event)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.batches, r.events = append(r.batches, data), append(r.events, event)
-	if r.err != nil {
-		return answer, r.err
-	}
-	if r.fail == nil {
-		return answer, nil
-	}
-	failed := event.Records[r.fail(data):]
-	for i := range failed { // the lowest counts, and is neither the first nor the last of the list
-		record := failed[(i+len(failed)/2)%len(failed)]
-		answer.BatchItemFailures = append(answer.BatchItemFailures,
-			events.KinesisBatchItemFailure{ItemIdentifier: record.Kinesis.SequenceNumber})
-	}
-	return answer, nil
-}
-
-func dataOf(event events.KinesisEvent) []string {
-	var data []string
-	for _, record := range event.Records {
-		data = append(data, string(record.Kinesis.Data))
-	}
-	return data
-}
-
-var errBroken = errors.New("broken")
 
 func numbers(n int) []string {
 	all := make([]string, n)
@@ -138,13 +178,5 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-// batchesAre compares what the function was given, batch by batch.
-func (r *recorder) batchesAre(t *testing.T, want ...[]string) {
-	t.Helper()
-	if got := r.batches; fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("batches: got %v, want %v", got, want)
 	}
 }

@@ -9,106 +9,115 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-
-	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// shard reads one shard.
+// shard is one shard and how far it is read.
 type shard struct {
-	*Source
-	stream dedupe.Stream
-	id     string
-	done   *string // sequence number of the last record that is delivered or given up
+	id       string
+	parents  []string
+	latest   bool // begin at its tip
+	iterator *string
+	last     *string   // sequence number of the last record read
+	readAt   time.Time // not before
+	ended    bool      // closed, and read to its end
+	drained  bool      // the last look found nothing and there is nothing more
+
+	lanes []lane
+	order []*item // read, and not behind the checkpoint
 }
 
-// run reads to the shard's end, or until there is nothing new if that is asked for.
-func (s *shard) run(ctx context.Context) error {
-	iterator, err := s.iterator(ctx)
-	for err == nil && iterator != nil {
-		var out *kinesis.GetRecordsOutput
-		out, err = s.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: iterator, Limit: aws.Int32(int32(s.BatchSize))})
-		switch {
-		case expired(err): // it lives for five minutes, which retries may take
-			iterator, err = s.iterator(ctx)
-		case throttled(err):
-			err = s.pause(ctx)
-		case err != nil:
-		case len(out.Records) > 0:
-			iterator, err = out.NextShardIterator, s.deliver(ctx, out.Records)
-		case s.StopWhenDrained && aws.ToInt64(out.MillisBehindLatest) == 0:
-			return nil
-		default: // also before the tip there are stretches without records
-			iterator, err = out.NextShardIterator, s.pause(ctx)
+// mostHeld is how many records of a shard the mapping holds before it stops reading
+// because of a lane that fails (assumed); mostRead is what one GetRecords returns at most
+// (Read).
+const (
+	mostHeld = 20_000
+	mostRead = 10_000
+)
+
+// wants says how many more records the shard's lanes can use: those that have no
+// batch, and none that is due. "By default, Lambda invokes your function as soon as
+// records are available" (Using).
+func (p *poller) wants(s *shard) int {
+	if s.ended || len(s.order) >= mostHeld {
+		return 0
+	}
+	n := 0
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		if len(l.work) == 0 && (len(l.queue) == 0 || due(l.queue, p.BatchSize, p.BatchWindow, false).After(p.now())) {
+			n += p.BatchSize - len(l.queue)
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("eventsource: %s, %s: %w", s.stream, s.id, err)
+	return min(n, mostRead)
+}
+
+// read takes what the shard has, up to a limit, to its lanes.
+func (p *poller) read(ctx context.Context, s *shard, limit int) error {
+	if err := p.tryRead(ctx, s, limit); err != nil {
+		return fmt.Errorf("eventsource: %s, %s: %w", p.stream, s.id, err)
 	}
-	return ctx.Err()
+	return nil
 }
 
-// iterator returns where to read on.
-func (s *shard) iterator(ctx context.Context) (*string, error) {
-	in := &kinesis.GetShardIteratorInput{StreamName: &s.stream.Name, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
-	if s.done != nil {
-		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, s.done
-	}
-	out, err := s.Client.GetShardIterator(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	return out.ShardIterator, nil
-}
-
-func expired(err error) bool {
-	_, ok := errors.AsType[*types.ExpiredIteratorException](err)
-	return ok
-}
-
-func throttled(err error) bool {
-	_, ok := errors.AsType[*types.ProvisionedThroughputExceededException](err)
-	return ok
-}
-
-// deliver hands a batch to the function until all of it is delivered or given
-// up. What counts are the attempts of the first record that is left.
-func (s *shard) deliver(ctx context.Context, records []types.Record) error {
-	s.done = records[len(records)-1].SequenceNumber
-	for attempt := 0; ; attempt++ {
-		delivered, err := s.invoke(ctx, records)
-		records = records[delivered:]
-		if delivered > 0 {
-			attempt = 0
-		}
-		switch {
-		case len(records) == 0:
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case attempt == s.Retries:
-			return s.giveUp(ctx, GivenUp{s.id, records, err})
-		}
-		if err := s.pause(ctx); err != nil {
+func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
+	if s.iterator == nil {
+		out, err := p.Client.GetShardIterator(ctx, p.position(s))
+		if err != nil {
 			return err
 		}
+		s.iterator, s.latest = out.ShardIterator, false
 	}
-}
-
-func (s *shard) giveUp(ctx context.Context, g GivenUp) error {
-	if s.OnFailure == nil {
-		return fmt.Errorf("%d records from %s on failed %d times: %w", len(g.Records), *g.Records[0].SequenceNumber, s.Retries+1, g.Err)
-	}
-	return s.OnFailure(ctx, g)
-}
-
-// pause waits for Pause, or until ctx ends.
-func (s *shard) pause(ctx context.Context) error {
-	t := time.NewTimer(s.Pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
+	out, err := p.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: s.iterator, Limit: aws.Int32(int32(limit))})
+	if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
+		s.iterator = nil // it lives for five minutes, which retries may take
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	if _, throttled := errors.AsType[*types.ProvisionedThroughputExceededException](err); throttled {
+		s.readAt = p.now().Add(p.PollPause)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range out.Records {
+		if err := p.enqueue(s, r); err != nil {
+			return err
+		}
+		s.last = r.SequenceNumber
+	}
+	s.iterator = out.NextShardIterator
+	if s.iterator == nil {
+		s.ended, p.unlisted = true, true
+	}
+	if len(out.Records) == 0 { // also before the tip there are stretches without records
+		s.readAt = p.now().Add(p.PollPause)
+	}
+	s.drained = len(out.Records) == 0 && aws.ToInt64(out.MillisBehindLatest) == 0
+	return nil
+}
+
+// position says where to read on: behind what was read, else behind the checkpoint,
+// else where the mapping starts (Options).
+//
+// Assumed: LATEST is the tip at the first look, also for a mapping that is restarted
+// before its first checkpoint, and shards that a resharding makes later are read from
+// their beginning; else records would be skipped.
+func (p *poller) position(s *shard) *kinesis.GetShardIteratorInput {
+	in := &kinesis.GetShardIteratorInput{StreamName: &p.stream.Name, ShardId: &s.id}
+	progress := p.Checkpoint.Of(s.id)
+	switch {
+	case s.last != nil:
+		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, s.last
+	case progress.Sequence != "":
+		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &progress.Sequence
+	case p.StartingPosition == AtTimestamp:
+		in.ShardIteratorType, in.Timestamp = types.ShardIteratorTypeAtTimestamp, &p.StartingTimestamp
+	case s.latest:
+		in.ShardIteratorType = types.ShardIteratorTypeLatest
+	case !progress.since.IsZero():
+		in.ShardIteratorType, in.Timestamp = types.ShardIteratorTypeAtTimestamp, &progress.since
+	default:
+		in.ShardIteratorType = types.ShardIteratorTypeTrimHorizon
+	}
+	return in
 }

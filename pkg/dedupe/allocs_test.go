@@ -28,8 +28,9 @@ func (f *free) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 func (f *free) Keep(context.Context, dedupe.Failure) error { return nil }
 
 // mostAllocs bounds the allocations of a new record from its bytes to the sink,
-// with the id and the fingerprint by path.
-const mostAllocs = 8
+// with the id and the fingerprint by path: these two texts and the owner's. All
+// else is made once for a chunk.
+const mostAllocs = 3.2
 
 func TestAllocationsPerRecord(t *testing.T) {
 	const n = 500
@@ -52,6 +53,6 @@ func TestAllocationsPerRecord(t *testing.T) {
 	})
 	t.Logf("%.2f allocations a record", perBatch/n)
 	if perBatch/n > mostAllocs {
-		t.Errorf("%.2f allocations a record, want at most %d", perBatch/n, mostAllocs)
+		t.Errorf("%.2f allocations a record, want at most %.1f", perBatch/n, mostAllocs)
 	}
 }

@@ -57,17 +57,35 @@ type Decider struct {
 // is safe at any time: it finds its own entry.
 func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision {
 	decisions := make([]Decision, len(candidates))
+	all := make([]undecided, len(candidates))
 	open := make([]*undecided, len(candidates))
 	for i, c := range candidates {
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines keep it
-		open[i] = &undecided{Candidate: c, place: i, id: c.ID, key: format.KeyOf(c.ID), decision: &decisions[i]}
+		all[i] = undecided{Candidate: c, place: i, id: c.ID, key: format.KeyOf(c.ID), decision: &decisions[i]}
+		open[i] = &all[i]
 	}
-	for _, part := range independent(open) {
-		for len(part) > 0 {
-			part = d.round(ctx, part)
+	parts := independent(open)
+	for i, part := range parts {
+		for rest := part; len(rest) > 0; {
+			rest = d.round(ctx, rest)
+		}
+		if err := failureOf(part); err != nil {
+			// A record of a later part would take the key of one that failed.
+			failAll(slices.Concat(parts[i+1:]...), err)
+			break
 		}
 	}
 	return decisions
+}
+
+// failureOf returns why the first of the records failed that did.
+func failureOf(all []*undecided) error {
+	for _, u := range all {
+		if u.decision.Err != nil {
+			return u.decision.Err
+		}
+	}
+	return nil
 }
 
 // undecided is a candidate on its way.
@@ -239,15 +257,15 @@ func (d *Decider) entry(u *undecided) Entry {
 // byKey groups records by key, groups and records in order.
 func byKey(open []*undecided) [][]*undecided {
 	place := make(map[Key]int, len(open))
-	var groups [][]*undecided
-	for _, u := range open {
+	groups := make([][]*undecided, 0, len(open))
+	for i, u := range open {
 		at, ok := place[u.key]
-		if !ok {
-			at = len(groups)
-			place[u.key] = at
-			groups = append(groups, nil)
+		if ok {
+			groups[at] = append(groups[at], u)
+			continue
 		}
-		groups[at] = append(groups[at], u)
+		place[u.key] = len(groups)
+		groups = append(groups, open[i:i+1:i+1]) // most keys have one record; a second one moves it to room of its own
 	}
 	return groups
 }

@@ -2,6 +2,7 @@ package dedupe
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,11 +92,12 @@ type Position struct {
 }
 
 func (p Position) String() string {
-	text := p.Stream.String() + "/" + p.Shard + "/" + p.Sequence
-	if p.Sub == Plain {
-		return text
+	sub := ""
+	if p.Sub != Plain {
+		sub = "#" + strconv.Itoa(p.Sub)
 	}
-	return fmt.Sprintf("%s#%d", text, p.Sub)
+	// In one go: every record has its owner made.
+	return p.Stream.Account + "/" + p.Stream.Region + "/" + p.Stream.Name + "/" + p.Shard + "/" + p.Sequence + sub
 }
 
 // CompareSequence orders sequence numbers: decimal texts of up to 128 digits,

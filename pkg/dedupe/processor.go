@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
 // DefaultChunk is how many user records are decided and sent at a time, so that
@@ -154,6 +155,8 @@ type run struct {
 	*Processor
 	batch  Batch
 	result Result
+	users  []userRecord // of the chunk
+	kpl    kpl.Decoder
 }
 
 // failFrom ends the batch before a record; those from unopened on were not looked at.
@@ -189,9 +192,9 @@ func (r *run) skipDone(ctx context.Context) (first int, err error) {
 // steps after decoding. With an error it returns the record that failed;
 // everything before that one is done.
 func (r *run) chunk(ctx context.Context, first int) (next, failed int, err error) {
-	users, next := r.decode(first)
-	r.decide(ctx, users)
-	outputs, failed, err := r.keepAndCollect(ctx, users)
+	next = r.decode(first)
+	r.decide(ctx)
+	outputs, failed, err := r.keepAndCollect(ctx)
 	sent, sendErr := r.send(ctx, outputs)
 	if sendErr != nil {
 		failed, err = sent, sendErr
@@ -202,14 +205,16 @@ func (r *run) chunk(ctx context.Context, first int) (next, failed int, err error
 	if moved := r.advance(ctx, first, failed); moved != nil {
 		failed, err = first, errors.Join(err, moved)
 	}
-	r.count(users, failed)
+	r.count(failed)
 	return next, failed, err
 }
 
 // keepAndCollect keeps poison records and collects those to be sent, in order,
 // up to the first record that failed.
-func (r *run) keepAndCollect(ctx context.Context, users []*userRecord) (outputs []*userRecord, failed int, err error) {
-	for _, u := range users {
+func (r *run) keepAndCollect(ctx context.Context) (outputs []*userRecord, failed int, err error) {
+	outputs = make([]*userRecord, 0, len(r.users))
+	for i := range r.users {
+		u := &r.users[i]
 		if err := r.settle(ctx, u); err != nil {
 			return outputs, u.record, err
 		}
@@ -232,7 +237,7 @@ func (r *run) settle(ctx context.Context, u *userRecord) error {
 		return nil
 	}
 	u.deliver = false
-	return r.failures.Keep(ctx, u.failure())
+	return r.failures.Keep(ctx, r.failure(u))
 }
 
 // send sends what is to be delivered. With an error it returns the record
@@ -260,9 +265,10 @@ func (r *run) send(ctx context.Context, users []*userRecord) (failed int, err er
 
 // count adds the user records of a chunk to the tally. Those from the failed
 // record on will come again.
-func (r *run) count(users []*userRecord, failed int) {
+func (r *run) count(failed int) {
 	t := &r.result.Tally
-	for _, u := range users {
+	for i := range r.users {
+		u := &r.users[i]
 		t.In++
 		switch {
 		case u.record >= failed:

@@ -20,7 +20,7 @@ const (
 // that is a KPL aggregate.
 type userRecord struct {
 	record   int // place of the Kinesis record in the batch
-	position Position
+	sub      int // place in the aggregate, or Plain
 	source   *Record
 	payload  []byte
 	fields   format.Fields
@@ -31,42 +31,40 @@ type userRecord struct {
 }
 
 // decode opens records from first on, until they make a chunk. A chunk ends only
-// between Kinesis records.
-func (r *run) decode(first int) (users []*userRecord, next int) {
-	var d kpl.Decoder
-	for next = first; next < len(r.batch.Records) && len(users) < r.settings.Chunk; next++ {
-		users = append(users, r.open(&d, next)...)
+// between Kinesis records. All chunks of a batch have the same room, one after
+// the other.
+func (r *run) decode(first int) (next int) {
+	clear(r.users)
+	r.users = r.users[:0]
+	for next = first; next < len(r.batch.Records) && len(r.users) < r.settings.Chunk; next++ {
+		r.open(next)
 	}
-	return users, next
+	return next
 }
 
 // open makes the user records of one Kinesis record.
-func (r *run) open(d *kpl.Decoder, record int) []*userRecord {
+func (r *run) open(record int) {
 	source := &r.batch.Records[record]
-	whole := r.newUserRecord(record, Plain, source.Data)
+	whole := userRecord{record: record, sub: Plain, source: source, payload: source.Data}
 	whole.output.PartitionKey = source.PartitionKey
-	parts, aggregated := whole.disaggregate(d)
+	parts, aggregated := whole.disaggregate(&r.kpl)
 	if !aggregated {
 		whole.read(r.format)
 	}
 	if !aggregated || whole.poison != nil {
-		return []*userRecord{whole}
+		r.users = append(r.users, whole)
+		return
 	}
-	users := make([]*userRecord, len(parts))
 	for i, part := range parts {
-		u := r.newUserRecord(record, i, part.Data)
+		u := userRecord{record: record, sub: i, source: source, payload: part.Data}
 		u.output.PartitionKey, u.output.ExplicitHashKey = string(part.PartitionKey), string(part.ExplicitHashKey)
 		u.read(r.format)
-		users[i] = u
+		r.users = append(r.users, u)
 	}
-	return users
 }
 
-func (r *run) newUserRecord(record, sub int, payload []byte) *userRecord {
-	source := &r.batch.Records[record]
-	return &userRecord{record: record, source: source, payload: payload, position: Position{
-		Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: source.Sequence, Sub: sub,
-	}}
+func (r *run) position(u *userRecord) Position {
+	return Position{Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: u.source.Sequence, Sub: u.sub}
 }
 
 // disaggregate opens a KPL aggregate. One that is broken is poison as a whole.
@@ -112,14 +110,15 @@ func poisonOf(err error) *PoisonError {
 }
 
 // decide asks the ledger about the records that are not poison.
-func (r *run) decide(ctx context.Context, users []*userRecord) {
-	candidates := make([]Candidate, 0, len(users))
-	good := make([]*userRecord, 0, len(users))
-	for _, u := range users {
+func (r *run) decide(ctx context.Context) {
+	candidates := make([]Candidate, 0, len(r.users))
+	good := make([]*userRecord, 0, len(r.users))
+	for i := range r.users {
+		u := &r.users[i]
 		if u.poison == nil {
 			good = append(good, u)
 			candidates = append(candidates, Candidate{
-				ID: u.fields.ID, Owner: u.position.String(), Fingerprint: u.fields.Fingerprint,
+				ID: u.fields.ID, Owner: r.position(u).String(), Fingerprint: u.fields.Fingerprint,
 				Version: u.fields.Version, Arrival: u.source.Arrival,
 			})
 		}
@@ -162,9 +161,10 @@ func (u *userRecord) prepare(p *Processor) {
 	}
 }
 
-func (u *userRecord) failure() Failure {
+func (r *run) failure(u *userRecord) Failure {
+	position := r.position(u)
 	return Failure{
-		Owner: u.position.String(), Position: u.position, Reason: u.poison.Reason,
+		Owner: position.String(), Position: position, Reason: u.poison.Reason,
 		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
 		Arrival: u.source.Arrival, Data: u.payload,
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
 // MaxText is the most bytes that a fingerprint or an owner may have. Stores
@@ -152,7 +154,7 @@ func (s *scan) textAt(at *place, what string, limit int) (string, *BadRecord) {
 	switch c := value[0]; {
 	case c == '"':
 		text, ok = unicodeText(value[1 : len(value)-1])
-	case c == '-' || isDigit(c):
+	case c == '-' || jsonscan.IsDigit(c):
 		text = string(value)
 	default:
 		return "", bad("the " + what + " is neither a string nor a number")

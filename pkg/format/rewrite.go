@@ -67,7 +67,7 @@ func (f *JSON) addContext(s *scan, oldID string) (edit, *BadRecord) {
 
 // insertElement puts an element in front of an array's others.
 func (s *scan) insertElement(array span, element []byte) edit {
-	if s.text[s.space(array.from+1)] != ']' {
+	if s.text[s.text.Space(array.from+1)] != ']' {
 		element = append(element, ',')
 	}
 	return edit{span{array.from + 1, array.from + 1}, element}
@@ -77,7 +77,7 @@ func (s *scan) insertElement(array span, element []byte) edit {
 // other by the names of the places, and in the innermost an array of one element.
 func (s *scan) insertMember(object span, names []*place, element []byte) edit {
 	var member []byte
-	if s.text[s.space(object.from+1)] != '}' {
+	if s.text[s.text.Space(object.from+1)] != '}' {
 		member = append(member, ',')
 	}
 	for i, name := range names {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
 // MaxDepth is how deep a record may be nested; the record itself is level 1.
@@ -34,27 +36,21 @@ type node struct {
 // scan goes through one record. It writes into slices of fixed length, and
 // never keeps a pointer, so that its caller can have them on the stack.
 type scan struct {
-	text  []byte
+	text  jsonscan.Text
 	found []span // by the number of the place: where it is first in the record
 	nodes []node // room for a table of the values; those that do not fit are only counted
 	count int    // the number of values
 }
 
-// The answers of the scanning methods, instead of an index.
-const (
-	notJSON = -1
-	tooDeep = -2
-)
-
 // record checks the whole record and finds the places.
 func (s *scan) record(root *place) *BadRecord {
-	begin := s.space(0)
+	begin := s.text.Space(0)
 	end := s.value(begin, 1, root, node{})
-	if end >= 0 && s.space(end) != len(s.text) {
-		end = notJSON
+	if end >= 0 && s.text.Space(end) != len(s.text) {
+		end = jsonscan.NotJSON
 	}
 	switch {
-	case end == tooDeep:
+	case end == jsonscan.TooDeep:
 		return bad(reasonTooDeep)
 	case end < 0:
 		return bad(reasonNotJSON)
@@ -69,21 +65,21 @@ func (s *scan) value(i, depth int, at *place, n node) int {
 	number := s.count
 	s.count++
 	var end int
-	switch s.at(i) {
+	switch s.text.At(i) {
 	case '{':
 		end = s.object(i, depth, at)
 	case '[':
 		end = s.array(i, depth, at)
 	case '"':
-		end, n.escaped = s.str(i)
+		end, n.escaped = s.text.String(i)
 	case 't':
-		end = s.literal(i, "true")
+		end = s.text.Literal(i, "true")
 	case 'f':
-		end = s.literal(i, "false")
+		end = s.text.Literal(i, "false")
 	case 'n':
-		end = s.literal(i, "null")
+		end = s.text.Literal(i, "null")
 	default:
-		end = s.number(i)
+		end = s.text.Number(i)
 	}
 	if end < 0 {
 		return end
@@ -102,45 +98,45 @@ func (s *scan) value(i, depth int, at *place, n node) int {
 
 func (s *scan) object(i, depth int, at *place) int {
 	if depth > MaxDepth {
-		return tooDeep
+		return jsonscan.TooDeep
 	}
-	i = s.space(i + 1)
-	if s.at(i) == '}' {
+	i = s.text.Space(i + 1)
+	if s.text.At(i) == '}' {
 		return i + 1
 	}
 	for {
-		if s.at(i) != '"' {
-			return notJSON
+		if s.text.At(i) != '"' {
+			return jsonscan.NotJSON
 		}
-		end, escaped := s.str(i)
+		end, escaped := s.text.String(i)
 		if end < 0 {
 			return end
 		}
 		n := node{name: span{i + 1, end - 1}, nameEscaped: escaped}
-		if i = s.space(end); s.at(i) != ':' {
-			return notJSON
+		if i = s.text.Space(end); s.text.At(i) != ':' {
+			return jsonscan.NotJSON
 		}
-		i = s.value(s.space(i+1), depth+1, at.member(n.name.of(s.text), escaped), n)
+		i = s.value(s.text.Space(i+1), depth+1, at.member(n.name.of(s.text), escaped), n)
 		if i < 0 {
 			return i
 		}
-		switch i = s.space(i); s.at(i) {
+		switch i = s.text.Space(i); s.text.At(i) {
 		case ',':
-			i = s.space(i + 1)
+			i = s.text.Space(i + 1)
 		case '}':
 			return i + 1
 		default:
-			return notJSON
+			return jsonscan.NotJSON
 		}
 	}
 }
 
 func (s *scan) array(i, depth int, at *place) int {
 	if depth > MaxDepth {
-		return tooDeep
+		return jsonscan.TooDeep
 	}
-	i = s.space(i + 1)
-	if s.at(i) == ']' {
+	i = s.text.Space(i + 1)
+	if s.text.At(i) == ']' {
 		return i + 1
 	}
 	for index := 0; ; index++ {
@@ -148,113 +144,16 @@ func (s *scan) array(i, depth int, at *place) int {
 		if i < 0 {
 			return i
 		}
-		switch i = s.space(i); s.at(i) {
+		switch i = s.text.Space(i); s.text.At(i) {
 		case ',':
-			i = s.space(i + 1)
+			i = s.text.Space(i + 1)
 		case ']':
 			return i + 1
 		default:
-			return notJSON
+			return jsonscan.NotJSON
 		}
 	}
 }
-
-// str scans the string whose quote is at i, and says whether it has escapes.
-func (s *scan) str(i int) (end int, escaped bool) {
-	for i++; i < len(s.text); i++ {
-		switch c := s.text[i]; {
-		case c == '"':
-			return i + 1, escaped
-		case c < ' ':
-			return notJSON, escaped
-		case c == '\\':
-			escaped = true
-			if i = s.escape(i + 1); i < 0 {
-				return i, escaped
-			}
-		}
-	}
-	return notJSON, escaped
-}
-
-// escape scans the escape whose letter is at i and returns where its last byte is.
-func (s *scan) escape(i int) int {
-	switch s.at(i) {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return i
-	case 'u':
-		for range 4 {
-			if i++; !isHex(s.at(i)) {
-				return notJSON
-			}
-		}
-		return i
-	}
-	return notJSON
-}
-
-func (s *scan) number(i int) int {
-	if s.at(i) == '-' {
-		i++
-	}
-	if s.at(i) == '0' {
-		i++
-	} else if i = s.digits(i); i < 0 {
-		return i
-	}
-	if s.at(i) == '.' {
-		if i = s.digits(i + 1); i < 0 {
-			return i
-		}
-	}
-	if s.at(i) == 'e' || s.at(i) == 'E' {
-		i++
-		if s.at(i) == '+' || s.at(i) == '-' {
-			i++
-		}
-		i = s.digits(i)
-	}
-	return i
-}
-
-// digits scans at least one digit.
-func (s *scan) digits(i int) int {
-	begin := i
-	for isDigit(s.at(i)) {
-		i++
-	}
-	if i == begin {
-		return notJSON
-	}
-	return i
-}
-
-func (s *scan) literal(i int, word string) int {
-	if len(s.text)-i < len(word) || string(s.text[i:i+len(word)]) != word {
-		return notJSON
-	}
-	return i + len(word)
-}
-
-// space returns the index of the first byte from i on that is no white space.
-func (s *scan) space(i int) int {
-	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\r' || s.text[i] == '\t') {
-		i++
-	}
-	return i
-}
-
-// at returns the byte at i, or 0, which is nowhere allowed, behind the end.
-func (s *scan) at(i int) byte {
-	if i < len(s.text) {
-		return s.text[i]
-	}
-	return 0
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
-func isHex(c byte) bool { return isDigit(c) || 'a' <= c|' ' && c|' ' <= 'f' }
 
 // appendText appends what a scanned string means, given without its quotes. It
 // is exact also for what is not Unicode: bytes that are not UTF-8 stay; U+0000

@@ -2,6 +2,7 @@ package kpl_test
 
 import (
 	"crypto/md5"
+	"fmt"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -31,4 +32,17 @@ func FuzzDecode(f *testing.F) {
 			checkDecode(t, &d, sign(data[len(magic):len(data)-md5.Size]...))
 		}
 	})
+}
+
+// aggregateOf makes an aggregate with payloads of a size and keys in turn, as
+// long as UUIDs are.
+func aggregateOf(records, size, keys int) []byte {
+	var e kpl.Encoder
+	for i := range records {
+		e.Add(kpl.UserRecord{
+			Data:         make([]byte, size),
+			PartitionKey: fmt.Appendf(nil, "%036d", i%keys),
+		})
+	}
+	return e.Bytes()
 }

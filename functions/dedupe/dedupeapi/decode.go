@@ -1,14 +1,12 @@
 package dedupeapi
 
 import (
-	"encoding/base64"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -32,58 +30,70 @@ var (
 // nothing about its neighbours could be relied on. A record without data is one
 // of no bytes, and those are for the format to judge.
 //
+// The batch holds on to nothing of the event, whose memory the Lambda runtime uses
+// again.
+//
 // Errors: ErrNotKinesis, ErrManyShards. They say what is wrong and where, and
 // repeat nothing of the event but its ARN.
 func decode(raw json.RawMessage) (dedupe.Batch, error) {
-	var event events.KinesisEvent
-	if err := json.Unmarshal(raw, &event); err != nil {
-		return dedupe.Batch{}, notKinesis(syntaxOf(err))
+	var d decoder
+	found, err := readEvent(raw, d.add)
+	if err == nil && !found {
+		err = notKinesis("it has no Records")
 	}
-	if event.Records == nil {
-		return dedupe.Batch{}, notKinesis("it has no Records")
-	}
-	if len(event.Records) == 0 {
-		return dedupe.Batch{}, nil
-	}
-	first := &event.Records[0]
-	stream, err := dedupe.ParseStreamARN(first.EventSourceArn)
 	if err != nil {
-		return dedupe.Batch{}, notKinesis("eventSourceARN: " + err.Error())
+		return dedupe.Batch{}, err
 	}
-	b := dedupe.Batch{Stream: stream, Shard: shardOf(first), Records: make([]dedupe.Record, len(event.Records))}
-	for i := range event.Records {
-		if err := check(event.Records, i); err != nil {
-			return dedupe.Batch{}, fmt.Errorf("%w (record %d)", err, i)
+	return d.batch, nil
+}
+
+// decoder collects the records of an event.
+type decoder struct {
+	batch      dedupe.Batch
+	arn, shard []byte // of the first record
+}
+
+func (d *decoder) add(r eventRecord) (err error) {
+	shard, sequence, _ := bytes.Cut(r.id, []byte(":"))
+	if len(d.batch.Records) == 0 {
+		d.arn, d.shard, d.batch.Shard = r.arn, shard, string(shard)
+		if d.batch.Stream, err = dedupe.ParseStreamARN(string(r.arn)); err != nil {
+			return notKinesis("eventSourceARN: " + err.Error())
 		}
-		r := &event.Records[i].Kinesis
-		b.Records[i] = dedupe.Record{Sequence: r.SequenceNumber, PartitionKey: r.PartitionKey, Arrival: arrivalOf(r), Data: r.Data}
 	}
-	return b, nil
+	record := dedupe.Record{
+		Sequence: string(r.sequence), PartitionKey: string(r.partitionKey), Arrival: time.UnixMilli(int64(r.arrival)).UTC(), Data: r.data,
+	}
+	if err := d.check(r, record, shard, sequence); err != nil {
+		return fmt.Errorf("%w (record %d)", err, len(d.batch.Records))
+	}
+	d.batch.Records = append(d.batch.Records, record)
+	return nil
 }
 
 func notKinesis(why string) error { return fmt.Errorf("%w: %s", ErrNotKinesis, why) }
 
-// endOfTime is after every arrival: RFC 3339 cannot write the year 10000.
-var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+// endOfTime is after every arrival, in milliseconds: RFC 3339 cannot write the year
+// 10000.
+const endOfTime = 253_402_300_800_000
 
 // check makes sure of all that the position of a record stands on. Records that
 // do not ascend would make the checkpoint skip some, and the first failed one
 // not be the lowest.
-func check(records []events.KinesisEventRecord, i int) error {
-	r, first := &records[i], &records[0]
-	arrival := arrivalOf(&r.Kinesis)
+func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []byte) error {
+	before := len(d.batch.Records) - 1
 	switch {
-	case r.EventSource != "aws:kinesis":
+	case string(r.source) != "aws:kinesis":
 		return notKinesis("its eventSource is not aws:kinesis")
-	case !isSequence(r.Kinesis.SequenceNumber):
+	case !isSequence(record.Sequence):
 		return notKinesis("its sequenceNumber is not a number")
-	case shardOf(r) == "" || r.EventID != shardOf(r)+":"+r.Kinesis.SequenceNumber:
+	case len(shard) == 0 || !bytes.Equal(sequence, r.sequence):
 		return notKinesis("its eventID is not SHARD:SEQUENCE")
-	case !arrival.After(time.Unix(0, 0)) || !arrival.Before(endOfTime):
+	case r.arrival < 1 || r.arrival >= endOfTime:
 		return notKinesis("its approximateArrivalTimestamp is not one")
-	case r.EventSourceArn != first.EventSourceArn, shardOf(r) != shardOf(first):
+	case !bytes.Equal(r.arn, d.arn), !bytes.Equal(shard, d.shard):
 		return ErrManyShards
-	case i > 0 && dedupe.CompareSequence(records[i-1].Kinesis.SequenceNumber, r.Kinesis.SequenceNumber) >= 0:
+	case before >= 0 && dedupe.CompareSequence(d.batch.Records[before].Sequence, record.Sequence) >= 0:
 		return notKinesis("its sequenceNumber is not above that of the record before")
 	}
 	return nil
@@ -94,31 +104,4 @@ const maxSequence = 128
 
 func isSequence(text string) bool {
 	return text != "" && len(text) <= maxSequence && strings.Trim(text, "0123456789") == ""
-}
-
-// shardOf returns the first part of shardId-...:sequence.
-func shardOf(r *events.KinesisEventRecord) string {
-	shard, _, _ := strings.Cut(r.EventID, ":")
-	return shard
-}
-
-// arrivalOf returns the arrival in whole milliseconds, which Kinesis gives it in;
-// as a floating-point number of seconds it is beside them by some nanoseconds.
-func arrivalOf(r *events.KinesisRecord) time.Time {
-	return r.ApproximateArrivalTimestamp.Round(time.Millisecond).UTC()
-}
-
-// syntaxOf tells of an error without the numbers and letters that encoding/json
-// quotes from the event.
-func syntaxOf(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s is of the wrong type (at byte %d)", wrong.Field, wrong.Offset)
-	}
-	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("it is not JSON (at byte %d)", wrong.Offset)
-	}
-	if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
-		return "data of a record is not base64"
-	}
-	return fmt.Sprintf("it cannot be decoded (%T)", err)
 }

@@ -100,6 +100,17 @@ func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.Kines
 	return answer, nil
 }
 
+// Invoke is Handle as lambda.Handler has it: of bytes. To a function of another
+// form the Lambda runtime gives events that it has checked and copied by
+// encoding/json, which takes longer than decode.
+func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err error) {
+	response, err := h.Handle(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(response)
+}
+
 func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -151,7 +162,7 @@ func (h *Handler) processor(stream dedupe.Stream) (*dedupe.Processor, error) {
 
 func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
 	s := dedupe.Settings{
-		Scope: cmp.Or(h.options.Scope, stream.Name), Retention: h.options.Retention,
+		Scope: cmp.Or(h.options.Scope, stream.Name), Retention: h.options.Retention, Chunk: h.options.Chunk,
 		PassNatural: h.options.PassNatural, PassSynthetic: h.options.PassSynthetic, Consumer: h.options.Consumer,
 	}
 	if h.options.Checkpoint {

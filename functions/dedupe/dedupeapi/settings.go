@@ -91,6 +91,7 @@ type Options struct {
 	Checkpoint      bool
 	Consumer        string // the function's name, for Checkpoint
 	Concurrency     int    // ledger requests at a time, where the engine has such
+	Chunk           int    // user records decided and sent at a time; 0: dedupe.DefaultChunk
 	LogLevel        slog.Level
 }
 

@@ -1,6 +1,7 @@
 package dedupetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +40,7 @@ var processorCases = []testCase{
 	{"records/bad-outputs", badOutputs},
 	{"records/whole-outputs", wholeOutputs},
 	{"records/ledger-fails-for-a-key", ledgerFailsForKey},
+	{"records/ledger-fails-before-a-derived-id", ledgerFailsBeforeDerived},
 	{"records/ledger-failures-are-no-duplicates", ledgerFailures},
 	{"records/sink-that-says-too-little", sinkSaysTooLittle},
 	{"records/sink-fails-in-the-middle", sinkFails},
@@ -428,6 +430,33 @@ func ledgerFailsForKey(f *fixture) {
 	failing.fault = nil
 	b.wantTally(b.done(batch[1:]...), dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
+}
+
+// ledgerFailsBeforeDerived: records are decided in parts where one may be given the
+// id of another. After a failure in one part the next must not take its keys.
+func ledgerFailsBeforeDerived(f *fixture) {
+	b := f.bench()
+	down := true
+	b.store = downOnce{f.Store, &down}
+	ay := format.DerivedID("a", "y")
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "y"), rec(3, ay, "q"), rec(4, "a", "x")}
+	b.wantTally(b.stuck(1, batch...).Tally, dedupe.Tally{In: 4, Failed: 4})
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 4, New: 1, Synthetic: 2, Natural: 1, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "q"), 3})
+}
+
+// downOnce is a ledger whose first call fails.
+type downOnce struct {
+	dedupe.Store
+	down *bool
+}
+
+func (d downOnce) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	if *d.down {
+		*d.down = false
+		return nil, dedupe.ErrTryAgain
+	}
+	return d.Store.PutIfAbsent(ctx, entries)
 }
 
 // ledgerFailures: whatever fails in the ledger, whole calls or single answers,

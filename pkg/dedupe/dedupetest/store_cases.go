@@ -249,24 +249,54 @@ func otherConsumer(f *fixture) {
 	f.wantCheckpoint(f.checkpointKey(), "7")
 }
 
+// checkpointRace: movers at the same time, each forward and back; whoever reads
+// meanwhile never sees it go back.
 func checkpointRace(f *fixture) {
-	var wg sync.WaitGroup
-	for i := range 20 {
-		wg.Go(func() {
-			c := dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i*7%20), Consumer: "me"}
-			for {
-				err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
-				if err == nil {
-					return
+	var movers, readers sync.WaitGroup
+	moved := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			last := "0"
+			for done := false; !done; {
+				select {
+				case <-moved:
+					done = true // one more look
+				default:
 				}
-				if !errors.Is(err, dedupe.ErrTryAgain) {
+				c, err := f.Store.ReadCheckpoint(f.ctx, f.checkpointKey())
+				switch {
+				case errors.Is(err, dedupe.ErrTryAgain):
+				case err != nil:
 					f.Error(err)
 					return
+				case c != nil && dedupe.CompareSequence(c.Sequence, last) < 0:
+					f.Errorf("the checkpoint went back from %s to %s", last, c.Sequence)
+				case c != nil:
+					last = c.Sequence
 				}
 			}
 		})
 	}
-	wg.Wait()
+	for i := range 20 {
+		movers.Go(func() {
+			for _, n := range []int{1 + i*7%20, 1 + i*13%20, 9 + i%4} { // some of one digit
+				c := dedupe.Checkpoint{Sequence: fmt.Sprint(n), Consumer: "me"}
+				for {
+					err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, dedupe.ErrTryAgain) {
+						f.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	movers.Wait()
+	close(moved)
+	readers.Wait()
 	f.wantCheckpoint(f.checkpointKey(), "20")
 }
 

@@ -1,0 +1,129 @@
+package eventsource_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+)
+
+const firstShard = "shardId-000000000000"
+
+// TestResumes: "Lambda keeps track of the last record processed and resumes processing
+// from that point when it's reenabled" (Options, "Enabled").
+func TestResumes(t *testing.T) {
+	t.Parallel()
+	for _, position := range []eventsource.StartingPosition{eventsource.TrimHorizon, eventsource.Latest} {
+		t.Run(string(position), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.mapping.StartingPosition = position
+			p := w.start()
+			w.drain()
+			w.send("0", "1")
+			w.drain()
+			p.Stop()
+			w.send("2")
+			w.start()
+			w.drain()
+			w.batches("0 1, 2")
+			equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["2"])
+		})
+	}
+}
+
+// TestLatestIsThatOfTheFirstLook: a mapping that is restarted before it has seen any
+// record does not skip those that came meanwhile (assumed).
+func TestLatestIsThatOfTheFirstLook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.StartingPosition = eventsource.Latest
+	w.send("0")
+	w.advance(time.Second)
+	p := w.start()
+	w.drain()
+	p.Stop()
+	w.advance(time.Minute)
+	w.send("1")
+	w.start()
+	w.drain()
+	w.batches("1")
+}
+
+// TestLatestAfterAnExpiredIterator: it is not a new tip.
+func TestLatestAfterAnExpiredIterator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.StartingPosition, w.mapping.PollPause = eventsource.Latest, time.Hour
+	w.send("0")
+	w.advance(time.Second)
+	w.start()
+	w.advance(time.Minute)
+	w.send("1")
+	w.drain()
+	w.batches("1")
+}
+
+// TestCheckpointMoves: "Lambda checkpoints to the highest sequence number of a batch only
+// when the batch is a complete success", with partial answers at the lowest failed one
+// (Partial), and past what is given up (Discarded).
+func TestCheckpointMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	checkpoint := func(want string) {
+		t.Helper()
+		equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put[want])
+	}
+	w.mapping.Retries = new(3)
+	w.send("0", "1", "2", "3")
+	w.answer = failing("2")
+	w.start()
+	w.advance(0)
+	checkpoint("1")
+	w.drain()
+	w.givenUp("2 3")
+	checkpoint("3")
+	w.send("4", "5")
+	w.answer = throwing("5")
+	w.advance(2 * time.Second)
+	checkpoint("3")
+}
+
+// TestResumesAcrossResharding: nothing of a parent that is done comes again, and its
+// children do not wait for more.
+func TestResumesAcrossResharding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send("0")
+	must(t, w.stream.Split(firstShard))
+	p := w.start()
+	w.drain()
+	p.Stop()
+	w.send("1")
+	w.start()
+	w.drain()
+	w.batches("0, 1")
+}
+
+// TestCheckpointIsForwardOnly: a poller that is behind does not take it back (assumed).
+func TestCheckpointIsForwardOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.BatchSize = 1
+	w.send("0", "1")
+	w.sim.Fate = func(inv *eventsource.Invocation) eventsource.Fate {
+		if inv.Number == 2 || inv.Number == 3 { // those of the second poller
+			return eventsource.Fate{}
+		}
+		return eventsource.Fate{Takes: 2 * time.Second}
+	}
+	behind := w.start()
+	w.advance(time.Second)
+	w.start()
+	w.advance(500 * time.Millisecond)
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["1"])
+	w.advance(500 * time.Millisecond)
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["1"])
+	behind.Stop()
+	w.drain()
+}

@@ -1,0 +1,150 @@
+package eventsource
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+)
+
+// Condition says why records were given up.
+type Condition string
+
+// The conditions: the first is documented (Discarded), the second is not (Recorded,
+// test_kinesis_maximum_record_age_exceeded).
+const (
+	RetryAttemptsExhausted Condition = "RetryAttemptsExhausted"
+	RecordAgeExceeded      Condition = "RecordAgeExceeded"
+)
+
+// Discard is what a mapping gives up: neighbours in one batch of a shard.
+type Discard struct {
+	Mapping     string // its UUID
+	FunctionARN string
+	StreamARN   string
+	Shard       string
+	Records     []types.Record
+	Condition   Condition
+	Invocations int
+	RequestID   string
+	Err         error // of the last invocation; nil if it answered
+	At          time.Time
+	Event       json.RawMessage // of these records
+	ObjectID    string          // random, for the object's key
+}
+
+// Destination takes what a mapping gives up. Its error changes nothing: the records
+// are lost then, and counted (Metrics, DestinationDeliveryFailures).
+type Destination func(ctx context.Context, d Discard) error
+
+// timeFormat is how the documents write times, to the millisecond.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// Invocation records: the fields and their order are those of the examples
+// (Discarded).
+type (
+	document struct {
+		RequestContext  requestContext   `json:"requestContext"`
+		ResponseContext *responseContext `json:"responseContext,omitempty"`
+		Version         string           `json:"version"`
+		Timestamp       string           `json:"timestamp"`
+		Batch           batchInfo        `json:"KinesisBatchInfo"`
+		Payload         string           `json:"payload,omitempty"` // "an escaped JSON string", "Only available in S3"
+	}
+	requestContext struct {
+		RequestID   string    `json:"requestId"`
+		FunctionARN string    `json:"functionArn"`
+		Condition   Condition `json:"condition"`
+		InvokeCount int       `json:"approximateInvokeCount"`
+	}
+	responseContext struct {
+		StatusCode      int    `json:"statusCode"`
+		ExecutedVersion string `json:"executedVersion"`
+		FunctionError   string `json:"functionError,omitempty"`
+	}
+	batchInfo struct {
+		Shard         string `json:"shardId"`
+		FirstSequence string `json:"startSequenceNumber"`
+		LastSequence  string `json:"endSequenceNumber"`
+		FirstArrival  string `json:"approximateArrivalOfFirstRecord"`
+		LastArrival   string `json:"approximateArrivalOfLastRecord"`
+		Size          int    `json:"batchSize"`
+		StreamARN     string `json:"streamArn"`
+	}
+)
+
+func (d Discard) document() document {
+	first, last := d.Records[0], d.Records[len(d.Records)-1]
+	doc := document{
+		RequestContext: requestContext{
+			RequestID: d.RequestID, FunctionARN: d.FunctionARN, Condition: d.Condition, InvokeCount: d.Invocations,
+		},
+		ResponseContext: &responseContext{StatusCode: 200, ExecutedVersion: "$LATEST"},
+		Version:         "1.0",
+		Timestamp:       d.At.UTC().Format(timeFormat),
+		Batch: batchInfo{
+			Shard:         d.Shard,
+			FirstSequence: *first.SequenceNumber,
+			LastSequence:  *last.SequenceNumber,
+			FirstArrival:  first.ApproximateArrivalTimestamp.UTC().Format(timeFormat),
+			LastArrival:   last.ApproximateArrivalTimestamp.UTC().Format(timeFormat),
+			Size:          len(d.Records),
+			StreamARN:     d.StreamARN,
+		},
+	}
+	if d.Err != nil {
+		doc.ResponseContext.FunctionError = "Unhandled"
+	}
+	if d.Condition == RecordAgeExceeded {
+		// No response, and a count of one, with and without invocations before
+		// (Recorded).
+		doc.ResponseContext, doc.RequestContext.InvokeCount = nil, 1
+	}
+	return doc
+}
+
+// Message is what an SQS queue or an SNS topic gets: where the records are, and
+// not they themselves.
+func (d Discard) Message() []byte { return encode(d.document()) }
+
+// Object is what an S3 bucket gets: the message with the whole event as a text, under
+// the key aws/lambda/<ESM-UUID>/<shardID>/YYYY/MM/DD/YYYY-MM-DDTHH.MM.SS-<Random UUID>
+// (Discarded).
+func (d Discard) Object() (key string, body []byte) {
+	doc := d.document()
+	doc.Payload = string(d.Event)
+	at := d.At.UTC()
+	return fmt.Sprintf("aws/lambda/%s/%s/%s/%s-%s",
+		d.Mapping, d.Shard, at.Format("2006/01/02"), at.Format("2006-01-02T15.04.05"), d.ObjectID), encode(doc)
+}
+
+func encode(doc document) []byte {
+	text, err := json.Marshal(doc)
+	if err != nil { // texts and numbers
+		panic(err)
+	}
+	return text
+}
+
+// ToBucket puts an object for each Discard.
+func ToBucket(client *s3.Client, bucket string) Destination {
+	return func(ctx context.Context, d Discard) error {
+		key, body := d.Object()
+		_, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(body)})
+		return err
+	}
+}
+
+// ToQueue sends a message for each Discard.
+func ToQueue(client *sqs.Client, url string) Destination {
+	return func(ctx context.Context, d Discard) error {
+		_, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String(string(d.Message()))})
+		return err
+	}
+}

@@ -1,0 +1,255 @@
+package eventsource_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+)
+
+// The comments name AWS's pages by the words that doc.go gives them.
+
+// TestPartialFailure: all from the failed record on comes again (Partial). The record
+// has all its retries, whatever was tried when others were the first to fail (assumed).
+func TestPartialFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send(numbers(12)...)
+	w.mapping.BatchSize, w.mapping.Retries = 10, new(2)
+	fails := map[string]int{"3": 2, "7": 2} // how often the record fails
+	w.answer = func(c call) (json.RawMessage, error) {
+		for _, d := range c.data {
+			if fails[d] > 0 {
+				fails[d]--
+				return failing(d)(c)
+			}
+		}
+		return nil, nil
+	}
+	w.start()
+	w.drain()
+	w.batches("0 1 2 3 4 5 6 7 8 9, 3 4 5 6 7 8 9, 3 4 5 6 7 8 9, 7 8 9, 7 8 9, 10 11")
+	w.givenUp("")
+}
+
+// TestRetries: "-1 means infinite: failed records are retried until the record
+// expires", else their number is the limit (Parameters); then "Lambda discards the
+// records and continues processing batches from the stream" (Discarded).
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		retries *int
+		answer  func(call) (json.RawMessage, error)
+		batches string
+		given   string
+	}{
+		"none":        {new(0), failing("2"), "0 1 2 3, 4 5", "2 3"},
+		"one":         {new(1), failing("2"), "0 1 2 3, 2 3, 4 5", "2 3"},
+		"two, thrown": {new(2), throwing("2"), "0 1 2 3, 0 1 2 3, 0 1 2 3, 4 5", "0 1 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.send(numbers(6)...)
+			w.mapping.BatchSize, w.mapping.Retries, w.answer = 4, c.retries, c.answer
+			w.start()
+			w.drain()
+			w.batches(c.batches)
+			w.givenUp(c.given)
+		})
+	}
+	for name, retries := range map[string]*int{"default": nil, "-1": new(-1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.stream.Retention = 365 * 24 * time.Hour
+			w.send("0")
+			w.mapping.Retries = retries
+			w.answer = throwing("0")
+			w.start()
+			w.advance(8 * 24 * time.Hour)
+			if len(w.calls) < 10_000 || len(w.given) > 0 {
+				t.Errorf("%d tries, %d given up", len(w.calls), len(w.given))
+			}
+		})
+	}
+}
+
+// TestBisect: with bisect a batch that failed is split in two, also where partial
+// answers are not on; neither this nor a split at the returned number uses up
+// retries, and a record alone is split no more (Partial, Discarded).
+func TestBisect(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		report  bool
+		retries int
+		answer  func(call) (json.RawMessage, error)
+		batches string
+		given   string
+	}{
+		"thrown, no retries":  {true, 0, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
+		"thrown, two retries": {true, 2, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 5, 5, 6 7", "5"},
+		"thrown, no report":   {false, 0, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
+		"thrown by several":   {true, 0, throwing("0", "6"), "0 1 2 3 4 5 6 7, 0 1 2 3, 0 1, 0, 1, 2 3, 4 5 6 7, 4 5, 6 7, 6, 7", "0, 6"},
+		"reported":            {true, 0, failing("5"), "0 1 2 3 4 5 6 7, 5 6 7, 5, 6 7", "5"},
+		"reported, a retry":   {true, 1, failing("7"), "0 1 2 3 4 5 6 7, 7, 7", "7"},
+		"reported and off":    {false, 0, failing("5"), "0 1 2 3 4 5 6 7", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.send(numbers(8)...)
+			w.mapping.BatchSize, w.mapping.Retries, w.mapping.Bisect = 8, &c.retries, true
+			w.mapping.ReportBatchItemFailures = c.report
+			w.answer = c.answer
+			w.start()
+			w.drain()
+			w.batches(c.batches)
+			w.givenUp(c.given)
+		})
+	}
+}
+
+// TestThrottle: what does not reach the function is retried until the records are too
+// old; it is no attempt, and nothing is bisected for it (Options, "Retry attempts":
+// "This doesn't apply to service errors or throttles where the batch didn't reach the
+// function"; Discarded, "Before invocation").
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send("0", "1")
+	w.mapping.Retries, w.mapping.Bisect, w.mapping.RecordAge = new(0), true, time.Hour
+	w.sim.Fate = func(inv *eventsource.Invocation) eventsource.Fate {
+		equal(t, "attempt", inv.Attempt, 1)
+		return eventsource.Fate{Throttle: inv.Number <= 5}
+	}
+	w.start()
+	w.drain()
+	w.batches("0 1")
+	w.givenUp("")
+
+	w.sim.Fate = func(*eventsource.Invocation) eventsource.Fate { return eventsource.Fate{Throttle: true} }
+	w.send("2")
+	w.drain()
+	w.batches("0 1")
+	w.givenUp("2")
+	equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
+}
+
+// TestThrottledByTheFunction: a Function can say it itself.
+func TestThrottledByTheFunction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send("0")
+	w.mapping.Retries = new(0)
+	w.answer = func(call) (json.RawMessage, error) {
+		if len(w.calls) < 3 {
+			return nil, fmt.Errorf("invoke: %w", eventsource.ErrThrottled)
+		}
+		return nil, nil
+	}
+	w.start()
+	w.drain()
+	w.batches("0, 0, 0")
+	w.givenUp("")
+}
+
+// TestRecordAge: records older than the limit are not sent to the function (Options,
+// "Maximum age of record"), neither at the first attempt nor at a retry, and go to the
+// destination (Discarded). Younger ones of the batch go on (Recorded,
+// test_kinesis_maximum_record_age_exceeded_discard_records).
+func TestRecordAge(t *testing.T) {
+	t.Parallel()
+	t.Run("before the first attempt", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 1)
+		w.mapping.RecordAge, w.mapping.Retries = time.Minute, new(0)
+		w.send("0", "1")
+		w.advance(61 * time.Second)
+		w.send("2", "3")
+		w.start()
+		w.drain()
+		w.givenUp("0 1")
+		w.batches("2 3")
+		equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
+	})
+	t.Run("not exceeded", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 1)
+		w.mapping.RecordAge = time.Minute
+		w.send("0")
+		w.advance(time.Minute)
+		w.start()
+		w.drain()
+		w.batches("0")
+	})
+	t.Run("while retrying", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 1)
+		w.mapping.RecordAge = time.Minute
+		w.send("0")
+		w.advance(30 * time.Second)
+		w.send("1")
+		w.answer = throwing("0")
+		w.start()
+		w.drain()
+		w.givenUp("0")
+		equal(t, "last batch", strings.Join(w.calls[len(w.calls)-1].data, " "), "1")
+		if len(w.calls) < 5 || w.given[0].At.Sub(start) < time.Minute {
+			t.Errorf("%d calls, given up after %v", len(w.calls), w.given[0].At.Sub(start))
+		}
+	})
+	t.Run("no limit", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 1)
+		w.mapping.RecordAge = -1
+		w.stream.Retention = 365 * 24 * time.Hour
+		w.send("0")
+		w.advance(300 * 24 * time.Hour)
+		w.start()
+		w.drain()
+		w.batches("0")
+	})
+}
+
+// TestRetention: without limits "failed records are retried until the record expires"
+// (Parameters). What becomes of them then is not said; they are lost here, and counted.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.Retention = eventsource.DefaultRetention
+	w.send("0", "1")
+	w.answer = throwing("0")
+	p := w.start()
+	w.advance(eventsource.DefaultRetention)
+	w.send("2")
+	w.drain()
+	equal(t, "expired", p.Tally().Expired, 2)
+	equal(t, "last batch", strings.Join(w.calls[len(w.calls)-1].data, " "), "2")
+	w.givenUp("")
+}
+
+// TestRetryPauses: they grow, and begin anew when something was delivered. AWS gives
+// no times.
+func TestRetryPauses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send("0", "1")
+	w.mapping.Retries = new(9)
+	w.answer = func(c call) (json.RawMessage, error) {
+		if len(w.calls) == 10 {
+			return failing("1")(c)
+		}
+		return throwing("0", "1")(c)
+	}
+	w.start()
+	w.drain()
+	var pauses []string
+	for i, c := range w.calls[1:] {
+		pauses = append(pauses, (c.at - w.calls[i].at).String())
+	}
+	equal(t, "pauses", strings.Join(pauses, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s")
+}

@@ -1,0 +1,332 @@
+package eventsource
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Sim runs mappings in virtual time, and one thing at a time: a step of a mapping,
+// or a stretch of one invocation up to where it calls [Wait] or ends. What happens
+// next among all that could happen at the same time is chosen by the seed, so that a
+// history with one seed is always the same. It is not safe for concurrent use.
+type Sim struct {
+	// Fate says what is to befall an invocation, before it begins. nil: nothing.
+	Fate func(*Invocation) Fate
+
+	// Rand is the only source of chance; tests may use it too.
+	Rand *rand.Rand
+
+	bubble      bool
+	time        time.Time
+	pollers     []*Poller
+	invocations []*simInvocation // not ended
+	count       int
+}
+
+// Fate is what befalls an invocation. The zero value is nothing: the function runs
+// and answers in no time.
+type Fate struct {
+	Throttle bool          // the function is not reached
+	Delay    time.Duration // before the function's code begins
+	Skip     bool          // the function's code does not run
+	Takes    time.Duration // between the end of the code and the answer
+	Err      error         // the answer is this
+	Answer   json.RawMessage
+
+	// Zombie lets the invocation go on after its time-out, or after its poller has
+	// stopped and the deadline has passed. Without it Lambda ends it where it waits.
+	Zombie bool
+}
+
+// Poller is a mapping that runs in a Sim.
+type Poller struct {
+	*poller
+	sim *Sim
+}
+
+// NewSim makes a Sim whose clock stands at start.
+func NewSim(start time.Time, seed uint64) *Sim {
+	return &Sim{Rand: rand.New(rand.NewPCG(seed, 0)), time: start}
+}
+
+// NewSimInBubble makes a Sim whose clock is that of the testing/synctest bubble in
+// which it is called. Timers of the function run in its time too, and so contexts have
+// deadlines; otherwise they have none, since they would end in real time.
+func NewSimInBubble(seed uint64) *Sim {
+	s := NewSim(time.Time{}, seed)
+	s.bubble = true
+	return s
+}
+
+// Now is the virtual time.
+func (s *Sim) Now() time.Time {
+	if s.bubble {
+		return time.Now()
+	}
+	return s.time
+}
+
+// Start starts a mapping. One with a Checkpoint that another has used takes up where
+// that one was; two that run at once are two pollers.
+func (s *Sim) Start(m Mapping) (*Poller, error) {
+	p, err := newPoller(m, s.Now, s.newID)
+	if err != nil {
+		return nil, err
+	}
+	poller := &Poller{poller: p, sim: s}
+	s.pollers = append(s.pollers, poller)
+	return poller, nil
+}
+
+// Stop ends a mapping between two steps. Nobody waits for the answers of its
+// invocations; they go on until their deadlines.
+func (p *Poller) Stop() {
+	p.sim.pollers = slices.DeleteFunc(p.sim.pollers, func(other *Poller) bool { return other == p })
+	for _, inv := range p.sim.invocations {
+		if inv.poller == p {
+			inv.unheard = true
+		}
+	}
+}
+
+// Tally counts what the mapping has lost.
+func (p *Poller) Tally() Tally { return p.tally }
+
+// Advance lets d go by, and all happen that is due in it.
+func (s *Sim) Advance(d time.Duration) error {
+	return s.run(s.Now().Add(d), func() bool { return false })
+}
+
+// Drain lets time go by until all that is in the streams now is read, and delivered
+// or given up, and no invocation is left. It is an error if that takes longer than most.
+func (s *Sim) Drain(most time.Duration) error {
+	for _, p := range s.pollers {
+		for _, sh := range p.shards {
+			sh.drained = false // it may have new records
+		}
+	}
+	done := func() bool {
+		return len(s.invocations) == 0 && !slices.ContainsFunc(s.pollers, func(p *Poller) bool { return !p.drained() })
+	}
+	if err := s.run(s.Now().Add(most), done); err != nil {
+		return err
+	}
+	if !done() {
+		return fmt.Errorf("eventsource: not drained after %v: %d invocations are under way", most, len(s.invocations))
+	}
+	return nil
+}
+
+// Close ends all invocations where they wait.
+func (s *Sim) Close() {
+	s.pollers = nil
+	for len(s.invocations) > 0 {
+		s.kill(s.invocations[0])
+	}
+}
+
+// simAction is something that happens at a time.
+type simAction struct {
+	at time.Time
+	do func(ctx context.Context) error
+}
+
+func (s *Sim) run(until time.Time, done func() bool) error {
+	ctx := context.Background()
+	for !done() {
+		actions := s.actions()
+		next := until.Add(1)
+		for _, a := range actions {
+			if a.at.Before(next) {
+				next = a.at
+			}
+		}
+		if next.After(until) {
+			s.sleep(until)
+			return nil
+		}
+		s.sleep(next)
+		actions = slices.DeleteFunc(actions, func(a simAction) bool { return a.at.After(s.Now()) })
+		if err := actions[s.Rand.IntN(len(actions))].do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep moves the clock forward to a time.
+func (s *Sim) sleep(to time.Time) {
+	switch {
+	case !to.After(s.Now()):
+	case s.bubble:
+		time.Sleep(to.Sub(s.Now()))
+	default:
+		s.time = to
+	}
+}
+
+// actions are all that could happen next, at their times.
+func (s *Sim) actions() []simAction {
+	var all []simAction
+	for _, p := range s.pollers {
+		for _, a := range p.actions() {
+			all = append(all, simAction{a.at, func(ctx context.Context) error {
+				inv, err := a.do(ctx)
+				if inv != nil {
+					s.begin(ctx, p, inv)
+				}
+				return err
+			}})
+		}
+	}
+	for _, inv := range s.invocations {
+		all = append(all, simAction{inv.wakeAt, func(ctx context.Context) error { s.resume(ctx, inv); return nil }})
+		if !inv.late {
+			all = append(all, simAction{inv.Deadline, func(ctx context.Context) error { s.timeOut(ctx, inv); return nil }})
+		}
+	}
+	return all
+}
+
+// simInvocation is an invocation under way: a goroutine that runs only between
+// resume and yield.
+type simInvocation struct {
+	*Invocation
+	sim           *Sim
+	poller        *Poller
+	fate          Fate
+	wakeAt        time.Time
+	unheard       bool // its answer counts no more
+	late          bool // its deadline has passed
+	killed, ended bool
+	answer        json.RawMessage
+	err           error
+	resume, yield chan struct{}
+}
+
+func (s *Sim) begin(ctx context.Context, p *Poller, inv *Invocation) {
+	s.count++
+	inv.Number = s.count
+	si := &simInvocation{
+		Invocation: inv, sim: s, poller: p, wakeAt: s.Now(), resume: make(chan struct{}), yield: make(chan struct{}),
+	}
+	if s.Fate != nil {
+		si.fate = s.Fate(inv)
+	}
+	if si.fate.Throttle {
+		p.finish(ctx, inv, nil, ErrThrottled)
+		return
+	}
+	s.invocations = append(s.invocations, si)
+	go si.run(ctx)
+}
+
+// run is the invocation's goroutine.
+func (inv *simInvocation) run(ctx context.Context) {
+	<-inv.resume
+	ctx = context.WithValue(invocationContext(ctx, inv.Invocation, inv.poller.FunctionARN), waiter{}, inv)
+	if inv.sim.bubble {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, inv.Deadline)
+		defer cancel()
+	}
+	call(ctx, inv.life, inv.Event, func(answer json.RawMessage, err error) {
+		inv.answer, inv.err, inv.ended = answer, err, true
+		inv.yield <- struct{}{}
+	})
+}
+
+// life is the function with its fate.
+func (inv *simInvocation) life(ctx context.Context, event json.RawMessage) (answer json.RawMessage, err error) {
+	if inv.killed {
+		return nil, ErrCrashed
+	}
+	if inv.fate.Delay > 0 {
+		Wait(ctx, inv.fate.Delay)
+	}
+	if !inv.fate.Skip {
+		answer, err = inv.poller.Function(ctx, event)
+	}
+	if inv.fate.Takes > 0 {
+		Wait(ctx, inv.fate.Takes)
+	}
+	switch {
+	case inv.fate.Err != nil:
+		return nil, inv.fate.Err
+	case inv.fate.Answer != nil:
+		return inv.fate.Answer, nil
+	}
+	return answer, err
+}
+
+type waiter struct{}
+
+// Wait lets d of virtual time go by in the invocation whose context this is; what else
+// happens at the time may happen before it returns, also with d = 0. Where the invocation
+// has been ended meanwhile, it does not return, and the goroutine ends. Only one goroutine
+// of an invocation may wait at a time. Outside a Sim it sleeps.
+func Wait(ctx context.Context, d time.Duration) {
+	inv, ok := ctx.Value(waiter{}).(*simInvocation)
+	if !ok {
+		time.Sleep(d)
+		return
+	}
+	inv.wakeAt = inv.sim.Now().Add(d)
+	inv.yield <- struct{}{}
+	<-inv.resume
+	if inv.killed {
+		runtime.Goexit()
+	}
+}
+
+// resume lets the invocation run up to its next Wait or its end.
+func (s *Sim) resume(ctx context.Context, inv *simInvocation) {
+	inv.resume <- struct{}{}
+	<-inv.yield
+	if !inv.ended {
+		return
+	}
+	s.invocations = slices.DeleteFunc(s.invocations, func(other *simInvocation) bool { return other == inv })
+	if inv.unheard {
+		return
+	}
+	if s.Now().After(inv.Deadline) { // timers of its own, in a bubble, have taken it there
+		inv.answer, inv.err = nil, ErrTimedOut
+	}
+	inv.poller.finish(ctx, inv.Invocation, inv.answer, inv.err)
+}
+
+// timeOut is an invocation's deadline.
+func (s *Sim) timeOut(ctx context.Context, inv *simInvocation) {
+	inv.late = true
+	if !inv.unheard {
+		inv.unheard = true
+		inv.poller.finish(ctx, inv.Invocation, nil, ErrTimedOut)
+	}
+	if !inv.fate.Zombie {
+		s.kill(inv)
+	}
+}
+
+// kill ends an invocation where it waits.
+func (s *Sim) kill(inv *simInvocation) {
+	inv.killed, inv.unheard = true, true
+	s.resume(context.Background(), inv)
+}
+
+// newID is a UUID of the Sim's own chance.
+func (s *Sim) newID() string {
+	var id uuid.UUID
+	binary.LittleEndian.PutUint64(id[:8], s.Rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], s.Rand.Uint64())
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id.String()
+}

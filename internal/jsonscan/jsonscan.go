@@ -1,0 +1,209 @@
+// Package jsonscan goes through JSON text (RFC 8259) and finds where things end.
+// It is the grammar and nothing else: it makes no values, and allocates nothing.
+package jsonscan
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Text is JSON text. Its methods take the index at which something begins, and
+// return the index behind it, or NotJSON.
+type Text []byte
+
+// The answers instead of an index.
+const (
+	NotJSON = -1
+	TooDeep = -2
+)
+
+// At returns the byte at i, or 0, which is nowhere allowed, behind the end.
+func (t Text) At(i int) byte {
+	if i < len(t) {
+		return t[i]
+	}
+	return 0
+}
+
+// Space returns the index of the first byte from i on that is no white space.
+func (t Text) Space(i int) int {
+	for i < len(t) && (t[i] == ' ' || t[i] == '\n' || t[i] == '\r' || t[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// String scans the string whose quote is at i, and says whether it has escapes.
+// Whether it is UTF-8 is not looked at.
+func (t Text) String(i int) (end int, escaped bool) {
+	for i++; ; i++ {
+		i = t.ordinary(i)
+		switch t.At(i) {
+		case '"':
+			return i + 1, escaped
+		case '\\':
+			escaped = true
+			if i = t.escape(i + 1); i < 0 {
+				return i, escaped
+			}
+		default: // a control character, or the end of the text
+			return NotJSON, escaped
+		}
+	}
+}
+
+// ordinary returns the index of the first byte from i on that is not an ordinary
+// one inside a string: a quote, a backslash, a control character, or the end. It
+// looks at eight bytes at a time; most of a text is in its strings.
+func (t Text) ordinary(i int) int {
+	for ; i+8 <= len(t); i += 8 {
+		if others := notOrdinary(binary.LittleEndian.Uint64(t[i:])); others != 0 {
+			return i + bits.TrailingZeros64(others)/8
+		}
+	}
+	for i < len(t) && t[i] >= ' ' && t[i] != '"' && t[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// notOrdinary returns the highest bit of each byte that is not ordinary. Above
+// the lowest of these it may have others: subtracting borrows. (Sean Eron Anderson,
+// "Bit Twiddling Hacks", "Determine if a word has a byte less than n".)
+func notOrdinary(word uint64) uint64 {
+	const (
+		ones = 0x0101010101010101
+		high = 0x80 * ones
+	)
+	quote, backslash := word^'"'*ones, word^'\\'*ones // 0 where it is one
+	return ((word-' '*ones)&^word | (quote-ones)&^quote | (backslash-ones)&^backslash) & high
+}
+
+// escape scans the escape whose letter is at i and returns where its last byte is.
+func (t Text) escape(i int) int {
+	switch t.At(i) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i
+	case 'u':
+		for range 4 {
+			if i++; !isHex(t.At(i)) {
+				return NotJSON
+			}
+		}
+		return i
+	}
+	return NotJSON
+}
+
+// Number scans a number.
+func (t Text) Number(i int) int {
+	if t.At(i) == '-' {
+		i++
+	}
+	if t.At(i) == '0' {
+		i++
+	} else if i = t.digits(i); i < 0 {
+		return i
+	}
+	if t.At(i) == '.' {
+		if i = t.digits(i + 1); i < 0 {
+			return i
+		}
+	}
+	if t.At(i) == 'e' || t.At(i) == 'E' {
+		i++
+		if t.At(i) == '+' || t.At(i) == '-' {
+			i++
+		}
+		i = t.digits(i)
+	}
+	return i
+}
+
+// digits scans at least one digit.
+func (t Text) digits(i int) int {
+	begin := i
+	for IsDigit(t.At(i)) {
+		i++
+	}
+	if i == begin {
+		return NotJSON
+	}
+	return i
+}
+
+// Literal scans the word true, false or null.
+func (t Text) Literal(i int, word string) int {
+	if len(t)-i < len(word) || string(t[i:i+len(word)]) != word {
+		return NotJSON
+	}
+	return i + len(word)
+}
+
+// Skip scans any value, with as many levels of objects and arrays as given.
+func (t Text) Skip(i, levels int) int {
+	switch t.At(i) {
+	case '{', '[':
+		return t.skipNested(i, levels)
+	case '"':
+		end, _ := t.String(i)
+		return end
+	case 't':
+		return t.Literal(i, "true")
+	case 'f':
+		return t.Literal(i, "false")
+	case 'n':
+		return t.Literal(i, "null")
+	default:
+		return t.Number(i)
+	}
+}
+
+// skipNested scans an object or an array.
+func (t Text) skipNested(i, levels int) int {
+	if levels == 0 {
+		return TooDeep
+	}
+	object, last := t[i] == '{', t[i]+2 // the brackets that match: { and }, [ and ]
+	if i = t.Space(i + 1); t.At(i) == last {
+		return i + 1
+	}
+	for {
+		if object {
+			if i = t.name(i); i < 0 {
+				return i
+			}
+		}
+		if i = t.Skip(i, levels-1); i < 0 {
+			return i
+		}
+		switch i = t.Space(i); t.At(i) {
+		case ',':
+			i = t.Space(i + 1)
+		case last:
+			return i + 1
+		default:
+			return NotJSON
+		}
+	}
+}
+
+// name scans a member's name and the colon, up to its value.
+func (t Text) name(i int) int {
+	if t.At(i) != '"' {
+		return NotJSON
+	}
+	end, _ := t.String(i)
+	if end < 0 {
+		return end
+	}
+	if i = t.Space(end); t.At(i) != ':' {
+		return NotJSON
+	}
+	return t.Space(i + 1)
+}
+
+// IsDigit reports whether c is a decimal digit.
+func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(c byte) bool { return IsDigit(c) || 'a' <= c|' ' && c|' ' <= 'f' }
