@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -31,7 +32,7 @@ const (
 // BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of the
 // same conditional puts, with as many requests under way, on the same engine.
 func BenchmarkRecordsLedger(b *testing.B) {
-	s := newShop(b)
+	s := newShop(b, enginetest.Dynoxide(b))
 	o := s.client.Options()
 	o.HTTPClient = s.meter.http // the time is taken without the meter
 	client := dynamodb.New(o)

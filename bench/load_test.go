@@ -96,14 +96,14 @@ func loadFile(b *testing.B) (took, used time.Duration) {
 	_, bank, remove := emptyFile(b)
 	defer remove()
 	items := itembank.Items(rowsOf(fileLoad)...)
-	return timed(b, func() error {
+	return clocked(b, func() error {
 		_, err := bank.Load(b.Context(), "spring", items, nil)
 		return err
 	})
 }
 
-// timed is what something takes, by the clock and of this process.
-func timed(b *testing.B, do func() error) (took, used time.Duration) {
+// clocked is what something takes, by the clock and of this process.
+func clocked(b *testing.B, do func() error) (took, used time.Duration) {
 	b.Helper()
 	s := &shop{B: b}
 	begun, before := time.Now(), s.processorTime()
@@ -122,7 +122,7 @@ func bareFile(b *testing.B) (took, used time.Duration) {
 	}
 	defer func() { _ = db.Close() }()
 	items := rowsOf(fileLoad)
-	return timed(b, func() error { return bareInserts(b.Context(), db, items) })
+	return clocked(b, func() error { return bareInserts(b.Context(), db, items) })
 }
 
 func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
