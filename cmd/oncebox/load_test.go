@@ -28,9 +28,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// atOnce lets a process end at once: with the race detector it waits for a second.
-const atOnce = "GORACE=atexit_sleep_ms=0"
-
 // dryRunReport is what load --dry-run prints.
 type dryRunReport struct {
 	DryRun bool `json:"dry_run"`
@@ -178,7 +175,6 @@ func numbered(prefix string, n int) []string {
 func TestLoadersAtOnce(t *testing.T) {
 	const n = interruptedLines / 8
 	onStores(t, func(s *shell) {
-		s.env = append(s.env, atOnce)
 		s.run(exitDone, "init")
 		store := s.store()
 		known := numbered("known", 20)
@@ -209,7 +205,6 @@ func TestLoadersAtOnce(t *testing.T) {
 func TestLoadersOfOneFile(t *testing.T) {
 	const n = interruptedLines / 8
 	onStores(t, func(s *shell) {
-		s.env = append(s.env, atOnce)
 		s.run(exitDone, "init")
 		store := s.store()
 		s.createWith(store, "spring", []string{"known"})
@@ -238,7 +233,6 @@ func TestLoadersOfOneFile(t *testing.T) {
 func TestKilledLoaders(t *testing.T) {
 	const kills = 4
 	onStores(t, func(s *shell) {
-		s.env = append(s.env, atOnce)
 		s.run(exitDone, "init")
 		store := s.store()
 		known, shared := numbered("known", 10), numbered("shared", 200)
@@ -303,7 +297,7 @@ func TestKilledLoaders(t *testing.T) {
 func TestLoadKilledAtEveryRequest(t *testing.T) {
 	s := newShell(t)
 	target := enginetest.Dynoxide(t)
-	s.env = append(localEngine(target), "ONCEBOX_BANK_TABLE=bank-"+cryptorand.Text(), "ONCEBOX_DEDUPE_TABLE=dedupe-"+cryptorand.Text(), atOnce)
+	s.env = append(localEngine(target), "ONCEBOX_BANK_TABLE=bank-"+cryptorand.Text(), "ONCEBOX_DEDUPE_TABLE=dedupe-"+cryptorand.Text())
 	s.run(exitDone, "init")
 	store := s.store()
 	known := []string{"known-1", "known-2"}
@@ -362,7 +356,6 @@ func TestLoadKilledAtEveryRequest(t *testing.T) {
 // says what the load then does.
 func TestLargeLoad(t *testing.T) {
 	onStores(t, func(s *shell) {
-		s.env = append(s.env, atOnce)
 		s.run(exitDone, "init")
 		s.run(exitDone, "campaign", "create", "spring")
 		codes := numbered("code", 19_000)
@@ -385,7 +378,6 @@ func TestLargeLoad(t *testing.T) {
 // What is known stays so.
 func TestLoadAgain(t *testing.T) {
 	onStores(t, func(s *shell) {
-		s.env = append(s.env, atOnce)
 		s.run(exitDone, "init")
 		s.run(exitDone, "campaign", "create", "spring")
 		const table = "id,code,alias\r\n1,A-1,A-2\r\n2,A-2,A-1\r\n3,A-3,A-4\r\n"

@@ -42,6 +42,9 @@ type result struct {
 	code           int
 }
 
+// endAtOnce: with the race detector a process would sleep for a second before it ends.
+const endAtOnce = "GORACE=atexit_sleep_ms=0"
+
 func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, os.Args[0], args...)
 	c.Dir, c.Stdin = s.dir, stdin
@@ -50,7 +53,7 @@ func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *e
 			c.Env = append(c.Env, v)
 		}
 	}
-	c.Env = append(append(c.Env, asOncebox+"=1"), s.env...)
+	c.Env = append(append(c.Env, asOncebox+"=1", endAtOnce), s.env...)
 	return c
 }
 
