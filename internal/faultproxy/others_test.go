@@ -1,0 +1,112 @@
+package faultproxy_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/faultproxy"
+)
+
+// engine answers PutRecords as Kinesis does, and everything else with nothing.
+func engine(t *testing.T, seen *[]string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*seen = append(*seen, string(body))
+		if n := strings.Count(string(body), `"Data"`); n > 0 {
+			record := `{"SequenceNumber":"1","ShardId":"s"}`
+			_, _ = io.WriteString(w, `{"FailedRecordCount":0,"Records":[`+strings.TrimSuffix(strings.Repeat(record+",", n), ",")+`]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// ask sends a body, and returns the answer: status 0 is none.
+func ask(t *testing.T, url, operation, body string) (status int, reply string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodPut, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Amz-Target", "Service."+operation)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return response.StatusCode, "cut"
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestFaultsOfKinesis(t *testing.T) {
+	t.Parallel()
+	const body = `{"Records":[{"Data":"YQ=="},{"Data":"Yg=="},{"Data":"Yw=="}]}`
+	for _, test := range []struct {
+		fault    faultproxy.Fault
+		put      string
+		status   int
+		contains string
+	}{
+		{faultproxy.None, "abc", 200, `"FailedRecordCount":0`},
+		{faultproxy.Refuse, "", 0, ""},
+		{faultproxy.Drop, "abc", 0, ""},
+		{faultproxy.Cut, "abc", 200, "cut"},
+		{faultproxy.ErrorBefore, "", 500, "InternalFailure"},
+		{faultproxy.ErrorAfter, "abc", 500, "InternalFailure"},
+		{faultproxy.Unavailable, "", 503, "ServiceUnavailable"},
+		{faultproxy.Throttle, "", 400, "ProvisionedThroughputExceededException"},
+		{faultproxy.PutFirst, "a", 200, `"FailedRecordCount":2,"Records":[{"SequenceNumber":"1","ShardId":"s"},{"ErrorCode":"Prov`},
+		{faultproxy.PutOthers, "bc", 200, `"FailedRecordCount":1,"Records":[{"ErrorCode":"Prov`},
+		{faultproxy.PutNone, "", 200, `"FailedRecordCount":3`},
+		{faultproxy.PutNotKnown, "abc", 200, `{"ErrorCode":"InternalFailure"`},
+	} {
+		var seen []string
+		p, puts, stop := faultproxy.StartKinesis(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
+		status, reply := ask(t, p.URL, "PutRecords", body)
+		var put string
+		for _, data := range puts.Data() {
+			put += string(data)
+		}
+		if status != test.status || !strings.Contains(reply, test.contains) || put != test.put || p.Operations()[0] != "PutRecords" {
+			t.Errorf("%s: put %q, status %d, %s", test.fault, put, status, reply)
+		}
+		if len(seen) != min(1, len(test.put)) {
+			t.Errorf("%s: the engine saw %q", test.fault, seen)
+		}
+		stop()
+	}
+}
+
+func TestFaultsOfS3(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		fault    faultproxy.Fault
+		effect   bool
+		status   int
+		contains string
+	}{
+		{faultproxy.None, true, 200, ""},
+		{faultproxy.Refuse, false, 0, ""},
+		{faultproxy.Drop, true, 0, ""},
+		{faultproxy.ErrorBefore, false, 500, "<Code>InternalError<"},
+		{faultproxy.ErrorAfter, true, 500, "<Code>InternalError<"},
+		{faultproxy.Unavailable, false, 503, "<Code>ServiceUnavailable<"},
+		{faultproxy.Throttle, false, 503, "<Code>SlowDown<"},
+		{faultproxy.Conflict, false, 409, "<Code>ConditionalRequestConflict<"},
+		{faultproxy.ConflictAfter, true, 409, "<Code>ConditionalRequestConflict<"},
+	} {
+		var seen []string
+		p, stop := faultproxy.StartS3(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
+		status, reply := ask(t, p.URL, "", "an object")
+		if status != test.status || !strings.Contains(reply, test.contains) || (len(seen) == 1) != test.effect || p.Operations()[0] != http.MethodPut {
+			t.Errorf("%s: status %d, %s, the engine saw %q", test.fault, status, reply, seen)
+		}
+		stop()
+	}
+}

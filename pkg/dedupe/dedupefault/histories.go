@@ -1,0 +1,140 @@
+package dedupefault
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// history is a scenario with faults of all calls and invocations, each in turn.
+type history struct {
+	Scenario
+	Ways  []Way
+	Waits []time.Duration // before and after calls; negative: none
+	Fates []eventsource.Fate
+}
+
+// noWait is a call in which nothing else happens.
+const noWait = time.Duration(-1)
+
+// After so many of them calls and invocations fail no more.
+const (
+	mostCalls       = 100
+	mostInvocations = 40
+)
+
+// plan fails the calls in turn, each in a way that its method has.
+func (h history) plan(n int, method string) (f Fault) {
+	if n >= mostCalls {
+		return Fault{}
+	}
+	if way := h.Ways[n%len(h.Ways)]; slices.Contains(waysOf(method), way) {
+		f.Way = way
+	}
+	wait := func(i int) *time.Duration {
+		if d := h.Waits[i%len(h.Waits)]; d >= 0 {
+			return &d
+		}
+		return nil
+	}
+	f.Before, f.After = wait(2*n), wait(2*n+1)
+	return f
+}
+
+func (h history) fate(inv *eventsource.Invocation) eventsource.Fate {
+	return h.Fates[inv.Number%len(h.Fates)]
+}
+
+// times are how long something waits in a history: the edges of window and horizon,
+// and what is short against them.
+var times = []time.Duration{
+	0, time.Second, 10 * time.Second, timeout + 5*time.Second, window - time.Second, window, window + time.Second,
+	recordAge, window + horizon - 90*time.Second, window + horizon - time.Second, window + horizon + time.Second,
+}
+
+var histories = rapid.Custom(func(t *rapid.T) (h history) {
+	oneOf := func(name string, values ...int) int { return rapid.SampledFrom(values).Draw(t, name) }
+	h.Scenario = Scenario{
+		Shards: oneOf("shards", 1, 1, 2, 3), BatchSize: oneOf("batch size", 1, 2, 3, 5, 10), Chunk: oneOf("chunk", 1, 2, 3, 500),
+		Parallel: oneOf("parallel", 1, 1, 1, 3), GiveUp: oneOf("give up", 0, 0, 0, 1, 3), NoBisect: rapid.Bool().Draw(t, "no bisect"),
+		Checkpoint: rapid.Bool().Draw(t, "checkpoint"), Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
+	}
+	if h.Parallel > 1 {
+		h.Checkpoint = false // it would be wrong
+	}
+	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
+	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
+	way := rapid.SampledFrom(seldom(FailBefore, LoseReply, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter, PartBefore, PartLost, Scattered))
+	h.Ways = rapid.SliceOfN(way, 1, 23).Draw(t, "ways")
+	h.Waits = rapid.SliceOfN(rapid.SampledFrom([]time.Duration{noWait, noWait, noWait, 0, time.Second, 20 * time.Second, timeout}), 1, 13).Draw(t, "waits")
+	h.Fates = rapid.SliceOfN(rapid.SampledFrom(fates), 1, 11).Draw(t, "fates")
+	return h
+})
+
+var ids4 = []string{"a", "a", "b", "c", format.DerivedID("a", "y"), strings.ToUpper(format.DerivedID("a", "y"))}
+
+var steps = rapid.Custom(func(t *rapid.T) Step {
+	switch rapid.SampledFrom([]string{Put, Put, Put, Put, Put, Put, Put, Wait, Wait, Wait, Sweep, Sweep, Split, Merge, Restart, Second}).Draw(t, "do") {
+	case Put:
+		return Step{Do: Put, Key: rapid.IntRange(0, 3).Draw(t, "key"), Users: rapid.SliceOfN(users, 1, 3).Draw(t, "users")}
+	case Wait:
+		return wait(rapid.SampledFrom(times).Draw(t, "for"))
+	case Sweep:
+		return Step{Do: Sweep}
+	case Split:
+		return Step{Do: Split, Key: rapid.IntRange(0, 3).Draw(t, "shard")}
+	case Merge:
+		return Step{Do: Merge, Key: rapid.IntRange(0, 3).Draw(t, "shard")}
+	case Restart:
+		return Step{Do: Restart}
+	}
+	return Step{Do: Second}
+})
+
+var users = rapid.Custom(func(t *rapid.T) User {
+	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills)).Draw(t, "kind")
+	if kind != Good {
+		return User{Kind: kind}
+	}
+	return User{ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+})
+
+// fates are what befalls invocations; most of them nothing.
+var fates = []eventsource.Fate{
+	{}, {}, {}, {}, {}, {}, {}, {}, {}, {},
+	{Throttle: true},
+	{Err: errThrown},
+	{Skip: true, Err: errThrown},
+	{Answer: []byte(`{"batchItemFailures":[{"itemIdentifier":""}]}`)},
+	{Takes: time.Hour},
+	{Delay: time.Hour},
+	{Takes: 10 * time.Second},
+	{Delay: timeout + 5*time.Second, Zombie: true},
+	{Delay: 20 * time.Second},
+}
+
+// RunHistories plays random histories, one in n of rapid's -rapid.checks.
+func RunHistories(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
+	e, n := newEngine(t), Share(n)
+	rapid.Check(t, func(rt *rapid.T) {
+		if n > 1 && rapid.IntRange(0, n-1).Draw(rt, "share") > 0 {
+			return
+		}
+		if err := histories.Draw(rt, "history").play(t.Context(), e, nil); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+func (h history) play(ctx context.Context, e dedupetest.Engine, m *mutant) error {
+	_, err := Play{Scenario: h.Scenario, Engine: e, Plan: h.plan, Fates: h.fate, mutant: m}.Run(ctx)
+	return err
+}

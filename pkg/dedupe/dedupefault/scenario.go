@@ -1,0 +1,221 @@
+package dedupefault
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+)
+
+// Times of all scenarios. Nothing is processed later than the horizon after its
+// arrival: the mapping gives up what is older than recordAge, and a late invocation
+// is ended at mostLate after its time-out.
+const (
+	timeout   = time.Minute
+	recordAge = 10 * time.Minute
+	mostLate  = 4 * time.Minute
+	horizon   = recordAge + timeout + mostLate + time.Minute
+	window    = 3 * time.Minute
+)
+
+// Kind is what is wrong with a user record.
+type Kind string
+
+// The kinds. All but the first and the last are poison.
+const (
+	Good   Kind = ""
+	Broken Kind = "broken"
+	NoID   Kind = "no id"
+	Large  Kind = "too large"
+	Panics Kind = "panics"
+	Kills  Kind = "kills the process"
+)
+
+func (k Kind) poison() bool { return k != Good && k != Kills }
+
+// User is a record of a producer.
+type User struct {
+	ID, FP string
+	Kind   Kind
+}
+
+func (u User) String() string {
+	if u.Kind != Good {
+		return string(u.Kind)
+	}
+	return u.ID + "/" + u.FP
+}
+
+// What a Step does.
+const (
+	Put     = "put"     // Users, as one Kinesis record; several are a KPL aggregate
+	Wait    = "wait"    // For
+	Split   = "split"   // the open shard Key
+	Merge   = "merge"   // the open shards Key and Key + 1
+	Restart = "restart" // the mapping, at its checkpoint
+	Second  = "second"  // start another mapping at the checkpoint of the first
+	Sweep   = "sweep"   // drop the entries whose time has passed, as TTL does
+)
+
+// Step is something that happens outside of the function.
+type Step struct {
+	Do    string
+	Key   int // of a Put: the partition key
+	Users []User
+	For   time.Duration
+}
+
+func (s Step) String() string {
+	text := s.Do
+	if s.Do == Put || s.Do == Split || s.Do == Merge {
+		text += fmt.Sprintf(" %d", s.Key)
+	}
+	for _, u := range s.Users {
+		text += " " + u.String()
+	}
+	if s.For > 0 {
+		text += " " + s.For.String()
+	}
+	return text
+}
+
+// put is a step that puts good records, each a text "id/fingerprint", as one record.
+func put(key int, users ...string) Step {
+	s := Step{Do: Put, Key: key}
+	for _, text := range users {
+		id, fp, _ := strings.Cut(text, "/")
+		s.Users = append(s.Users, User{ID: id, FP: fp})
+	}
+	return s
+}
+
+func bad(kind Kind) Step { return Step{Do: Put, Users: []User{{Kind: kind}}} }
+
+func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
+
+// Scenario is what happens to a mapping and its function.
+type Scenario struct {
+	Name       string
+	Shards     int // 1
+	BatchSize  int // 10
+	Chunk      int // of the function; 2
+	Parallel   int // batches of a shard at a time; 1
+	GiveUp     int // after so many retries; 0: only by age
+	NoBisect   bool
+	Checkpoint bool
+	Loses      bool // the mapping may give up records that are good
+	Seed       uint64
+	Steps      []Step
+	Fates      map[int]eventsource.Fate // by the number of the invocation, from 1
+}
+
+// Scenarios are those whose every call is failed.
+var Scenarios = []Scenario{
+	{
+		Name: "copies", BatchSize: 4, Checkpoint: true,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "a/y"), put(0, "c/x"), put(0, "b/y"), wait(5 * time.Second),
+			put(0, "a/x"), put(0, "a/z"), put(0, "d/x"),
+		},
+	},
+	{
+		Name:  "poison",
+		Steps: []Step{put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID), bad(Large), put(0, "a/x"), bad(Panics), put(0, "c/x")},
+	},
+	{
+		Name: "aggregates", BatchSize: 3, Checkpoint: true,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x", "a/x", "b/y", "c/x"), put(0, "d/x"),
+			{Do: Put, Users: []User{{ID: "e", FP: "x"}, {Kind: Broken}, {ID: "a", FP: "y"}}}, put(0, "e/x"), put(0, "f/x"),
+		},
+	},
+	{
+		Name: "bisected", BatchSize: 6, Chunk: 500,
+		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "c/x"), put(0, "d/x")},
+		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 3: {Skip: true, Err: errThrown}, 4: {Throttle: true}},
+	},
+	{
+		Name: "killer", BatchSize: 8, Checkpoint: true, GiveUp: 2 + lastingCalls,
+		Steps: []Step{put(0, "a/x"), put(0, "b/x"), bad(Kills), put(0, "a/x"), put(0, "c/x"), put(0, "a/y")},
+	},
+	{
+		Name: "timed-out", BatchSize: 5,
+		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "c/x")},
+		Fates: map[int]eventsource.Fate{1: {Takes: time.Hour}, 2: {Delay: time.Hour}},
+	},
+	{
+		Name: "late", BatchSize: 4, Chunk: 1, Checkpoint: true,
+		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x")},
+		Fates: map[int]eventsource.Fate{1: {Delay: timeout + 1500*time.Millisecond, Zombie: true}},
+	},
+	{
+		Name: "resharded", Shards: 2, BatchSize: 2, Checkpoint: true,
+		Steps: []Step{
+			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), {Do: Split}, put(0, "a/y"), put(1, "c/x"), put(2, "d/x"), put(3, "b/x"),
+			wait(5 * time.Second), {Do: Merge, Key: 1}, put(0, "c/x"), put(1, "a/z"), put(2, "e/x"), put(3, "d/y"),
+		},
+	},
+	{
+		Name: "restarted", BatchSize: 3, Checkpoint: true,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), {Do: Put, Users: []User{{Kind: NoID}}}, wait(500 * time.Millisecond), {Do: Restart},
+			put(0, "c/x"), put(0, "a/y"), wait(2 * time.Second), {Do: Restart}, put(0, "d/x"),
+		},
+		Fates: map[int]eventsource.Fate{1: {Takes: 2 * time.Second, Zombie: true}},
+	},
+	{
+		Name: "two-pollers", Shards: 2, BatchSize: 3,
+		Steps: []Step{
+			put(0, "a/x"), put(1, "b/x"), {Do: Second}, put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), bad(Broken), put(1, "a/y"), put(2, "b/y"),
+		},
+	},
+	{
+		Name: "lanes", BatchSize: 2, Parallel: 3,
+		Steps: []Step{put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), put(1, "a/y"), put(2, "d/x"), put(3, "e/x")},
+	},
+	{
+		Name: "given-up", BatchSize: 3, GiveUp: 1, Checkpoint: true, Loses: true,
+		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x"), put(0, "a/y")},
+		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
+	},
+	{
+		// A copy that arrives at the window's end is processed when the first one's
+		// entry could long be gone, if it lived for the window alone.
+		Name: "late-copy", BatchSize: 2, Loses: true,
+		Steps: []Step{
+			put(0, "a/x"), wait(window - time.Second), put(0, "a/x"), put(0, "a/y"), wait(5 * time.Minute), {Do: Sweep}, wait(2 * time.Minute),
+		},
+		Fates: map[int]eventsource.Fate{2: {Takes: time.Hour}, 3: {Takes: time.Hour}, 4: {Takes: time.Hour}, 5: {Takes: time.Hour}},
+	},
+	{
+		// The name's entry goes while a record derived from it still counts.
+		Name: "name-outlives", BatchSize: 2,
+		Steps: []Step{
+			put(0, "a/x"), wait(window + horizon - 30*time.Second), put(0, "a/y"), wait(40 * time.Second), {Do: Sweep},
+			put(0, "a/y"), put(0, "b/x"), wait(5 * time.Second), put(0, "a/x"),
+		},
+	},
+	{
+		// And it goes, and is taken by a copy, while one is on its way to be derived from it.
+		Name: "name-taken", Shards: 2, BatchSize: 2,
+		Steps: []Step{
+			put(0, "a/x"), wait(window + horizon - 10*time.Second), put(0, "a/y"), wait(15 * time.Second), {Do: Sweep},
+			put(1, "a/y"), wait(5 * time.Second), put(1, "a/x"),
+		},
+	},
+}
+
+func (s Scenario) orDefaults() Scenario {
+	set(&s.Shards, 1)
+	set(&s.BatchSize, 10)
+	set(&s.Chunk, 2)
+	set(&s.Parallel, 1)
+	return s
+}
+
+func set(field *int, value int) {
+	if *field == 0 {
+		*field = value
+	}
+}

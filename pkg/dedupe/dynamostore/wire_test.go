@@ -1,0 +1,206 @@
+package dynamostore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+)
+
+// service is one of those that the function's clients talk to.
+type service int
+
+const (
+	ledger service = iota
+	sink
+	objects
+	services
+)
+
+func (s service) String() string { return [...]string{"ledger", "sink", "failure store"}[s] }
+
+// everyAttempt fails as often as the function's clients attempt a request.
+var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5}
+
+// wireFault breaks a request to a service, and those after it.
+type wireFault struct {
+	of        service
+	at, times int
+	fault     faultproxy.Fault
+}
+
+// TestFaultsAtTheWire breaks requests of the scenarios between the SDK and the
+// engines, in every way: once, so that the client's retry meets what the first attempt
+// left, and for all attempts, so that the function does.
+func TestFaultsAtTheWire(t *testing.T) {
+	w := newWire(t)
+	share := dedupefault.Share(200)
+	turns := make(chan struct{}, 48) // clients wait between attempts most of the time
+	for _, s := range dedupefault.Scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			e, w := dynamostore.OnDynoxide(t), w.withStream(t, "unique-"+s.Name)
+			requests, err := w.play(t.Context(), s, e, wireFault{at: -1})
+			if err != nil {
+				t.Fatalf("without a fault: %v", err)
+			}
+			var all sync.WaitGroup
+			var played atomic.Int64
+			for _, f := range faultsOf(requests) {
+				if rand.IntN(share) > 0 {
+					continue
+				}
+				played.Add(1)
+				all.Go(func() {
+					turns <- struct{}{}
+					defer func() { <-turns }()
+					if _, err := w.play(t.Context(), s, e, f); err != nil {
+						t.Errorf("%s at request %d of the %s, %d times: %v", f.fault, f.at, f.of, f.times, err)
+					}
+				})
+			}
+			all.Wait()
+			t.Logf("%d requests, %d faults", len(slices.Concat(requests[:]...)), played.Load())
+		})
+	}
+}
+
+func faultsOf(requests [services][]string) (all []wireFault) {
+	for of, operations := range requests {
+		for at, operation := range operations {
+			faults := faultproxy.Of(operation)
+			switch service(of) {
+			case sink:
+				faults = faultproxy.OfKinesis()
+			case objects:
+				faults = faultproxy.OfS3()
+			}
+			for _, fault := range faults {
+				for _, times := range []int{1, everyAttempt[of]} {
+					all = append(all, wireFault{service(of), at, times, fault})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// wire is where the engines are.
+type wire struct{ dynamo, kinesis, s3, stream string }
+
+const bucket = "failures"
+
+func newWire(t *testing.T) wire {
+	t.Helper()
+	return wire{dynamo: enginetest.Dynoxide(t), kinesis: enginetest.Kinesis(t), s3: enginetest.S3(t, bucket)}
+}
+
+// withStream makes a sink's stream. kinesis-mock gets slow with what is in one.
+func (w wire) withStream(t *testing.T, name string) wire {
+	t.Helper()
+	w.stream = name
+	cfg, err := config(w.kinesis)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kinesis.NewFromConfig(cfg)
+	if _, err := client.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &name, ShardCount: new(int32(1))}); err != nil {
+		t.Fatal(err)
+	}
+	err = kinesis.NewStreamExistsWaiter(client, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 10 * time.Millisecond }).
+		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &name}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func config(endpoint string) func(context.Context) (aws.Config, error) {
+	return func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		}, nil
+	}
+}
+
+// plan breaks a service's requests as the fault says.
+func (f wireFault) plan(of service) func(int, string) faultproxy.Fault {
+	return func(n int, _ string) faultproxy.Fault {
+		if of == f.of && n >= f.at && n < f.at+f.times && f.at >= 0 {
+			return f.fault
+		}
+		return faultproxy.None
+	}
+}
+
+var plays atomic.Int64
+
+// play plays a scenario through a proxy before each engine, with the clients that the
+// function has, and returns the requests to each.
+func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Engine, f wireFault) (requests [services][]string, err error) {
+	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger))
+	defer stop()
+	kinesisProxy, puts, stop := faultproxy.StartKinesis(w.kinesis, f.plan(sink))
+	defer stop()
+	s3Proxy, stop := faultproxy.StartS3(w.s3, f.plan(objects))
+	defer stop()
+
+	dynamoClient, err := dynamo.NewClient(ctx, config(dynamoProxy.URL))
+	if err != nil {
+		return requests, err
+	}
+	kinesisClient, err := kinesissink.NewClient(ctx, config(kinesisProxy.URL))
+	if err != nil {
+		return requests, err
+	}
+	to, err := kinesissink.New(kinesisClient, w.stream, kinesissink.WithMaxRecord(dedupefault.MostData))
+	if err != nil {
+		return requests, err
+	}
+	s3Client, err := failure.NewS3Client(ctx, config(s3Proxy.URL))
+	if err != nil {
+		return requests, err
+	}
+	// The objects are read past the proxy.
+	plain, err := failure.NewS3Client(ctx, config(w.s3))
+	if err != nil {
+		return requests, err
+	}
+	prefix := fmt.Sprint("play-", plays.Add(1), "/")
+	kept := failure.New(failure.NewBucket(plain, bucket, prefix))
+	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
+		Store:     dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
+		Sink:      to,
+		Failures:  failure.New(failure.NewBucket(s3Client, bucket, prefix)),
+		Delivered: puts.Data,
+		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
+			return kept.Read(ctx, failure.Name(owner))
+		},
+	}}.Run(ctx)
+	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy} {
+		requests[of] = p.Operations()
+	}
+	if made := len(requests[f.of]); err == nil && made <= f.at {
+		err = fmt.Errorf("the fault was never met: the function made %d requests: %s", made, strings.Join(requests[f.of], " "))
+	}
+	return requests, err
+}

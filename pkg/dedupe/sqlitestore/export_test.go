@@ -1,0 +1,7 @@
+package sqlitestore
+
+// Engines for tests outside of the package.
+var (
+	InMemory = inMemory
+	InFile   = inFile
+)

@@ -1,0 +1,24 @@
+package sqlitestore_test
+
+import (
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// TestFaults fails every call of the record function in every way.
+func TestFaults(t *testing.T) { dedupefault.Run(t, sqlitestore.InMemory, 16) }
+
+// TestFaultMutants breaks rules for records: the faults must find them.
+func TestFaultMutants(t *testing.T) { dedupefault.RunMutants(t, sqlitestore.InMemory) }
+
+// TestFaultsOfTheCopy: what mutants are made of breaks no rule by itself.
+func TestFaultsOfTheCopy(t *testing.T) { dedupefault.RunCopy(t, sqlitestore.InMemory, 64) }
+
+// TestFaultHistories plays random scenarios with random faults.
+func TestFaultHistories(t *testing.T) { dedupefault.RunHistories(t, sqlitestore.InMemory, 1) }
+
+// TestOneByOne compares batches of all shapes with one record at a time.
+func TestOneByOne(t *testing.T)       { dedupefault.RunOneByOne(t, sqlitestore.InMemory, 1) }
+func TestOneByOneInFile(t *testing.T) { dedupefault.RunOneByOne(t, sqlitestore.InFile, 8) }
