@@ -41,9 +41,9 @@ HISTORIES ?= 20000
 histories: tools ## Play 20,000 random histories of records and of claims, and all faults
 	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout=120m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/sqlitestore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=120m -run='^Test(Histories|Sequences)(InFile)?$$' ./pkg/itembank/sqlitestore -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout=240m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/dynamostore -rapid.checks=$(HISTORIES)
-	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=120m -run='^Test(Faults|FaultsAtTheWire|FaultMutants|Kills|Child)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
+	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults(InFile|OnDynamoDBLocal|AtTheWire(OfDynamoDBLocal)?)?|FaultMutants|Kills)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
 
 .PHONY: lint
 lint: ## Check format, vet and lint

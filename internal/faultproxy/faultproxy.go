@@ -34,6 +34,7 @@ const (
 	ConflictAll   Fault = "conflict on all actions"
 	ThrottleFirst Fault = "first action throttled"
 	ThrottleLast  Fault = "last action throttled"
+	NoReason      Fault = "transaction cancelled for no reason"
 	InProgress    Fault = "TransactionInProgressException"
 )
 
@@ -42,7 +43,7 @@ func Of(operation string) []Fault {
 	faults := []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
 	switch operation {
 	case "TransactWriteItems":
-		faults = append(faults, ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, InProgress)
+		faults = append(faults, ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason, InProgress)
 	case "PutItem", "UpdateItem", "DeleteItem":
 		faults = append(faults, ConflictFirst)
 	}
@@ -154,7 +155,7 @@ func refused(w http.ResponseWriter, fault Fault, body []byte) bool {
 		answer(w, http.StatusBadRequest, "ThrottlingException", nil)
 	case InProgress:
 		answer(w, http.StatusBadRequest, "TransactionInProgressException", nil)
-	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast:
+	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason:
 		cancelled(w, fault, body)
 	default:
 		return false

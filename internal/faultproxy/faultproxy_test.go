@@ -38,6 +38,7 @@ func TestFaults(t *testing.T) {
 		{faultproxy.ConflictAll, transaction, false, 400, strings.Repeat(`,{"Code":"TransactionConflict","Message":"by faultproxy"}`, 2)},
 		{faultproxy.ThrottleFirst, transaction, false, 400, `[{"Code":"ThrottlingError","Message":"by faultproxy"},{"Code":"None"},{"Code":"None"}]`},
 		{faultproxy.ThrottleLast, transaction, false, 400, `[{"Code":"None"},{"Code":"None"},{"Code":"ThrottlingError","Message":"by faultproxy"}]`},
+		{faultproxy.NoReason, transaction, false, 400, `[{"Code":"None"},{"Code":"None"},{"Code":"None"}]`},
 	} {
 		var effects atomic.Int32
 		target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

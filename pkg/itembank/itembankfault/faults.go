@@ -85,7 +85,7 @@ func Run(t *testing.T, newEngine func(*testing.T) itembanktest.Engine, n int) {
 					}
 					played++
 					if err := playFault(t.Context(), s, e, f, fresh, played%fullCheckEvery == 0); err != nil {
-						t.Errorf("%s at call %d, %s (lasting %t, fresh Bank %t): %v", f.Way, f.At, calls[f.At], f.Lasting, fresh, err)
+						t.Errorf("%s at call %d, %s (lasting %t, fresh Bank %t): %v\n%s", f.Way, f.At, calls[f.At], f.Lasting, fresh, err, Replay(t))
 					}
 				}
 			}
@@ -103,6 +103,11 @@ func Share(n int) int {
 		return 1
 	}
 	return n
+}
+
+// Replay says how to play all of what a test chose from at random.
+func Replay(t *testing.T) string {
+	return fmt.Sprintf("replay: %s=1 go test -run '%s'", allVariable, t.Name())
 }
 
 func playAll() bool { return os.Getenv(allVariable) != "" }

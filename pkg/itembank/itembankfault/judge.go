@@ -21,9 +21,12 @@ type State struct {
 	Told   map[string]Told            // by scope and claimant: the latest claim
 	Given  map[string]string          // by campaign and item: the id of the latest claim
 	Loaded map[string]map[string]bool // by campaign: the items that a client loaded
-	Asked  map[string]map[string]bool // by scope: the claimants
-	Freed  time.Time                  // when an item was last put into a bank
-	Now    time.Time                  // by the clock
+	// By campaign: the items of a load that has no answer yet. After a kill some of
+	// them are in the bank, or all.
+	Loading map[string]map[string]bool
+	Asked   map[string]map[string]bool // by scope: the claimants
+	Freed   time.Time                  // when an item was last put into a bank
+	Now     time.Time                  // by the clock
 }
 
 // Told is a claim that its claimant was told of.
@@ -40,8 +43,13 @@ func (t Told) gone(now time.Time) bool {
 func newState() State {
 	return State{
 		Told: map[string]Told{}, Given: map[string]string{},
-		Loaded: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
+		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
 	}
+}
+
+// loads reports that a client loaded an item, or was about to.
+func (s State) loads(campaign, item string) bool {
+	return s.Loaded[campaign][item] || s.Loading[campaign][item]
 }
 
 func at(space, name string) string { return space + " " + name }
@@ -61,7 +69,7 @@ func (s State) grant(c itembank.Campaign, claimant string, g itembank.Grant, now
 	if claim.Campaign != c.Name || claim.Claimant != claimant || claim.Scope != c.Scope || claim.ID == "" || claim.ItemHash != itembank.HashItem(claim.Item) {
 		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
 	}
-	if !s.Loaded[c.Name][claim.Item] {
+	if !s.loads(c.Name, claim.Item) {
 		return fmt.Errorf("%s was given %q, which nobody loaded", claimant, claim.Item)
 	}
 	mine, asked := s.Told[at(c.Scope, claimant)]

@@ -103,12 +103,11 @@ func Child(t *testing.T, open func(t *testing.T, where string) itembank.Store) {
 func (w *World) resume(s State) {
 	w.state = s
 	w.clock.Advance(s.Now.Sub(w.clock.Now()))
-	w.cut = true
 }
 
 // randomKills is how many processes are killed at a random time, that may be in the
-// middle of a call.
-const randomKills = 4
+// middle of a call; where all is to be played, allRandomKills.
+const randomKills, allRandomKills = 6, 100
 
 // RunKills kills processes that work on a store, before one in n of their calls (see
 // Share) and at random times, goes on from what their clients were told, and checks
@@ -116,21 +115,32 @@ const randomKills = 4
 func RunKills(t *testing.T, e itembanktest.Engine, where string, n int) {
 	n = Share(n)
 	at, kills := rand.IntN(n), 0
-	for ; killOnce(t, e, where, at, -1); at += n {
+	died, uncut := killOnce(t, e, where, at, -1)
+	for ; died; died, uncut = killOnce(t, e, where, at, -1) {
+		at += n
 		kills++
 	}
 	if at < 30 {
 		t.Errorf("the process made only %d calls", at)
 	}
-	for range randomKills {
-		killOnce(t, e, where, -1, rand.N(20*time.Millisecond))
+	tries, inTime := randomKills, 0
+	if playAll() {
+		tries = allRandomKills
 	}
-	t.Logf("%d kills before a call, of up to %d; %d at random", kills, at, randomKills)
+	for range tries {
+		if died, _ := killOnce(t, e, where, -1, rand.N(uncut)); died {
+			inTime++
+		}
+	}
+	if inTime == 0 {
+		t.Errorf("all %d processes ended before they were killed at random; an uncut one took %v", tries, uncut)
+	}
+	t.Logf("%d kills before a call, of up to %d; %d at random, in the %v that an uncut process takes", kills, at, inTime, uncut)
 }
 
 // killOnce kills one process, before a call or after a time; died = false: it came
-// to its end before.
-func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after time.Duration) (died bool) {
+// to its end before. It acted for the time that is returned.
+func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after time.Duration) (died bool, took time.Duration) {
 	t.Helper()
 	w := newWorld(t.Context(), e)
 	if err := w.caught(func() { killed.Prepare(w) }); err != nil {
@@ -138,23 +148,25 @@ func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after t
 	}
 	w.state.Now = w.clock.Now()
 	c := child{Where: where, At: at, Name: w.name, Campaign: w.campaigns[""], State: w.state}
-	state, died, err := c.run(t.Context(), after)
+	state, died, took, err := c.run(t.Context(), after)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.resume(state)
+	w.state.Freed = w.clock.Now() // a call in flight may still put items
 	w.newBank()
 	if err := w.caught(func() { killed.Act(w); w.rest(true) }); err != nil {
-		t.Errorf("killed before call %d, or after %v: %v", at, after, err)
+		t.Errorf("killed before call %d, or after %v: %v\n%s", at, after, err, Replay(t))
 	}
-	return died
+	return died, took
 }
 
-// run starts the process and returns what its clients were told when it ended.
-func (c child) run(ctx context.Context, after time.Duration) (state State, died bool, err error) {
+// run starts the process and returns what its clients were told when it ended, and
+// how long they acted.
+func (c child) run(ctx context.Context, after time.Duration) (state State, died bool, took time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return state, false, err
+		return state, false, 0, err
 	}
 	run := exec.CommandContext(ctx, self, "-test.run=^TestChild$")
 	run.Env = append(os.Environ(), childVariable+"="+encode(c))
@@ -162,33 +174,35 @@ func (c child) run(ctx context.Context, after time.Duration) (state State, died 
 	run.Stderr = &stderr
 	out, err := run.StdoutPipe()
 	if err != nil {
-		return state, false, err
+		return state, false, 0, err
 	}
 	if err := run.Start(); err != nil {
-		return state, false, err
+		return state, false, 0, err
 	}
 	first := make([]byte, 1)
 	_, _ = out.Read(first) // its clients have begun, or it failed
+	began := time.Now()
 	if after >= 0 {
 		time.AfterFunc(after, func() { _ = run.Process.Kill() })
 	}
 	said, err := io.ReadAll(out)
+	took = time.Since(began)
 	_ = run.Wait() // how it ended is in its state
 	if err != nil {
-		return state, false, err
+		return state, false, 0, err
 	}
 	died = run.ProcessState.ExitCode() == -1
 	if !died && !run.ProcessState.Success() {
-		return state, false, fmt.Errorf("the process failed: %s%s%s", first, said, stderr.Bytes())
+		return state, false, 0, fmt.Errorf("the process failed: %s%s%s", first, said, stderr.Bytes())
 	}
 	state = c.State
 	for line := range strings.Lines(string(first) + string(said)) {
 		if text, ok := strings.CutPrefix(line, stateMark); ok && strings.HasSuffix(line, "\n") {
 			state = newState()
 			if err := decode(strings.TrimSpace(text), &state); err != nil {
-				return state, died, err
+				return state, died, took, err
 			}
 		}
 	}
-	return state, died, nil
+	return state, died, took, nil
 }

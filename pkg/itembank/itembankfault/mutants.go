@@ -3,6 +3,7 @@ package itembankfault
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // mutant is a store with one rule for claims broken.
 type mutant struct {
 	name string
-	by   string // what must find it: the scenario, or "histories"
+	by   string // the scenario that must find it; histories must too
 	is   trait
 	wrap func(e itembanktest.Engine, clock itembank.Clock) itembank.Store
 }
@@ -48,13 +49,16 @@ var mutants = []mutant{
 	{"ended-claim-overwritten", "own-ended-claim-burned", plain, func(e itembanktest.Engine, clock itembank.Clock) itembank.Store {
 		return endedDropped{e.Store, e.Raw, clock, endGrace}
 	}},
+	{"sweep-without-grace", "claim-in-its-grace", plain, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+		return sweepWithoutGrace{e.Store}
+	}},
 	{"dryness-from-the-end-of-the-read", "loaded-while-the-bank-is-read", above, func(e itembanktest.Engine, clock itembank.Clock) itembank.Store {
 		return &lateDryness{Store: e.Store, clock: clock, dry: map[itembank.Shard]time.Time{}}
 	}},
 }
 
 // mostHistories is how many histories may pass before a mutant must be found.
-const mostHistories = 10_000
+const mostHistories = 20_000
 
 // RunMutants fails for every mutant that survives its scenario with all faults and,
 // where all is to be played, so many histories.
@@ -63,11 +67,11 @@ func RunMutants(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngine(t)
-			for _, s := range Scenarios {
-				if s.Name == m.by {
-					m.mustBeFound(t, s, e)
-				}
+			by := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == m.by })
+			if by < 0 {
+				t.Fatalf("there is no scenario %q", m.by)
 			}
+			m.mustBeFound(t, Scenarios[by], e)
 			if !playAll() {
 				return
 			}
@@ -251,6 +255,26 @@ func (m endedDropped) Take(ctx context.Context, i itembank.FreeItem, c itembank.
 		}
 	}
 	return m.Store.Take(ctx, i, c)
+}
+
+// sweepWithoutGrace closes a claim that has just ended.
+type sweepWithoutGrace struct{ itembank.Store }
+
+func (m sweepWithoutGrace) ListClaims(ctx context.Context, scope, cursor string) ([]itembank.Claim, string, error) {
+	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
+	for i := range claims {
+		if !claims[i].EndsAt.IsZero() {
+			claims[i].EndsAt = claims[i].EndsAt.Add(-endGrace)
+		}
+	}
+	return claims, next, err
+}
+
+func (m sweepWithoutGrace) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+	if !c.EndedBy.IsZero() {
+		c.EndedBy = c.EndedBy.Add(endGrace)
+	}
+	return m.Store.CloseClaim(ctx, c)
 }
 
 // lateDryness answers "empty" for a second after the end of a read that showed it.

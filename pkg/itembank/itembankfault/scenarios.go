@@ -67,6 +67,12 @@ var Scenarios = []Scenario{
 		w.Get("", "ann")
 		w.Refused("", "bob", itembank.ErrSoldOut)
 	})},
+	{"claim-in-its-grace", stocked(2, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.clock.Advance(life + endGrace - 5*time.Second) // the claim ended; nobody may close it
+		w.Sweep("")
+		w.Get("", "ann")
+		w.Get("", "bob")
+	}},
 	{"own-ended-claim-of-the-last-item", stocked(1, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), afterLife(func(w *World) {
 		// The item returns to a bank that was just seen empty.
 		_, _ = w.Claim("", "ann")
@@ -108,7 +114,17 @@ var Scenarios = []Scenario{
 		w.Get("", "ann")
 		w.Refused("", "bob", itembank.ErrSoldOut)
 	}},
-	{"release-while-claimed-again", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+	{"release-after-repeats", stocked(3, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		var old itembank.Claim
+		for range 3 { // the Bank reads the claim first now
+			old = w.Get("", "ann")
+		}
+		w.Release("", "ann")
+		if again := w.Get("", "ann"); again.ID == old.ID {
+			w.fail("ann released claim %s, and got it again", old.ID)
+		}
+	}},
+	{"release-while-claimed-again", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.meanwhile = func() {
 			c, old := w.campaigns[""], w.state.Told[at(w.campaigns[""].Scope, "ann")].Claim
 			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
@@ -121,7 +137,7 @@ var Scenarios = []Scenario{
 		}
 		w.Release("", "ann")
 		w.Get("", "ann")
-		w.Get("", "bob")
+		w.Refused("", "bob", itembank.ErrSoldOut)
 	}},
 	{"release-and-burn", stocked(2, itembank.Settings{}, "ann"), func(w *World) {
 		w.Release("", "ann")

@@ -37,6 +37,8 @@ func RunSequences(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) 
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t.Context(), e)
+		w.random = Seeded()
+		w.newBank()
 		s := &sequence{World: w, open: true, places: map[string]string{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
 		violated := w.caught(func() {
 			w.Create("", itembank.Settings{
@@ -119,7 +121,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 			for _, claim := range closable {
 				s.close(claim)
 			}
-			s.resync(len(closable) != len(s.closable())) // of those that ended during the sweep
+			s.resync()
 		},
 		"open or close": func(*rapid.T) {
 			s.open = !s.open
@@ -152,10 +154,7 @@ func (s *sequence) close(claim itembank.Claim) {
 }
 
 // resync drops from the model what ended while a request was on its way.
-func (s *sequence) resync(needed bool) {
-	if !needed {
-		return
-	}
+func (s *sequence) resync() {
 	for _, claim := range s.closable() {
 		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
 		s.must(err)

@@ -27,7 +27,13 @@ const (
 	ClaimBusy    Way = "conflict on the claim"
 	ItemBusy     Way = "conflict on the item"
 	BothBusy     Way = "conflict on both"
+
+	// endless fails a request that would go on for ever, with an error of no family.
+	endless Way = "endless"
 )
+
+// mostCalls is far above what the longest scenario, history or sequence makes.
+const mostCalls = 10_000
 
 // refuses reports that the way is an answer, where the method has one for it.
 func (w Way) refuses() bool {
@@ -99,6 +105,9 @@ func (f *Faulty) next(method string) Way {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, method)
+	if len(f.calls) > mostCalls {
+		return endless
+	}
 	if f.Plan == nil {
 		return None
 	}
@@ -120,6 +129,8 @@ func through[R any](ctx context.Context, f *Faulty, method string, refuse func(W
 	way := f.next(method)
 	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
 	switch {
+	case way == endless:
+		return none, fmt.Errorf("%s: more than %d calls: does a request go on for ever?", method, mostCalls)
 	case way == LoseReply:
 		if _, err := call(); err != nil {
 			return none, err

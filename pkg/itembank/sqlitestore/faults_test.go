@@ -8,8 +8,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
-// TestFaults fails every call of every scenario in every way.
-func TestFaults(t *testing.T) { itembankfault.Run(t, inMemory, 1) }
+// TestFaults fails every call of every scenario in every way, on the file a part of
+// them at a time.
+func TestFaults(t *testing.T)       { itembankfault.Run(t, inMemory, 1) }
+func TestFaultsInFile(t *testing.T) { itembankfault.Run(t, newEngine, 8) }
 
 // inMemory is an engine without a disk, which searches do not wait for.
 func inMemory(t *testing.T) itembanktest.Engine {
