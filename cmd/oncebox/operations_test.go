@@ -262,6 +262,31 @@ func TestReleaseOfEndedItem(t *testing.T) {
 	})
 }
 
+// TestReleaseSettlesHeldAndEnded: after it there is nothing to reconcile.
+func TestReleaseSettlesHeldAndEnded(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, store itembank.Store) {
+		w := newWorld(t, store, itembank.Settings{})
+		campaign, err := w.bank.Campaign(t.Context(), w.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items("there"), nil); err != nil {
+			t.Fatal(err)
+		}
+		differences[itembank.HeldAndEnded](plants{w, campaign})
+		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
+		w.out.Reset()
+		err = releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), w.app(), w.bank)
+		if want := "released; the item was withdrawn before, nobody gets it again\n"; err != nil || w.out.String() != want {
+			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
+		}
+		if r := w.reconcile(reconcileCommand{Campaign: w.name}, exitDone); len(r.Differences) != 0 {
+			t.Errorf("after the release: %+v", r.Differences)
+		}
+	})
+}
+
 func TestDryRun(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

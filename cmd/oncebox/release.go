@@ -101,7 +101,7 @@ type releaseJSON struct {
 	Claimant string `json:"claimant"`
 	ClaimID  string `json:"claim_id"`
 	Item     string `json:"item,omitempty"` // not with --claim-id, where the claim is not read
-	Outcome  string `json:"outcome"`        // already, or what became of the item: returned, burned, expired
+	Outcome  string `json:"outcome"`        // already, or what became of the item: returned, burned, expired, withdrawn
 }
 
 // end releases one claim and no other.
@@ -121,6 +121,8 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 		outcome, text = "returned", "released; the item is in the bank again"
 	case done.Ended == itembank.Expired:
 		text = "released; the item has expired with its own life, nobody gets it again"
+	case done.Ended == itembank.Withdrawn:
+		text = "released; the item was withdrawn before, nobody gets it again"
 	}
 	return a.print(releaseJSON{c.Campaign, c.Claimant, claim.ID, claim.Item, outcome}, text)
 }

@@ -15,12 +15,13 @@ import (
 type Released struct {
 	Already  bool      // the claim was not there any more; nothing was changed
 	Returned bool      // the item went back to the bank
-	Ended    ItemState // the item ended: Burned, or Expired if its own life was over
+	Ended    ItemState // the item ended: Burned, or Expired if its own life was over, or as it was marked before
 }
 
 // Release ends a claim of a claimant: by the campaign's OnEnd the item goes back to
 // the bank, or is burned. It asks for the claim's id, so that it ends the claim
 // that the caller has seen and no later one. Repeating it is safe and says Already.
+// An item that is marked as ended (ErrHeldAndEnded) stays as it is marked.
 //
 // Errors: *InvalidError, ErrNoCampaign, *ClaimedElsewhereError where the claim is of
 // another campaign of the scope, ErrTryAgain, the family ErrDifference.
@@ -72,7 +73,10 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy 
 		}
 		closing := newClosing(c, claim, *row, b.now())
 		closing.EndedBy = endedBy
-		if closing.Return == nil && closing.State == "" {
+		switch {
+		case row.State != "" && endedBy.IsZero(): // only who names the claim settles such a difference
+			closing.Return, closing.State, closing.Marked = nil, row.State, true
+		case closing.Return == nil && closing.State == "":
 			closing.State = state
 		}
 		found, err := b.store.CloseClaim(ctx, closing)

@@ -48,7 +48,8 @@ var (
 	ErrHeldAndFree = member(ErrDifference, "an item is held and in the bank")
 	// ErrFreeAndEnded: an item is in the bank and has ended.
 	ErrFreeAndEnded = member(ErrDifference, "an item is in the bank and has ended")
-	// ErrHeldAndEnded: an item is held by a claimant and has ended.
+	// ErrHeldAndEnded: an item is held by a claimant and has ended. Release of that
+	// claim settles it.
 	ErrHeldAndEnded = member(ErrDifference, "an item is held and has ended")
 	// ErrReopened: a campaign was opened while it was being mended.
 	ErrReopened = member(ErrDifference, "the campaign was opened while it was being mended")

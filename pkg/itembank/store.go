@@ -146,13 +146,15 @@ type EndStore interface {
 
 // Closing is the end of a claim. Its conditions: the claim's row still has the
 // id and, if EndedBy is set, an end before that; the item's row is of the
-// generation and has no state; to return the item, it is not in the bank.
+// generation and has no state, or State already if the closing says so; to return
+// the item, it is not in the bank.
 type Closing struct {
 	Claim      Claim
 	EndedBy    time.Time // zero: whatever its end
 	Generation int       // of the item's row
 	Return     *FreeItem // the bank row to put; nil: the item ends
 	State      ItemState // how it ends
+	Marked     bool      // the item's row has State already, and only the claim goes
 }
 
 // ClosingEvidence is why CloseClaim changed nothing; the zero value says that

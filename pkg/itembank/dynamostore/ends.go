@@ -25,7 +25,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (
 
 // CloseClaim is one transaction: {delete claim IF claim_id = :id AND ended}, and
 // either {put bank row IF absent, count in item row} or {mark item row}. The item
-// row's condition is its generation, and no state.
+// row's condition is its generation, and no state, or the state that it has already.
 func (s *Store) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
 	const doing = "close claim"
 	const claim, item, bank = 0, 1, 2 // positions of the actions and of their reasons
@@ -69,7 +69,10 @@ func (s *Store) deleteClaim(c itembank.Closing) types.TransactWriteItem {
 // returns, at the price of a condition check.
 func (s *Store) endItemRow(c itembank.Closing) types.TransactWriteItem {
 	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(c.Claim.Campaign, c.Claim.ItemHash))
-	condition := aws.String("generation = :generation AND attribute_not_exists(#state)")
+	condition := "generation = :generation AND attribute_not_exists(#state)"
+	if c.Marked {
+		condition = "generation = :generation AND #state = :state"
+	}
 	names := map[string]string{"#state": "state"}
 	values := map[string]types.AttributeValue{":generation": number(int64(c.Generation))}
 	change := setState
@@ -79,7 +82,7 @@ func (s *Store) endItemRow(c itembank.Closing) types.TransactWriteItem {
 		values[":state"] = text(string(c.State))
 	}
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: table, Key: row, UpdateExpression: aws.String(change), ConditionExpression: condition,
+		TableName: table, Key: row, UpdateExpression: aws.String(change), ConditionExpression: aws.String(condition),
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 	}}
 }

@@ -23,6 +23,7 @@ var endCases = []testCase{
 	{"ends/release-with-a-lost-reply", releaseLostReply},
 	{"ends/release-meets-others", releaseMeetsOthers},
 	{"ends/release-finds-a-difference", releaseFindsDifference},
+	{"ends/release-of-what-has-ended", releaseOfWhatHasEnded},
 	{"ends/released-items-have-one-holder", releasedItemsHaveOneHolder},
 	{"ends/invalid-input", invalidEnds},
 	{"ends/claim-lives-until-it-is-closed", claimLivesUntilClosed},
@@ -284,7 +285,6 @@ func releaseFindsDifference(f *fixture) {
 		where string
 	}{
 		{"free too", func(item string) { f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item))) }, itembank.ErrHeldAndFree, "free, held by ann"},
-		{"ended too", func(item string) { f.putState(c, item, itembank.Withdrawn) }, itembank.ErrHeldAndEnded, "held by ann, withdrawn"},
 		{"never loaded", func(item string) { f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item))) }, itembank.ErrNoSuchRow, "held by ann, not loaded"},
 	} {
 		claim := f.take(c, "ann", items[i])
@@ -295,6 +295,22 @@ func releaseFindsDifference(f *fixture) {
 		}
 		f.wantWhere(test.where, c, items[i], "ann")
 		f.must(f.Raw.DropClaim(f.ctx, c.Scope, "ann"))
+	}
+}
+
+// releaseOfWhatHasEnded: a claim whose item is marked as ended is settled by who
+// names it, and by nobody else. The item stays as it was marked, whatever the
+// campaign does with items.
+func releaseOfWhatHasEnded(f *fixture) {
+	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
+		one := *f
+		one.name += "-" + string(onEnd)
+		c, items := one.stocked(1, itembank.Settings{OnEnd: onEnd})
+		claim := one.take(c, "ann", items[0])
+		one.putState(c, items[0], itembank.Withdrawn)
+		one.released(one.bank(), claim, itembank.Released{Ended: itembank.Withdrawn})
+		one.wantWhere("withdrawn", c, items[0], "ann")
+		one.released(one.bank(), claim, itembank.Released{Already: true})
 	}
 }
 

@@ -17,6 +17,7 @@ var endStoreCases = []testCase{
 	{"store/take-of-an-ended-item", takeOfEndedItem},
 	{"store/close-claim", closeClaim},
 	{"store/close-claim-conditions", closeClaimConditions},
+	{"store/close-claim-of-a-marked-item", closeClaimMarked},
 	{"store/close-claim-reports-all-evidence", closeClaimReportsAll},
 	{"store/close-claim-cut-by-its-context", closeClaimCut},
 	{"store/close-race", closeRace},
@@ -242,6 +243,32 @@ func closeClaimConditions(f *fixture) {
 			}
 		}
 	}
+}
+
+// closeClaimMarked: where the item has ended already only the claim goes, and only
+// if the item is marked as the closing says.
+func closeClaimMarked(f *fixture) {
+	c, items := f.stocked(1, itembank.Settings{})
+	closing := burning(c, f.take(c, "ann", items[0]))
+	closing.Marked = true
+	for _, test := range []struct {
+		row  itembank.ItemState
+		want itembank.ClosingEvidence
+	}{
+		{"", itembank.ClosingEvidence{ItemChanged: true}},
+		{itembank.Withdrawn, itembank.ClosingEvidence{ItemChanged: true}},
+		{itembank.Burned, itembank.ClosingEvidence{}},
+	} {
+		f.putState(c, items[0], test.row)
+		row := *f.itemRow(c, items[0])
+		if found, err := f.Store.CloseClaim(f.ctx, closing); err != nil || found != test.want {
+			f.Errorf("marked as %q: want %+v, got %+v, %v", test.row, test.want, found, err)
+		}
+		if got := f.itemRow(c, items[0]); *got != row {
+			f.Errorf("marked as %q: want the row %+v, got %+v", test.row, row, got)
+		}
+	}
+	f.wantWhere("burned", c, items[0], "ann")
 }
 
 // closeClaimReportsAll: what stands in the way together is reported together.

@@ -55,7 +55,11 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, c itembank.Closing) (
 		return found, err
 	}
 	found.ClaimChanged = !there
-	found.ItemChanged = row == nil || row.Generation != c.Generation || row.State != ""
+	var marked itembank.ItemState
+	if c.Marked {
+		marked = c.State
+	}
+	found.ItemChanged = row == nil || row.Generation != c.Generation || row.State != marked
 	if i := c.Return; i != nil {
 		found.ItemFree, err = is(ctx, w, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
 		if err != nil {
