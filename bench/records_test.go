@@ -88,8 +88,8 @@ func validateReadHash(b *testing.B, batch dedupe.Batch) {
 func BenchmarkRecordsKPL(b *testing.B) {
 	shapes := []*aggregates{
 		{records: 1, size: 100, keys: 1}, {records: 10, size: 1000, keys: 10}, {records: 100, size: 100, keys: 100},
-		{records: 100, size: 500, keys: 10}, {records: 1000, size: 20, keys: 10}, {records: 1000, size: 100, keys: 1000},
-		{records: 1000, size: 1000, keys: 1},
+		{records: 100, size: 500, keys: 10}, {records: 1000, size: 20, keys: 10}, {records: 1000, size: 20, keys: 1000},
+		{records: 1000, size: 100, keys: 1000}, {records: 1000, size: 1000, keys: 1},
 	}
 	for _, s := range shapes {
 		s.data = aggregateOf(s.records, s.size, s.keys)

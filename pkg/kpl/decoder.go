@@ -133,7 +133,7 @@ func (d *Decoder) readTables(w wire, n counts) error {
 }
 
 func (d *Decoder) readRecords(w wire) error {
-	for at := len(magic); at < len(w); {
+	for at := d.readUsual(w, len(magic)); at < len(w); {
 		f, err := w.next(at)
 		if err != nil {
 			return err
@@ -143,9 +143,35 @@ func (d *Decoder) readRecords(w wire) error {
 				return err
 			}
 		}
-		at = f.end
+		at = d.readUsual(w, f.end)
 	}
 	return nil
+}
+
+// readUsual reads user records from a place on as long as they have the form that
+// the KPL gives to most: a key, data and nothing else, in numbers of one or two
+// bytes. It returns the place behind them. What is there is for the others to read
+// and to judge, so that this saves time and decides nothing.
+func (d *Decoder) readUsual(w wire, at int) (end int) {
+	const header = 9 // three tags and three numbers, at most
+	for at+header <= len(w) && w[at] == tagRecord {
+		size, begin := w.short(at + 1)
+		if w[begin] != tagKeyIndex {
+			break
+		}
+		key, dataAt := w.short(begin + 1)
+		if w[dataAt] != tagData {
+			break
+		}
+		dataSize, dataBegin := w.short(dataAt + 1)
+		end := dataBegin + dataSize
+		if end != begin+size || key >= len(d.keys) { // begin+size is in the message, says count
+			break
+		}
+		d.add(w[dataBegin:end:end], d.keys[key], nil)
+		at = end
+	}
+	return at
 }
 
 // readRecord reads the user record from a place to the end. A field given again
@@ -187,8 +213,18 @@ func (d *Decoder) readRecord(w wire, begin int) error {
 	if hasHashKey {
 		explicit = d.hashKeys[hashKey]
 	}
-	d.records = append(d.records, UserRecord{data, d.keys[key], explicit})
+	d.add(data, d.keys[key], explicit)
 	return nil
+}
+
+// add writes a user record field by field: one written as a whole is put together
+// elsewhere and copied, which takes longer than reading it. There is room for it,
+// since each takes at least smallestRecord bytes.
+func (d *Decoder) add(data, key, hashKey []byte) {
+	last := len(d.records)
+	d.records = d.records[:last+1]
+	r := &d.records[last]
+	r.Data, r.PartitionKey, r.ExplicitHashKey = data, key, hashKey
 }
 
 // bad names the user record that is being read by its sub-sequence.

@@ -70,7 +70,9 @@ func (w wire) next(at int) (f field, err error) {
 		value, end, err := w.varint(begin)
 		return field{tag, value, at, end}, err
 	case wireBytes:
-		if size, begin, err = w.varint(begin); err != nil {
+		if begin < len(w) && w[begin] < 0x80 {
+			size, begin = uint64(w[begin]), begin+1
+		} else if size, begin, err = w.longVarint(begin); err != nil {
 			return f, err
 		}
 	case wireFixed64:
@@ -93,6 +95,19 @@ func (w wire) varint(at int) (value uint64, end int, err error) {
 		return uint64(w[at]), at + 1, nil
 	}
 	return w.longVarint(at)
+}
+
+// short reads a number of one or two bytes, where there are two bytes. A longer one
+// ends at place 0, which has the magic and no field.
+func (w wire) short(at int) (value, end int) {
+	value = int(w[at])
+	if value < 0x80 {
+		return value, at + 1
+	}
+	if w[at+1] < 0x80 {
+		return value&0x7F | int(w[at+1])<<7, at + 2
+	}
+	return 0, 0
 }
 
 func (w wire) longVarint(at int) (value uint64, end int, err error) {
