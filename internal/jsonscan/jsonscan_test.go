@@ -30,6 +30,32 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
+// TestEveryByteInAString: at every place of strings that are shorter than the eight
+// bytes that are looked at together, and longer, alone and with text behind them.
+func TestEveryByteInAString(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []string{"", `,12345678`} {
+		for size := range 18 {
+			for place := range size {
+				for c := range 256 {
+					text := jsonscan.Text(`"` + strings.Repeat("n", size) + `"` + behind)
+					text[1+place] = byte(c)
+					want, wantEscaped := len(text)-len(behind), c == '\\'
+					switch {
+					case c == '"':
+						want = place + 2
+					case !json.Valid(text[:want]):
+						want = jsonscan.NotJSON
+					}
+					if end, escaped := text.String(0); end != want || end >= 0 && escaped != wantEscaped {
+						t.Errorf("%q: got %d, %v, want %d, %v", text, end, escaped, want, wantEscaped)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestSkipStopsAtLevels(t *testing.T) {
 	t.Parallel()
 	for levels := range 4 {
