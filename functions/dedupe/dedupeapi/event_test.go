@@ -226,11 +226,18 @@ func TestDecodeIsAsEncodingJSON(t *testing.T) {
 	for _, raw := range corpus(t) {
 		sameAsPlain(t, raw)
 	}
-	for _, text := range []string{
-		`{"a":` + nested(maxLevels-1) + `,"Records":[]}`, `{"a":` + nested(maxLevels) + `,"Records":[]}`,
-		`{"Records":[{"a":` + nested(maxLevels-3) + `}]}`, `{"Records":[{"a":` + nested(maxLevels-2) + `}]}`,
+	for level, text := range map[int]string{ // the level at which the nested part begins
+		1: `{"a":NESTED,"Records":[` + kinesisRecord + `]}`,
+		3: `{"Records":[` + change(t, `"eventVersion":"1.0"`, `"a":NESTED`) + `]}`,
+		4: `{"Records":[` + change(t, `"partitionKey":"pk"`, `"a":NESTED`) + `]}`,
 	} {
-		sameAsPlain(t, []byte(text))
+		for _, levels := range []int{maxLevels - level, maxLevels - level + 1} {
+			raw := []byte(strings.Replace(text, "NESTED", nested(levels), 1))
+			if _, err := decode(raw); (err == nil) != (levels+level <= maxLevels) {
+				t.Errorf("%d levels in level %d: %v", levels, level, err)
+			}
+			sameAsPlain(t, raw)
+		}
 	}
 }
 
