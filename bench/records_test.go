@@ -89,10 +89,10 @@ func BenchmarkRecordsKPL(b *testing.B) {
 	shapes := []*aggregates{
 		{records: 1, size: 100, keys: 1}, {records: 10, size: 1000, keys: 10}, {records: 100, size: 100, keys: 100},
 		{records: 100, size: 500, keys: 10}, {records: 1000, size: 20, keys: 10}, {records: 1000, size: 20, keys: 1000},
-		{records: 1000, size: 100, keys: 1000}, {records: 1000, size: 1000, keys: 1},
+		{records: 1000, size: 20, keys: 10, hashKeys: true}, {records: 1000, size: 100, keys: 1000}, {records: 1000, size: 1000, keys: 1},
 	}
 	for _, s := range shapes {
-		s.data = aggregateOf(s.records, s.size, s.keys)
+		s.data = s.encode()
 	}
 	for b.Loop() {
 		for _, s := range shapes {
@@ -100,7 +100,11 @@ func BenchmarkRecordsKPL(b *testing.B) {
 		}
 	}
 	for _, s := range shapes {
-		s.took.report(fmt.Sprintf("KPL decode, %d records of %d bytes, %d keys", s.records, s.size, s.keys), maxKPL)
+		name := fmt.Sprintf("KPL decode, %d records of %d bytes, %d keys", s.records, s.size, s.keys)
+		if s.hashKeys {
+			name += " and hash keys"
+		}
+		s.took.report(name, maxKPL)
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -108,6 +112,7 @@ func BenchmarkRecordsKPL(b *testing.B) {
 // aggregates are of one shape.
 type aggregates struct {
 	records, size, keys int
+	hashKeys            bool // one beside each key
 	data                []byte
 	decoder             kpl.Decoder
 	took                pairs
@@ -129,10 +134,14 @@ func (a *aggregates) round(b *testing.B) {
 	}), floor)
 }
 
-func aggregateOf(records, size, keys int) []byte {
+func (a *aggregates) encode() []byte {
 	var e kpl.Encoder
-	for i := range records {
-		e.Add(kpl.UserRecord{Data: make([]byte, size), PartitionKey: fmt.Appendf(nil, "%036d", i%keys)})
+	for i := range a.records {
+		r := kpl.UserRecord{Data: make([]byte, a.size), PartitionKey: fmt.Appendf(nil, "%036d", i%a.keys)}
+		if a.hashKeys {
+			r.ExplicitHashKey = fmt.Appendf(nil, "%038d", i%a.keys)
+		}
+		e.Add(r)
 	}
 	return e.Bytes()
 }

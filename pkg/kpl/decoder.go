@@ -149,26 +149,36 @@ func (d *Decoder) readRecords(w wire) error {
 }
 
 // readUsual reads user records from a place on as long as they have the form that
-// the KPL gives to most: a key, data and nothing else, in numbers of one or two
-// bytes. It returns the place behind them. What is there is for the others to read
-// and to judge, so that this saves time and decides nothing.
+// libraries give to most: a key, a hash key or none, data and nothing else, in
+// numbers of one or two bytes. (AWS's aggregator for Java gives all a hash key:
+// AggRecord.java of awslabs/kinesis-aggregation.) It returns the place behind them.
+// What is there is for the others to read and to judge, so that this saves time and
+// decides nothing.
 func (d *Decoder) readUsual(w wire, at int) (end int) {
-	const header = 9 // three tags and three numbers, at most
+	const header = 12 // four tags and four numbers, at most
 	for at+header <= len(w) && w[at] == tagRecord {
 		size, begin := w.short(at + 1)
 		if w[begin] != tagKeyIndex {
 			break
 		}
-		key, dataAt := w.short(begin + 1)
-		if w[dataAt] != tagData {
+		key, next := w.short(begin + 1)
+		var hashKey []byte
+		if w[next] == tagHashKeyIndex {
+			var index int
+			if index, next = w.short(next + 1); index >= len(d.hashKeys) {
+				break
+			}
+			hashKey = d.hashKeys[index]
+		}
+		if w[next] != tagData {
 			break
 		}
-		dataSize, dataBegin := w.short(dataAt + 1)
+		dataSize, dataBegin := w.short(next + 1)
 		end := dataBegin + dataSize
 		if end != begin+size || key >= len(d.keys) { // begin+size is in the message, says count
 			break
 		}
-		d.add(w[dataBegin:end:end], d.keys[key], nil)
+		d.add(w[dataBegin:end:end], d.keys[key], hashKey)
 		at = end
 	}
 	return at

@@ -163,7 +163,7 @@ var poisonCases = []struct {
 	{"no key index", message(record("\x08")), "at byte 10: a varint has no end"},
 	{"key index of 65 bits", message(record("\x08"+over64, "\x1A\x01x")), "at byte 10: a varint has more than 64 bits"},
 	{"data that ends after the record", message(record("\x08\x00", "\x1A\x01"), good), "at byte 13: 1 bytes are announced and 0 are left"},
-	{"size of data without end, behind numbers of two bytes", message("\x1A\x85\x00\x08\x80\x00\x1A\x80"), "at byte 14: a varint has no end"},
+	{"size of data without end, behind numbers of two bytes", message("\x12\x010", "\x1A\x88\x00\x08\x80\x00\x10\x80\x00\x1A\x80"), "at byte 20: a varint has no end"},
 	{"tag in a record without end", message(record("\x08\x00", "\x1A\x01x", "\x80"), good), "at byte 14: a varint has no end"},
 	{"field number 0 in a record", message(record("\x08\x00", "\x1A\x01x", "\x00\x00")), "at byte 14: there is no field number 0"},
 	{"key index as bytes", message(record("\x0A\x01\x00", "\x1A\x01x")), "at byte 9: field 1 has wire type 2, which is not its own"},
