@@ -8,7 +8,7 @@ import (
 // The protobuf wire format, as far as an aggregate needs it: a field is a tag
 // (number times 8 plus wire type) and a value. Source: protobuf.dev, "Encoding".
 //
-// This is encoding/binary and forty lines, not package protowire of
+// This is encoding/binary and sixty lines, not package protowire of
 // google.golang.org/protobuf, which opens and reads the program's own executable
 // when the program starts. The tests hold it against protowire.
 const (
@@ -70,7 +70,7 @@ func (w wire) next(at int) (f field, err error) {
 		value, end, err := w.varint(begin)
 		return field{tag, value, at, end}, err
 	case wireBytes:
-		if begin < len(w) && w[begin] < 0x80 {
+		if begin < len(w) && w[begin] < 0x80 { // varint, without the call
 			size, begin = uint64(w[begin]), begin+1
 		} else if size, begin, err = w.longVarint(begin); err != nil {
 			return f, err
