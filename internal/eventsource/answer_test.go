@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		"null item":              {`{"batchItemFailures":[null]}`, none},                                          // assumed
 		"one good and one bad":   {`{"batchItemFailures":[{"itemIdentifier":"$2"},{"itemIdentifier":""}]}`, none}, // assumed
 		"not of the batch":       {`{"batchItemFailures":[{"itemIdentifier":"17"}]}`, none},                       // assumed
-		"a number":               {`{"batchItemFailures":[{"itemIdentifier":99}]}`, none},                         // assumed
+		"a number":               {`{"batchItemFailures":[{"itemIdentifier":99}]}`, none},                         // Recorded, test_kinesis_report_batch_item_failure_scenarios
 		"no list":                {`{"batchItemFailures":"$2"}`, none},                                            // assumed
 		"a list of texts":        {`{"batchItemFailures":["$2"]}`, none},                                          // assumed
 	} {

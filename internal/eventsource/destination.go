@@ -31,7 +31,7 @@ type Discard struct {
 	Shard       string
 	Records     []types.Record
 	Condition   Condition
-	Invocations int
+	Invocations int // that failed and were no splits
 	RequestID   string
 	Err         error // of the last invocation; nil if it answered
 	At          time.Time
@@ -64,9 +64,9 @@ type (
 		InvokeCount int       `json:"approximateInvokeCount"`
 	}
 	responseContext struct {
-		StatusCode      int    `json:"statusCode"`
-		ExecutedVersion string `json:"executedVersion"`
-		FunctionError   string `json:"functionError,omitempty"`
+		StatusCode      int     `json:"statusCode"`
+		ExecutedVersion string  `json:"executedVersion"`
+		FunctionError   *string `json:"functionError"` // null of one that answered (Recorded, test_kinesis_report_batch_item_failures)
 	}
 	batchInfo struct {
 		Shard         string `json:"shardId"`
@@ -99,12 +99,13 @@ func (d Discard) document() document {
 		},
 	}
 	if d.Err != nil {
-		doc.ResponseContext.FunctionError = "Unhandled"
+		doc.ResponseContext.FunctionError = aws.String("Unhandled")
 	}
 	if d.Condition == RecordAgeExceeded {
-		// No response, and a count of one, with and without invocations before
-		// (Recorded).
-		doc.ResponseContext, doc.RequestContext.InvokeCount = nil, 1
+		// No response, and a count of one where there was no invocation (Recorded,
+		// test_kinesis_maximum_record_age_exceeded: 1 without any, 8 after a minute of
+		// retries).
+		doc.ResponseContext, doc.RequestContext.InvokeCount = nil, max(1, d.Invocations)
 	}
 	return doc
 }

@@ -63,9 +63,9 @@ func TestMessage(t *testing.T) {
 		t.Parallel()
 		compare(t, discard(t, throwing("0")).Message(), begin+`,"functionError":"Unhandled"},`+batchInfo+`}`)
 	})
-	t.Run("reported", func(t *testing.T) { // assumed: an answer is no function error
+	t.Run("reported", func(t *testing.T) { // Recorded, test_kinesis_report_batch_item_failures
 		t.Parallel()
-		compare(t, discard(t, failing("0")).Message(), begin+`},`+batchInfo+`}`)
+		compare(t, discard(t, failing("0")).Message(), begin+`,"functionError":null},`+batchInfo+`}`)
 	})
 }
 
@@ -74,15 +74,17 @@ func TestMessage(t *testing.T) {
 // test_kinesis_maximum_record_age_exceeded).
 func TestMessageOfOldRecords(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(call) (json.RawMessage, error){"before": nil, "while retrying": throwing("0")} {
+	for name, c := range map[string]struct {
+		wait        time.Duration
+		invocations int
+		count       int
+	}{"before": {2 * time.Minute, 0, 1}, "while retrying": {0, 6, 6}} { // 6: after 0, 1, 3, 7, 15 and 31 seconds
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			w.send("0", "1")
-			if answer == nil {
-				w.advance(2 * time.Minute)
-			}
-			w.mapping.RecordAge, w.answer = time.Minute, answer
+			w.advance(c.wait)
+			w.mapping.RecordAge, w.answer = time.Minute, throwing("0")
 			w.start()
 			w.drain()
 			var message struct {
@@ -90,7 +92,8 @@ func TestMessageOfOldRecords(t *testing.T) {
 				ResponseContext any
 			}
 			must(t, json.Unmarshal(w.given[0].Message(), &message))
-			equal(t, "message", fmt.Sprint(message), "{{RecordAgeExceeded 1} <nil>}")
+			equal(t, "invocations", len(w.calls), c.invocations)
+			equal(t, "message", fmt.Sprint(message), fmt.Sprintf("{{RecordAgeExceeded %d} <nil>}", c.count))
 		})
 	}
 }
@@ -119,7 +122,7 @@ func TestObject(t *testing.T) {
 }
 
 // TestOnlyTheRestIsGivenUp: after a partial answer the destination gets what was not
-// delivered.
+// delivered (Recorded, test_kinesis_report_batch_item_failures).
 func TestOnlyTheRestIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -35,7 +35,7 @@
 //   - Read: Kinesis Data Streams API Reference, "GetRecords" and "GetShardIterator"
 //   - Recorded: on no page of AWS, but seen there by LocalStack, whose tests keep
 //     recordings of AWS (tests/aws/services/lambda_/event_source_mapping,
-//     test_lambda_integration_kinesis)
+//     test_lambda_integration_kinesis.snapshot.json, of 2025-11-25)
 //
 // # Documented
 //
@@ -54,7 +54,6 @@
 //   - A batch whose first record is reported failed is bisected like one that failed as a
 //     whole. The first half of an odd batch is the smaller one. The halves are delivered
 //     one after the other.
-//   - When a part of a batch was delivered, what is left has all its retries before it.
 //   - Partition keys are divided among lanes by a hash. A lane that fails holds up the
 //     others only when 20,000 records of the shard are in hand.
 //   - A shard has one checkpoint, before its first record that is not done, and it never
@@ -64,9 +63,9 @@
 //     later are read from their beginning.
 //   - Records that outlive the stream's retention while the mapping retries them are lost,
 //     and go to no destination.
-//   - An identifier that is no record of the batch, no text, or one bad one among good
+//   - An identifier that is no record of the batch, or one bad one among good
 //     ones, fails the whole batch. An answer that is no object is success.
-//   - The document of a batch that reported failures until its end has no functionError.
+//   - The document's approximateInvokeCount leaves out what ended in a split.
 //   - Pauses before retries double from one second to one minute.
 //
 // # Not emulated

@@ -12,8 +12,8 @@ import (
 
 // The comments name AWS's pages by the words that doc.go gives them.
 
-// TestPartialFailure: all from the failed record on comes again (Partial). The record
-// has all its retries, whatever was tried when others were the first to fail (assumed).
+// TestPartialFailure: all from the failed record on comes again (Partial), and has all its
+// attempts before it, whatever was tried when others were the first to fail.
 func TestPartialFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -35,6 +35,21 @@ func TestPartialFailure(t *testing.T) {
 	w.givenUp("")
 }
 
+// TestAttemptsAfterAPartialFailure: batches of 3 and 3 retries; the last of six records
+// fails always. It was sent once with others and four times alone, and the document
+// counts four (Recorded, test_kinesis_report_batch_item_failures).
+func TestAttemptsAfterAPartialFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.send(numbers(6)...)
+	w.mapping.BatchSize, w.mapping.Retries, w.answer = 3, new(3), failing("5")
+	w.start()
+	w.drain()
+	w.batches("0 1 2, 3 4 5, 5, 5, 5, 5")
+	w.givenUp("5")
+	equal(t, "invocations", w.given[0].Invocations, 4)
+}
+
 // TestRetries: "-1 means infinite: failed records are retried until the record
 // expires", else their number is the limit (Parameters); then "Lambda discards the
 // records and continues processing batches from the stream" (Discarded).
@@ -46,9 +61,10 @@ func TestRetries(t *testing.T) {
 		batches string
 		given   string
 	}{
-		"none":        {new(0), failing("2"), "0 1 2 3, 4 5", "2 3"},
-		"one":         {new(1), failing("2"), "0 1 2 3, 2 3, 4 5", "2 3"},
-		"two, thrown": {new(2), throwing("2"), "0 1 2 3, 0 1 2 3, 0 1 2 3, 4 5", "0 1 2 3"},
+		"none":         {new(0), failing("2"), "0 1 2 3, 2 3, 4 5", "2 3"},
+		"none, thrown": {new(0), throwing("2"), "0 1 2 3, 4 5", "0 1 2 3"},
+		"one":          {new(1), failing("2"), "0 1 2 3, 2 3, 2 3, 4 5", "2 3"},
+		"two, thrown":  {new(2), throwing("2"), "0 1 2 3, 0 1 2 3, 0 1 2 3, 4 5", "0 1 2 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,6 +110,7 @@ func TestBisect(t *testing.T) {
 		"thrown, two retries": {true, 2, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 5, 5, 6 7", "5"},
 		"thrown, no report":   {false, 0, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
 		"thrown by several":   {true, 0, throwing("0", "6"), "0 1 2 3 4 5 6 7, 0 1 2 3, 0 1, 0, 1, 2 3, 4 5 6 7, 4 5, 6 7, 6, 7", "0, 6"},
+		"no such record":      {true, 0, saying(failed("x"), nil, "5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
 		"reported":            {true, 0, failing("5"), "0 1 2 3 4 5 6 7, 5 6 7, 5, 6 7", "5"},
 		"reported, a retry":   {true, 1, failing("7"), "0 1 2 3 4 5 6 7, 7, 7", "7"},
 		"reported and off":    {false, 0, failing("5"), "0 1 2 3 4 5 6 7", ""},
@@ -251,5 +268,5 @@ func TestRetryPauses(t *testing.T) {
 	for i, c := range w.calls[1:] {
 		pauses = append(pauses, (c.at - w.calls[i].at).String())
 	}
-	equal(t, "pauses", strings.Join(pauses, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s")
+	equal(t, "pauses", strings.Join(pauses, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1m0s")
 }

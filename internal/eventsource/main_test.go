@@ -142,10 +142,15 @@ func failing(bad ...string) func(call) (json.RawMessage, error) {
 
 // throwing fails batches that hold one of some records.
 func throwing(bad ...string) func(call) (json.RawMessage, error) {
+	return saying(nil, errBroken, bad...)
+}
+
+// saying says the same of all batches that hold one of some records.
+func saying(answer json.RawMessage, err error, bad ...string) func(call) (json.RawMessage, error) {
 	ask := failing(bad...)
 	return func(c call) (json.RawMessage, error) {
-		if answer, _ := ask(c); strings.Contains(string(answer), "itemIdentifier") {
-			return nil, errBroken
+		if list, _ := ask(c); strings.Contains(string(list), "itemIdentifier") {
+			return answer, err
 		}
 		return nil, nil
 	}

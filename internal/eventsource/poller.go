@@ -111,7 +111,7 @@ func (p *poller) start(ctx context.Context, s *shard, l *lane) *Invocation {
 		return nil
 	}
 	if old := outlived(b.items, p.RecordAge, now); old > 0 {
-		p.discard(ctx, s, b.items[:old], Discard{Condition: RecordAgeExceeded, RequestID: p.newID()})
+		p.discard(ctx, s, b.items[:old], Discard{Condition: RecordAgeExceeded, Invocations: b.attempts, RequestID: p.newID()})
 		p.pass(s, l, old)
 		return nil
 	}
@@ -136,9 +136,8 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 		o = outcome{delivered: len(b.items)}
 	}
 	v := judge(len(b.items), b.attempts, o, p.Bisect, *p.Retries)
-	rest := b.items[v.delivered:]
 	if v.givenUp {
-		p.discard(ctx, s, rest, Discard{
+		p.discard(ctx, s, b.items, Discard{
 			Condition: RetryAttemptsExhausted, Invocations: v.attempts, RequestID: inv.RequestID, Err: err,
 		})
 		p.pass(s, l, len(b.items))
