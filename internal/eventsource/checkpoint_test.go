@@ -1,8 +1,12 @@
 package eventsource_test
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
@@ -46,6 +50,36 @@ func TestLatestIsThatOfTheFirstLook(t *testing.T) {
 	w.advance(time.Minute)
 	w.send("1")
 	w.start()
+	w.drain()
+	w.batches("1")
+}
+
+// throttledOnce is a stream of which one read of a shard is refused, as on AWS by its limits.
+type throttledOnce struct {
+	*eventsource.Stream
+	done bool
+}
+
+func (s *throttledOnce) GetRecords(ctx context.Context, in *kinesis.GetRecordsInput, _ ...func(*kinesis.Options)) (*kinesis.GetRecordsOutput, error) {
+	if !s.done {
+		s.done = true
+		return nil, &types.ProvisionedThroughputExceededException{}
+	}
+	return s.Stream.GetRecords(ctx, in)
+}
+
+// TestLatestWhileTheParentIsRead: children that wait for a parent have their tip at the
+// first look too, not when their turn comes (assumed).
+func TestLatestWhileTheParentIsRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.StartingPosition, w.mapping.Client = eventsource.Latest, &throttledOnce{Stream: w.stream}
+	must(t, w.stream.Split(w.stream.Open()[0]))
+	w.send("0")
+	w.advance(time.Second)
+	w.start()
+	w.advance(time.Millisecond)
+	w.send("1")
 	w.drain()
 	w.batches("1")
 }

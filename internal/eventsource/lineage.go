@@ -44,7 +44,7 @@ func (p *poller) add(found types.Shard, since time.Time) {
 			s.parents = append(s.parents, *parent)
 		}
 	}
-	s.latest = !since.IsZero()
+	s.latest = !since.IsZero() && p.ready(s) // the tip moves on while it waits for parents
 	p.Checkpoint.see(s.id, since)
 	p.shards = append(p.shards, s)
 }

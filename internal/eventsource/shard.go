@@ -15,7 +15,7 @@ import (
 type shard struct {
 	id       string
 	parents  []string
-	latest   bool // begin at its tip
+	latest   bool // begin at its tip, which is read at once
 	iterator *string
 	last     *string   // sequence number of the last record read
 	readAt   time.Time // not before
@@ -100,7 +100,7 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 // else where the mapping starts (Options).
 //
 // Assumed: LATEST is the tip at the first look, also for a mapping that is restarted
-// before its first checkpoint, and shards that a resharding makes later are read from
+// before its first checkpoint and for shards that wait for their parents, and shards that a resharding makes later are read from
 // their beginning; else records would be skipped.
 func (p *poller) position(s *shard) *kinesis.GetShardIteratorInput {
 	in := &kinesis.GetShardIteratorInput{StreamName: &p.stream.Name, ShardId: &s.id}
