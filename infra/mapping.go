@@ -34,8 +34,16 @@ type MappingProps struct {
 	// NoCheckpoint turns the checkpoint off where Parallelization is 1.
 	NoCheckpoint bool
 
-	// NoAggregation says that no producer sends KPL aggregates. Lambda does not divide
-	// a shard with aggregates right: it sees only the partition key of the aggregate.
+	// NoAggregation says that no producer sends KPL aggregates, or only such whose records
+	// all have the aggregate's own partition key. This mapping has no enhanced fan-out, and
+	// so Lambda sees an aggregate as one record: "If the events inside the aggregated event
+	// have different partition keys, Lambda cannot guarantee in-order processing of the
+	// events by partition key" (Lambda Developer Guide, "Using Lambda to process records from
+	// Amazon Kinesis Data Streams"; its edition of 2022 said that several batches do not work
+	// with aggregates at all). Only that order is at stake: no record is lost or passed on
+	// twice for it. The KPL itself puts records of many keys into an aggregate and names
+	// all aggregates "a" (awslabs/amazon-kinesis-producer, issues 130 and 439), so that more
+	// batches would not even be faster.
 	NoAggregation bool
 
 	// Retries is how often a failed batch is sent again before it goes to the failure
@@ -98,7 +106,7 @@ func (p MappingProps) check(retention time.Duration) error {
 		refuse("the Parallelization is %d, want 1 to %d", p.Parallelization, mostParallel)
 	}
 	if p.Parallelization > 1 && !p.NoAggregation {
-		refuse("a Parallelization of %d needs NoAggregation: Lambda does not divide a shard right where there are KPL aggregates", p.Parallelization)
+		refuse("a Parallelization of %d needs NoAggregation: of records in KPL aggregates Lambda does not keep the order by partition key", p.Parallelization)
 	}
 	if *p.Retries < -1 || *p.Retries > mostRetries {
 		refuse("the Retries are %d, want -1 to %d", *p.Retries, mostRetries)

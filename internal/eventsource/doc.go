@@ -73,9 +73,13 @@
 // Enhanced fan-out and its decoding of aggregates, tumbling windows, filters, Kafka
 // destinations, provisioned pollers, limits of throughput, and changes of a mapping's
 // settings while it runs. A record that alone exceeds the payload limit is delivered all
-// the same. Lambda may write one document for several neighbours that were given up after
-// a bisect (CloudFormation, "AWS::Lambda::EventSourceMapping",
-// BisectBatchOnFunctionError); here each has its own. That Lambda delivers records twice
-// on its own ("Lambda event source mappings process each event at least once", Using) is
-// for tests to bring about, with a second poller or a restart.
+// the same. After a bisect a document's batchSize "could be greater than 1 since Lambda
+// consolidates failed messages metadata" (CloudFormation, "AWS::Lambda::EventSourceMapping",
+// BisectBatchOnFunctionError; which ones, and how, is not said); here each part has its own.
+// Null partition keys (Kinesis Data Streams Developer Guide, "AWS Lambda triggers with
+// service-managed streams") are empty texts here. With LATEST "the event source mapping
+// could miss events during creation or updates" (Lambda Developer Guide, "Process Amazon
+// Kinesis Data Streams records with Lambda"); here it does not. That Lambda delivers records
+// twice on its own ("Lambda event source mappings process each event at least once", Using)
+// is for tests to bring about, with a second poller or a restart.
 package eventsource

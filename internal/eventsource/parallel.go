@@ -19,8 +19,9 @@ type lane struct {
 
 // enqueue puts a record that was read where it belongs. Records with one partition
 // key share a lane, so that their order is kept: "Lambda still ensures in-order
-// processing at the partition-key level" (Using). How Lambda divides keys is not said
-// there.
+// processing at the partition-key level" (Using). A KPL aggregate is one record here and
+// counts by its own key; of its user records "all [...] must have the same partition key"
+// for the order to hold among them (Using). How Lambda divides keys is not said there.
 func (p *poller) enqueue(s *shard, r types.Record) error {
 	text, err := p.eventRecord(s.id, r)
 	if err != nil {
