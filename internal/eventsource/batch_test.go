@@ -159,6 +159,29 @@ func TestPayloadLimit(t *testing.T) {
 	}
 }
 
+// TestPayloadLimitIsReached: an event has 6 MB and not a byte more.
+func TestPayloadLimitIsReached(t *testing.T) {
+	t.Parallel()
+	size := func(key int, data int) (sizes []int) {
+		w := newWorld(t, 1)
+		w.mapping.Function = func(_ context.Context, event json.RawMessage) (json.RawMessage, error) {
+			sizes = append(sizes, len(event))
+			return nil, nil
+		}
+		for range 2 {
+			w.stream.Put("k", make([]byte, data))
+		}
+		w.stream.Put(strings.Repeat("k", key), nil)
+		w.start()
+		w.drain()
+		return sizes
+	}
+	const data = 2_358_000 // 3,144,000 in base64
+	rest := 6<<20 - size(1, data)[0]
+	equal(t, "events", fmt.Sprint(size(1+rest, data)), fmt.Sprint([]int{6 << 20}))
+	equal(t, "events with a byte more", len(size(2+rest, data)), 2)
+}
+
 // TestEvent: its form (Using, "Example event").
 func TestEvent(t *testing.T) {
 	t.Parallel()

@@ -135,20 +135,26 @@ func TestOnlyTheRestIsGivenUp(t *testing.T) {
 }
 
 // TestNoDestination: what is given up then is gone, as it is where the destination
-// fails; Lambda goes on (Metrics, DestinationDeliveryFailures and DroppedEventCount).
+// fails, and not where it works; Lambda goes on (Metrics, DestinationDeliveryFailures and
+// DroppedEventCount).
 func TestNoDestination(t *testing.T) {
 	t.Parallel()
-	for name, destination := range map[string]eventsource.Destination{
-		"none": nil, "fails": func(context.Context, eventsource.Discard) error { return errBroken },
+	for name, c := range map[string]struct {
+		destination eventsource.Destination
+		dropped     int
+	}{
+		"none":  {nil, 2},
+		"fails": {func(context.Context, eventsource.Discard) error { return errBroken }, 2},
+		"works": {func(context.Context, eventsource.Discard) error { return nil }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.mapping.Retries, w.mapping.OnFailure, w.answer = new(0), destination, throwing("1")
+			w.mapping.Retries, w.mapping.OnFailure, w.answer = new(0), c.destination, throwing("1")
 			w.send("0", "1")
 			p := w.start()
 			w.drain()
-			equal(t, "dropped", p.Tally().Dropped, 2)
+			equal(t, "dropped", p.Tally().Dropped, c.dropped)
 			w.send("2")
 			w.drain()
 			w.batches("0 1, 2")

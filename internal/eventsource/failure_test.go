@@ -249,8 +249,8 @@ func TestRetention(t *testing.T) {
 	w.givenUp("")
 }
 
-// TestRetryPauses: they grow, and begin anew when something was delivered. AWS gives
-// no times.
+// TestRetryPauses: they grow, and begin anew when something was delivered or given up. AWS
+// gives no times.
 func TestRetryPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -264,9 +264,19 @@ func TestRetryPauses(t *testing.T) {
 	}
 	w.start()
 	w.drain()
-	var pauses []string
-	for i, c := range w.calls[1:] {
-		pauses = append(pauses, (c.at - w.calls[i].at).String())
+	pauses := func() string {
+		var all []string
+		for i, c := range w.calls[1:] {
+			all = append(all, (c.at - w.calls[i].at).String())
+		}
+		return strings.Join(all, " ")
 	}
-	equal(t, "pauses", strings.Join(pauses, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1m0s")
+	equal(t, "pauses", pauses(), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s 1m0s")
+
+	w = newWorld(t, 1)
+	w.send("0", "1")
+	w.mapping.Retries, w.mapping.BatchSize, w.answer = new(2), 1, throwing("0", "1")
+	w.start()
+	w.drain()
+	equal(t, "pauses of two batches", pauses(), "1s 2s 0s 1s 2s")
 }

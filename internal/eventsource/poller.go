@@ -148,7 +148,7 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 	if v.delivered > 0 || v.givenUp {
 		l.failures = 0
 	}
-	if o.failed {
+	if o.failed && !v.givenUp {
 		l.failures++
 		l.retryAt = p.now().Add(pause(p.RetryPause, l.failures))
 	}
