@@ -71,7 +71,8 @@ With --out FILE a run that was stopped goes on when it is started again, with th
 same inputs and options, and each survivor is in the file once. FILE.run beside it
 says that it is unfinished. A file that holds something else is not touched. With
 stdout the same command starts over and prints everything again. After a run that
-finished, all of its records are known: run again, nothing passes.
+finished, all of its records are known: run again, nothing passes. So where a reader
+of stdout may fail after that (a full disk behind gzip), take --out.
 
 With --window a copy that arrives later than that passes; arrivals are the times
 at --time-path, or the beginning of the run. In a SQLite ledger that is exact,
@@ -211,8 +212,11 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
 	}
-	// A ledger that is not there knows of no unfinished run. So such files will
-	// be refused, and better before it is made.
+	// What will be refused is better refused before the ledger is made. One that
+	// is not there knows of no unfinished run.
+	if err := offline.WantFolders(c.Out, c.Parked); err != nil {
+		return nil, err
+	}
 	if c.Out != "" {
 		if err := offline.WantUnused(c.Out, c.Parked); err != nil {
 			return nil, err
@@ -281,7 +285,7 @@ func isStdout(stdout io.Writer, path string) bool {
 func (a *app) summarize(r offline.Report, parked string) error {
 	switch {
 	case r.Again:
-		a.remark("the run %s had not finished, and was started over", r.Run)
+		a.remark("the run %s had begun before, and was started over", r.Run)
 	case r.Resumed > 0:
 		a.remark("went on after %d lines that an earlier run had done", r.Resumed)
 	}

@@ -273,8 +273,10 @@ func TestDedupeBadInput(t *testing.T) {
 		{"parked of somebody", []string{"in", "--id-path", "id", "--out", "x", "--parked", "mine"}, []string{"mine is not empty"}},
 		{"out of somebody, ledger not made", []string{"in", "--id-path", "id", "--out", "mine", "--ledger", "new.db"}, []string{"mine is not empty"}},
 		{"out is a directory", []string{"in", "--id-path", "id", "--out", "."}, []string{"not a regular file"}},
-		{"out in no folder", []string{"in", "--id-path", "id", "--out", "none/x"}, []string{"none"}},
-		{"parked in no folder", []string{"in", "--id-path", "id", "--out", "x", "--parked", "none/x"}, []string{"none"}},
+		{"out in no folder", []string{"in", "--id-path", "id", "--out", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
+		{"parked in no folder", []string{"in", "--id-path", "id", "--out", "x", "--parked", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
+		{"parked of stdout in no folder", []string{"in", "--id-path", "id", "--parked", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
+		{"parked in a file", []string{"in", "--id-path", "id", "--parked", "in/x", "--ledger", "new.db"}, []string{"in is a file"}},
 		{"broken ledger", []string{"in", "--id-path", "id", "--ledger", "text.db"}, []string{"text.db", "not a oncebox store"}},
 		{"ledger is a directory", []string{"in", "--id-path", "id", "--ledger", "."}, []string{"not a regular file"}},
 		{"ledger in no folder", []string{"in", "--id-path", "id", "--ledger", "none/l.db"}, []string{"none"}},
@@ -402,7 +404,7 @@ func TestDedupeStdoutFails(t *testing.T) {
 		_ = stdout.Close()
 	}
 	again := s.run(exitDone, args...)
-	again.saying(t, "had not finished, and was started over")
+	again.saying(t, "had begun before, and was started over")
 	if strings.Count(again.stdout, "\n") != 3500 {
 		t.Errorf("%d lines", strings.Count(again.stdout, "\n"))
 	}

@@ -21,7 +21,8 @@
 //     and what was not recorded is done again, with the same result; only that the
 //     summary calls it retries.
 //  5. The run is recorded as finished. From now on all of its records are
-//     copies to any later run.
+//     copies to any later run. One that was killed before anybody heard of its end
+//     still has FILE.run: run again, it leaves its files and says what it did.
 //
 // # Owners and times
 //

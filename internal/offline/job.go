@@ -91,6 +91,7 @@ type run struct {
 	start    time.Time  // the arrival of its records
 	resumed  int64
 	again    bool
+	ending   bool // all is written, and the row is told so
 
 	room      []byte  // for the lines of a batch
 	ahead     *record // read, and left for the next batch
@@ -191,6 +192,7 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.parked.sync(); err != nil {
 		return err
 	}
+	r.ending = r.at.Finished
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	return r.save(ctx)
@@ -219,6 +221,8 @@ func (r *run) stopped(ctx context.Context, err error) error {
 		again = fmt.Sprintf("its ledger is forgotten: remove %s and start over", r.Out)
 	case r.Forgets:
 		again = "the same command starts over"
+	case r.Out == "" && r.ending: // the row may have it, or not
+		again = "everything was printed: keep it; the same command prints nothing more, or everything again"
 	case r.Out == "":
 		again = "the same command starts over and prints everything again"
 	}

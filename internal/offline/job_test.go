@@ -357,6 +357,67 @@ func TestOtherOutput(t *testing.T) {
 	}
 }
 
+// TestEndUnheard: a run whose end was recorded, and of which nobody heard, is done
+// when it is run again; without its output it starts over; and one that finished with
+// another output is not taken for it.
+func TestEndUnheard(t *testing.T) {
+	t.Parallel()
+	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "y"), rec("1", "x")+rec("2", "x")+renamed("2", "y")
+	unheard := func() *bench {
+		b := newBench(t, input)
+		b.job.Store = deaf{b.store}
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "goes on from there") {
+			t.Fatalf("want a stopped run, got %v", err)
+		}
+		b.job.Store = b.store
+		return b
+	}
+	want := dedupe.Tally{In: 4, New: 2, Synthetic: 1, Parked: 1, Out: 3}
+	b := unheard()
+	b.wantTally(b.run().Tally, want)
+	b.wantOut(all)
+	b.refused("out is not empty")
+
+	b = unheard()
+	b.remove("out")
+	if r := b.run(); !r.Again || r.Retry != 3 {
+		t.Errorf("unexpected report %+v", r)
+	}
+	b.wantOut(all)
+
+	b = newBench(t, input)
+	b.cutInTheMiddle()
+	elsewhere := b.job
+	elsewhere.Out, elsewhere.Parked = b.path("out2"), b.path("parked2")
+	if _, err := elsewhere.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.refused("out has 40 bytes", "remove it to start the run over")
+	b.remove("out")
+	b.run()
+	b.wantOut(all)
+
+	b = newBench(t, input)
+	var stream bytes.Buffer
+	b.job.Store, b.job.Out, b.job.Stream = deaf{b.store}, "", &stream
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "keep it") {
+		t.Errorf("want a stopped run, got %v", err)
+	}
+	if stream.String() != all {
+		t.Errorf("got %s", stream.String())
+	}
+}
+
+// deaf loses the reply when a run's end is recorded.
+type deaf struct{ *memory }
+
+func (d deaf) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
+	if err := d.memory.SaveRun(ctx, scope, r); err != nil || !r.Finished {
+		return err
+	}
+	return dedupe.ErrTryAgain
+}
+
 // TestStream: a run that broke off starts over and prints everything; after one
 // that did not everything is a copy; and parked records are added to the file.
 func TestStream(t *testing.T) {

@@ -29,10 +29,10 @@ func (r *run) prepare(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case row != nil && r.hold != nil && r.hold.mark.Run == row.ID:
+		return r.goOn(ctx, *row)
 	case row == nil || row.Finished:
 		return r.begin(ctx, dedupe.Run{Digest: digest, ID: newRunID(r.Now())})
-	case r.hold != nil && r.hold.mark.Run == row.ID:
-		return r.goOn(ctx, *row)
 	default:
 		r.again = true
 		return r.begin(ctx, dedupe.Run{Digest: digest, ID: row.ID})
@@ -42,10 +42,8 @@ func (r *run) prepare(ctx context.Context) error {
 // takeOutput takes hold of the output file. What is seen to be somebody else's
 // is refused before the inputs are read.
 func (r *run) takeOutput() (err error) {
-	if info, err := os.Stat(filepath.Dir(r.Parked)); err != nil {
+	if err := WantFolders(r.Out, r.Parked); err != nil {
 		return err
-	} else if !info.IsDir() {
-		return refuse("%s is not a folder", filepath.Dir(r.Parked))
 	}
 	if r.Out == "" {
 		return nil
@@ -63,10 +61,25 @@ func (r *run) takeOutput() (err error) {
 func (r *run) wantUnused() error {
 	err := WantUnused(r.Out, r.Parked)
 	if errors.Is(err, ErrRefused) && r.hold.mark.Run != "" {
-		return refuse("%s belongs to the run %s, which this is not: it had other inputs, options, scope or store, or finished elsewhere; "+
+		return refuse("%s belongs to the run %s, which this is not: it had other inputs, options, scope or store; "+
 			"finish it with its own command, or remove the file to give it up", r.Out, r.hold.mark.Run)
 	}
 	return err
+}
+
+// WantFolders refuses files whose folder is not there.
+func WantFolders(paths ...string) error {
+	for _, path := range paths {
+		folder := filepath.Dir(path)
+		info, err := os.Stat(folder)
+		if err != nil {
+			return refuse("the folder of %s: %w", path, err)
+		}
+		if !info.IsDir() {
+			return refuse("the folder of %s: %s is a file", path, folder)
+		}
+	}
+	return nil
 }
 
 // WantUnused refuses files that hold something. They may be empty or absent.
@@ -112,7 +125,8 @@ func (r *run) markFiles() error {
 	return r.out.ready()
 }
 
-// goOn takes up a run where it was cut.
+// goOn takes up a run where it was cut. That may be after its end was recorded, and
+// before anybody heard of it: then its files are whole, and are left as they are.
 func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
@@ -133,9 +147,9 @@ func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 	case err != nil:
 		return err
 	case out >= 0 && out < at.Output:
-		return refuse("%s has %d bytes and its unfinished run has written %d: remove it to start the run over", r.Out, out, at.Output)
+		return refuse("%s has %d bytes and its run has written %d: remove it to start the run over", r.Out, out, at.Output)
 	case parked < at.Parked && at.Parked > 0:
-		return refuse("%s has %d bytes and its unfinished run has written %d: remove %s to start the run over", r.Parked, max(0, parked), at.Parked, r.Out)
+		return refuse("%s has %d bytes and its run has written %d: remove %s to start the run over", r.Parked, max(0, parked), at.Parked, r.Out)
 	}
 	r.at, r.resumed = at, at.Lines
 	return r.cut(ctx, parked >= 0)
