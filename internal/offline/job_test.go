@@ -362,7 +362,7 @@ func TestOtherOutput(t *testing.T) {
 // another output is not taken for it.
 func TestEndUnheard(t *testing.T) {
 	t.Parallel()
-	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "y"), rec("1", "x")+rec("2", "x")+renamed("2", "y")
+	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "0"), rec("1", "x")+rec("2", "x")+renamed("2", "0")
 	unheard := func() *bench {
 		b := newBench(t, input)
 		b.job.Store = deaf{b.store}
