@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -280,6 +282,15 @@ func TestInvokeDedupe(t *testing.T) {
 		t.Errorf("unexpected sizes of the output: %v", sizes)
 	}
 	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of a Kinesis event source mapping")
+
+	// Records that failed are no success: somebody may remove the event then.
+	const failed = `{"batchItemFailures":[{"itemIdentifier":"49590338271490256608559692538361571095921575989138588904"}]}`
+	says := []string{`"itemIdentifier": "49590338271490256608559692538361571095921575989138588904"`, "on failed", "send the event again"}
+	emulator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(failed)) }))
+	defer emulator.Close()
+	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", emulator.URL)).saying(t, says...)
+	s.env = append(s.env, localEngine("http://127.0.0.1:1")...)
+	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, says...)
 }
 
 func TestInvokeClaim(t *testing.T) {

@@ -46,7 +46,11 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.URL != "" {
-		return a.post(ctx, c.URL, raw)
+		reply, err := post(ctx, c.URL, raw)
+		if err != nil {
+			return err
+		}
+		return a.printReply(reply)
 	}
 	var event events.APIGatewayV2HTTPRequest
 	if err := json.Unmarshal(raw, &event); err != nil {
@@ -70,7 +74,8 @@ func (invokeDedupe) Help() string {
 	return `Prints the handler's answer: the sequence number of the first record that
 failed, or an empty list. In process the ledger comes from --store and everything
 else from the Lambda function's variables, of which ONCEBOX_ID_PATH, ONCEBOX_SINK
-and ONCEBOX_FAILURE_STORE are required.
+and ONCEBOX_FAILURE_STORE are required. The exit code is 1 if a record failed: the
+log line says why, and the same event can be sent again at any time.
 
 Example:
   export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_FAILURE_STORE=dir:failed
@@ -83,19 +88,42 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.URL != "" {
-		return a.post(ctx, c.URL, raw)
+		reply, err := post(ctx, c.URL, raw)
+		if err != nil {
+			return err
+		}
+		return a.printAnswer(ctx, reply)
 	}
 	options, err := dedupeapi.ParseOptions(os.Environ())
 	if err != nil {
 		return &usageError{err, ""}
 	}
 	return a.withRecords(ctx, options, func(h *dedupeapi.Handler) error {
-		answer, err := h.Handle(ctx, raw)
+		answer, err := h.Invoke(ctx, raw)
 		if err != nil {
 			return err
 		}
-		return a.printReply(answer)
+		return a.printAnswer(ctx, answer)
 	})
+}
+
+// printAnswer prints the answer of the record handler. Nobody else sends again what it
+// says has failed, so that is an error.
+func (a *app) printAnswer(ctx context.Context, reply json.RawMessage) error {
+	if err := a.printReply(reply); err != nil {
+		return err
+	}
+	var answer events.KinesisEventResponse
+	if err := json.Unmarshal(reply, &answer); err != nil {
+		return fmt.Errorf("this is no answer of the dedupe function: %w", err)
+	}
+	if len(answer.BatchItemFailures) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err // interrupted
+	}
+	return fmt.Errorf("the records from %s on failed: see the log, and send the event again", answer.BatchItemFailures[0].ItemIdentifier)
 }
 
 // withRecords runs a command with the record handler over the store.
@@ -143,28 +171,28 @@ const invocationPath = "/2015-03-31/functions/function/invocations"
 // invokeTimeout is Lambda's own limit for one invocation.
 const invokeTimeout = 15 * time.Minute
 
-// post sends an event to an emulator. Emulators answer a failed invocation with
-// status 200 and an errorMessage in the body.
-func (a *app) post(ctx context.Context, target string, event []byte) error {
+// post sends an event to an emulator and returns the reply. Emulators answer a failed
+// invocation with status 200 and an errorMessage in the body.
+func post(ctx context.Context, target string, event []byte) (json.RawMessage, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return &usageError{fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), ""}
+		return nil, &usageError{fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), ""}
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = invocationPath
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(event))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := (&http.Client{Timeout: invokeTimeout}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // only read from
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var failure struct {
 		Type    string `json:"errorType"`
@@ -172,11 +200,11 @@ func (a *app) post(ctx context.Context, target string, event []byte) error {
 	}
 	switch err := json.Unmarshal(body, &failure); {
 	case response.StatusCode != http.StatusOK || err != nil:
-		return fmt.Errorf("%s answered %s: %.200s", u, response.Status, body)
+		return nil, fmt.Errorf("%s answered %s: %.200s", u, response.Status, body)
 	case failure.Message != "":
-		return fmt.Errorf("the function failed: %s: %s", failure.Type, failure.Message)
+		return nil, fmt.Errorf("the function failed: %s: %s", failure.Type, failure.Message)
 	}
-	return a.printReply(json.RawMessage(body))
+	return body, nil
 }
 
 // printReply prints a reply as JSON whatever --output says: it is JSON.
