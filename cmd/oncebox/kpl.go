@@ -263,8 +263,12 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 	return number, lines.Err()
 }
 
-// readKPLRecord reads a line. Package json takes names in any case.
+// readKPLRecord reads a line. Package json takes names in any case, and makes other keys
+// of those that are not UTF-8.
 func readKPLRecord(text []byte) (r kplRecord, err error) {
+	if !utf8.Valid(text) {
+		return r, &usageError{errors.New("is not UTF-8"), ""}
+	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, &usageError{err, ""}
 	}

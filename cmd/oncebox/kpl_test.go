@@ -110,6 +110,7 @@ func TestKPLBadInput(t *testing.T) {
 		{`{"partitionKey":"p"}`, []string{"line 1", `no "data"`}},
 		{`{"data":"aGk=","partitionKey":1}`, []string{"line 1", "partitionKey"}},
 		{`[]`, []string{"line 1"}},
+		{good + `{"data":"aGk=","partitionKey":"` + "\xff" + `","aggregated":true}`, []string{"line 2", "UTF-8"}},
 		{good + strings.Repeat("x", longestLine+1), []string{"line 2", "longer than"}},
 	} {
 		for _, command := range []string{"decode", "encode"} {
