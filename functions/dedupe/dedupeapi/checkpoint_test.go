@@ -57,6 +57,29 @@ func TestReplayOnPurpose(t *testing.T) {
 	again.sink.holds(t)
 }
 
+// TestReplayOfAPart: in a replay the first record of an id that the source still has
+// keeps the id, also if it had a derived one before. (docs/operations.md, "Replay on
+// purpose")
+func TestReplayOfAPart(t *testing.T) {
+	t.Parallel()
+	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)
+	defer sim.Close()
+	const gone, left = `{"id":"b"}`, `{"id":"b","n":1}`
+	deliver := func(scope string, records ...string) []string {
+		stream, b := eventsource.NewStream(1, sim.Now), newBench(t, "ONCEBOX_SCOPE="+scope)
+		for _, data := range records {
+			stream.Put("key", []byte(data))
+		}
+		consume(t, stream, sim, b.Handler)
+		return b.sink.data
+	}
+	before, after := deliver("orders", gone, left), deliver("replay-1", left)
+	equal(t, "records sent", len(before), 2)
+	equal(t, "records sent again", len(after), 1)
+	equal(t, "the record in the replay", after[0], left)
+	equal(t, "the record before has its own id", before[1] == left, false)
+}
+
 // TestAnotherFunctionLosesNothing: a function that finds the checkpoint of another
 // fails its batches until they are given up, and skips none of their records.
 func TestAnotherFunctionLosesNothing(t *testing.T) {
