@@ -237,11 +237,15 @@ func (c *dedupeCommand) checkPaths(a *app) error {
 		ledger = path
 	}
 	type use struct{ what, path string }
-	uses := []use{{"--out", c.Out}, {"--parked", c.Parked}, {"the ledger", ledger}}
+	uses := []use{{"--parked", c.Parked}, {"the ledger", ledger}}
+	if c.Out != "" {
+		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"}, use{"the mark of --out", c.Out + ".run"})
+	}
+	writes := len(uses)
 	for _, path := range c.Files {
 		uses = append(uses, use{"an input", path})
 	}
-	for i, written := range uses[:3] {
+	for i, written := range uses[:writes] {
 		for _, other := range uses[i+1:] {
 			if written.path != "" && other.path != "-" && samePath(written.path, other.path) {
 				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}

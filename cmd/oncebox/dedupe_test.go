@@ -238,6 +238,8 @@ func TestDedupeBadInput(t *testing.T) {
 	s.file("in", orders)
 	s.file("empty", "")
 	s.file("mine", "mine\n")
+	s.file("in.run", orders)
+	s.file("in.lock", "")
 	s.file("text.db", "this is no database")
 	unreadable := s.file("unreadable", orders)
 	if err := os.Chmod(unreadable, 0); err != nil {
@@ -265,7 +267,11 @@ func TestDedupeBadInput(t *testing.T) {
 		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{"on or off"}},
 		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{"scope:"}},
 		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
-		{"out is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "./x"}, []string{"--out as well as --parked"}},
+		{"out is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "./x"}, []string{"x is --parked as well as --out"}},
+		{"the mark is in", []string{"in.run", "--id-path", "id", "--out", "in"}, []string{"in.run is the mark of --out as well as an input"}},
+		{"the lock is in", []string{"in.lock", "--id-path", "id", "--out", "in"}, []string{"in.lock is the lock of --out as well as an input"}},
+		{"the mark is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "x.run"}, []string{"x.run is --parked as well as the mark"}},
+		{"the mark is somebody's", []string{"empty", "--id-path", "id", "--out", "in"}, []string{"in.run is a file of somebody's"}},
 		{"parked is in", []string{"in", "--id-path", "id", "--parked", "in"}, []string{"--parked as well as an input"}},
 		{"parked is the ledger", []string{"in", "--id-path", "id", "--parked", "oncebox.db"}, []string{"--parked as well as the ledger"}},
 		{"ledger is in", []string{"empty", "--id-path", "id", "--ledger", "empty"}, []string{"the ledger as well as an input"}},

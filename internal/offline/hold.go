@@ -1,12 +1,14 @@
 package offline
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gofrs/flock"
 )
@@ -42,7 +44,7 @@ func takeHold(output string) (*hold, error) {
 }
 
 // acquire locks. A lock file that was removed between opening and locking it is
-// nobody's: there may be another by now.
+// nobody's: there may be another by now. One that holds something is somebody's.
 func (h *hold) acquire() error {
 	for {
 		locked, err := h.lock.TryLock()
@@ -55,6 +57,10 @@ func (h *hold) acquire() error {
 		mine, err := h.lock.Stat()
 		if err != nil {
 			return errors.Join(err, h.lock.Close())
+		}
+		if mine.Size() > 0 {
+			_ = h.lock.Close()
+			return h.inTheWay(h.lock.Path())
 		}
 		if there, err := os.Stat(h.lock.Path()); err == nil && os.SameFile(mine, there) {
 			return nil
@@ -72,6 +78,11 @@ func (h *hold) release() {
 	_ = h.lock.Close()
 }
 
+// inTheWay refuses a file that this package would write over and remove.
+func (h *hold) inTheWay(path string) error {
+	return refuse("%s is a file of somebody's, and has to be free for the run: name another file than %s", path, h.output)
+}
+
 // readMark reads the mark, if there is one. One that a crash has left in pieces
 // is none: nothing was written by its run.
 func (h *hold) readMark() error {
@@ -79,10 +90,24 @@ func (h *hold) readMark() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && json.Unmarshal(text, &h.mark) != nil {
-		h.mark = mark{}
+	if err != nil {
+		return err
 	}
-	return err
+	if json.Unmarshal(text, &h.mark) != nil || h.mark.Run == "" {
+		h.mark = mark{}
+		if !isPiece(text) {
+			return h.inTheWay(h.markPath())
+		}
+	}
+	return nil
+}
+
+// isPiece reports whether a text may be what a crash has left of a mark: its
+// beginning, or nothing, or zeros.
+func isPiece(text []byte) bool {
+	const begin = `{"run":"`
+	text = bytes.TrimRight(text, "\x00")
+	return strings.HasPrefix(begin, string(text[:min(len(text), len(begin))]))
 }
 
 // writeMark makes the output the run's.

@@ -235,6 +235,23 @@ func TestRefusals(t *testing.T) {
 		h.release()
 		b.run()
 	})
+	t.Run("lock and mark of somebody", func(t *testing.T) {
+		for _, name := range []string{"out.lock", "out.run"} {
+			for _, text := range []string{"mine", input, `{"my":1}`, "null"} {
+				b := newBench(t, input)
+				b.write(name, text)
+				b.refused(name + " is a file of somebody's")
+				if b.read(name) != text {
+					t.Errorf("%s was changed", name)
+				}
+			}
+		}
+		for _, text := range []string{"", "{", `{"run":"20`, "\x00\x00"} { // pieces
+			b := newBench(t, input)
+			b.write("out.run", text)
+			b.run()
+		}
+	})
 	t.Run("of another unfinished run", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
