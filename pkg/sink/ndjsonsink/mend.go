@@ -24,10 +24,17 @@ func mend(f *os.File, size int64) error {
 	case json.Valid(tail):
 		_, err := f.Write([]byte{'\n'})
 		return err
-	case tail[0] == '{':
+	case isBeginning(tail):
 		return f.Truncate(size - int64(len(tail)))
 	}
 	return errors.New("its last line has no end and is not JSON; if the file is the right one, end or remove that line")
+}
+
+// isBeginning reports whether a text may be the beginning of a record: of an object, in
+// front of which JSON allows white space.
+func isBeginning(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r")
+	return len(text) == 0 || text[0] == '{'
 }
 
 // lastLine returns what stands behind the last line end.

@@ -165,6 +165,8 @@ func TestOpenMendsTheEnd(t *testing.T) {
 		"half the first record":  {`{"a"`, "", ""},
 		"half a long record":     {"{}\n" + long[:len(long)-1], "{}\n", ""},
 		"half with lost blocks":  {"{}\n{\"a\x00\x00", "{}\n", ""},
+		"half behind a space":    {"{}\n \t{\"b\":", "{}\n", ""},
+		"half of the space":      {"{}\n ", "{}\n", ""},
 		"line end missing":       {"{\"a\":1}\n{\"b\":2}", "{\"a\":1}\n{\"b\":2}\n", ""},
 		"long, line end missing": {"{}\n" + long, "{}\n" + long + "\n", ""},
 		"somebody's text":        {"dear diary,\ntoday", "dear diary,\ntoday", "not JSON"},
