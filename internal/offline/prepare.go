@@ -90,7 +90,7 @@ func WantUnused(paths ...string) error {
 			return err
 		}
 		if size > 0 {
-			return refuse("%s is not empty: name another file, or remove it", path)
+			return refuse("%s is not empty, and of no unfinished run (what a run has finished is complete): name another file, or remove it", path)
 		}
 	}
 	return nil
