@@ -115,8 +115,10 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if c.Out == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error like others
 	}
-	job.Inputs, job.Store, job.Progress = inputs, ledger, a.bytesProgress(inputs)
+	progress, over := a.bytesProgress(inputs)
+	job.Inputs, job.Store, job.Progress = inputs, ledger, progress
 	report, err := job.Run(ctx)
+	over()
 	if err != nil {
 		return err
 	}
@@ -330,11 +332,11 @@ func summaryOf(r offline.Report) dedupeSummary {
 }
 
 // bytesProgress draws a bar for each thing that is done with the inputs, on a
-// terminal, and nothing elsewhere.
-func (a *app) bytesProgress(inputs []offline.Input) func(doing string, done int64) {
+// terminal, and nothing elsewhere. Call over when it is over, however it ended.
+func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), over func()) {
 	file, ok := a.stderr.(*os.File)
 	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil
+		return nil, func() {}
 	}
 	var total int64
 	for _, in := range inputs {
@@ -344,12 +346,17 @@ func (a *app) bytesProgress(inputs []offline.Input) func(doing string, done int6
 		}
 	}
 	bars := map[string]*progressbar.ProgressBar{}
-	return func(doing string, done int64) {
+	progress = func(doing string, done int64) {
 		if bars[doing] == nil {
 			bars[doing] = progressbar.NewOptions64(total, progressbar.OptionSetWriter(file), progressbar.OptionSetDescription(doing),
 				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		}
 		_ = bars[doing].Set64(done) // a bar that cannot be drawn is no reason to stop
+	}
+	return progress, func() {
+		for _, bar := range bars {
+			_ = bar.Clear()
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -43,5 +46,24 @@ func TestCounting(t *testing.T) {
 				t.Errorf("--quiet: %q", screen)
 			}
 		})
+	}
+}
+
+// TestBytesProgress: on a terminal a run shows how far it is and leaves its summary in a
+// line of its own, also where nobody knows how much there is to do.
+func TestBytesProgress(t *testing.T) {
+	s := newShell(t)
+	s.file("in", records(20_000))
+	if err := syscall.Mkfifo(s.dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, input := range []string{"in", "pipe"} {
+		if input == "pipe" {
+			go func() { _ = os.WriteFile(s.dir+"/pipe", []byte(records(20_000)), 0o600) }()
+		}
+		screen := s.at("dedupe", input, "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--out", fmt.Sprint("out", i)).ends(exitDone)
+		if !strings.Contains(screen, "deduplicating") || !regexp.MustCompile(`\rin 20000 = .*\r\n$`).MatchString(screen) {
+			t.Errorf("%s: want progress and the summary behind it, got %q", input, screen)
+		}
 	}
 }
