@@ -73,16 +73,12 @@ func faultsOf(calls []string) (all []callFault) {
 // plays it again for each call and each way in which it fails: one in n of these,
 // chosen at random, or all (see Share).
 func Run(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
-	run(t, newEngine, n, nil)
-}
-
-func run(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int, m *mutant) {
 	n = Share(n)
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngine(t)
-			calls, err := Play{Scenario: s, Engine: e, mutant: m}.Run(t.Context())
+			calls, err := Play{Scenario: s, Engine: e}.Run(t.Context())
 			if err != nil {
 				t.Fatalf("without a fault: %v", err)
 			}
@@ -92,7 +88,7 @@ func run(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int, m *m
 					continue
 				}
 				played++
-				if err := playFault(t.Context(), Play{Scenario: s, Engine: e, mutant: m}, f); err != nil {
+				if err := playFault(t.Context(), Play{Scenario: s, Engine: e}, f); err != nil {
 					t.Errorf("%s (%s): %v", f, calls[f.at], err)
 				}
 			}

@@ -59,6 +59,14 @@ func (in *input) String() string {
 	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, place(in.position.String()), in.arrival.Sub(epoch))
 }
 
+// ownKey is the record's partition key: in an aggregate its own.
+func (in *input) ownKey() string {
+	if in.position.Sub == dedupe.Plain {
+		return in.partitionKey
+	}
+	return aggregateKey
+}
+
 func (in *input) delivered() bool { return len(in.deliveries) > 0 }
 
 // handled reports that the record itself is delivered or kept.
@@ -134,6 +142,14 @@ func (w *World) inputOf(n int) *input {
 	return w.inputs[i]
 }
 
+func (w *World) inputAt(owner string) *input {
+	i := slices.IndexFunc(w.inputs, func(in *input) bool { return in.position.String() == owner })
+	if i < 0 {
+		return nil
+	}
+	return w.inputs[i]
+}
+
 // putRow notes what a put left.
 func (w *World) putRow(e dedupe.Entry, existing *dedupe.Entry) {
 	if existing != nil {
@@ -165,7 +181,9 @@ func (w *World) deliver(ctx context.Context, way Way, outputs []dedupe.Output) (
 		if way == Scattered && i%2 == 0 {
 			continue
 		}
-		w.arrive(invocationOf(ctx), o.ID, o.Data, way == Scattered)
+		if in := w.arrive(invocationOf(ctx), o.ID, o.Data, way == Scattered); in != nil && o.PartitionKey != in.ownKey() {
+			w.violate("G6: %v went out with partition key %s", in, o.PartitionKey)
+		}
 	}
 	if way == Scattered {
 		return 0
@@ -176,23 +194,26 @@ func (w *World) deliver(ctx context.Context, way Way, outputs []dedupe.Output) (
 // sentPayload is what a record says of itself in the sink.
 type sentPayload struct {
 	ID string `json:"id"`
+	FP string `json:"fp"`
 	N  int    `json:"n"`
 }
 
 // arrive notes that a record is in the sink.
-func (w *World) arrive(inv *invocation, id string, data []byte, outOfOrder bool) {
+func (w *World) arrive(inv *invocation, id string, data []byte, outOfOrder bool) *input {
 	var p sentPayload
 	if err := json.Unmarshal(data, &p); err != nil {
 		w.violate("G10: the sink got %q", data)
-		return
+		return nil
 	}
 	in := w.inputOf(p.N)
 	switch {
 	case in == nil || in.Kind != Good:
 		w.violate("G10: the sink got %s", data)
-		return
+		return nil
 	case p.ID != id:
 		w.violate("G9: %v went out as %s, and says that it is %s", in, id, p.ID)
+	case p.FP != in.FP, id == in.ID && string(data) != string(in.data):
+		w.violate("G6: %v went out changed: %s", in, data)
 	case inv != nil && w.sim.Now().Sub(in.arrival) > horizon:
 		w.violate("harness: %v was processed later than the horizon", in)
 	}
@@ -204,6 +225,7 @@ func (w *World) arrive(inv *invocation, id string, data []byte, outOfOrder bool)
 	}
 	in.deliveries = append(in.deliveries, delivery{id, w.tick(), outOfOrder})
 	w.checkDelivery(in)
+	return in
 }
 
 // confirm notes what the sink named as delivered.
@@ -310,6 +332,13 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 		}
 		if w.allDone(inv, failed) {
 			w.violate("answer: #%d names %s, of which all is done", inv.Number, f.ItemIdentifier)
+		}
+	}
+	for later := failed + 1; later < len(inv.Records); later++ {
+		for _, in := range w.inputsOf(inv, later) {
+			if inv.confirmed[in.n] {
+				w.violate("order: #%d delivered %v, which comes after the record that it names", inv.Number, in)
+			}
 		}
 	}
 	done := w.checkDone(inv, failed)
@@ -438,7 +467,7 @@ func (w *World) readKept(in *input) error {
 		return err
 	case in.Kind == Good:
 		w.violate("G10: %v is kept: %s", in, f.Reason)
-	case string(f.Data) != string(in.data) || f.Position != in.position || f.Reason == "":
+	case string(f.Data) != string(in.data) || f.PartitionKey != in.ownKey() || !f.Arrival.Equal(in.arrival) || f.Position != in.position || f.Reason == "":
 		w.violate("G10: %v is not kept whole: %+v", in, f)
 	}
 	w.keep(f.Owner)
@@ -447,10 +476,8 @@ func (w *World) readKept(in *input) error {
 
 // keep notes that a record is kept.
 func (w *World) keep(owner string) {
-	for _, in := range w.inputs {
-		if in.position.String() == owner && in.keptAt == 0 {
-			in.keptAt = w.tick()
-		}
+	if in := w.inputAt(owner); in != nil && in.keptAt == 0 {
+		in.keptAt = w.tick()
 	}
 }
 

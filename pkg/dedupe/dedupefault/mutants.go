@@ -2,26 +2,30 @@ package dedupefault
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/failure"
 )
 
-// mutant is the function with one rule for records broken.
+// mutant is the function with one rule for records broken: in what it is made of, or
+// round it. It is always the function itself, so that no other one can stand in for it.
 type mutant struct {
 	name   string
 	by     string // the scenario that must find it, with its faults
 	as     string // what the violation begins with
 	change func(*Scenario)
-	wrap   func(w *World, f *function) // what the function is made of
-	broken broken                      // the function itself, which is a copy then
-	copied bool                        // it is a copy
-	rare   bool                        // histories need not find it
+	wrap   func(w *World, f *function)                       // what the function is made of
+	round  func(w *World, f function, product handle) handle // what is round it
+	rare   bool                                              // histories need not find it
 }
 
 var mutants = []mutant{
@@ -38,22 +42,24 @@ var mutants = []mutant{
 	{name: "another-id-on-each-attempt", by: "timed-out", as: "G9", wrap: func(_ *World, f *function) { f.format = &renames{Format: f.format} }},
 
 	// Work.
-	{name: "work-continued-after-the-first-failure", by: "poison", as: "order", broken: broken{continues: true}},
+	{name: "work-continued-after-the-first-failure", by: "timed-out", as: "order", wrap: func(_ *World, f *function) { f.sink = goesOn{f.sink} }},
 	{name: "partial-failure-taken-as-delivered", by: "timed-out", as: "G6", wrap: func(_ *World, f *function) { f.sink = allDelivered{f.sink} }},
 	{name: "failed-keep-taken-as-kept", by: "poison", as: "G6", wrap: func(_ *World, f *function) { f.failures = alwaysKept{f.failures} }},
 	{name: "poison-kept-again-on-each-redelivery", by: "poison", as: "poison", wrap: func(w *World, f *function) { f.failures = &failures{w, w.overwriting()} }},
 	{name: "poison-that-blocks", by: "poison", as: "G10", rare: true, wrap: func(_ *World, f *function) { f.failures = neverKept{} }},
-	{name: "chunk-before-the-ledger-step-of-the-one-before", by: "copies", as: "order", broken: broken{ledgerAhead: true}},
+	{name: "chunk-before-the-ledger-step-of-the-one-before", by: "copies", as: "order", round: ledgerAhead},
 
 	// Answers.
-	{name: "all-failures-named", by: "copies", as: "answer", broken: broken{namesAll: true}},
-	{name: "first-of-the-batch-named", by: "copies", as: "answer", broken: broken{namesBatch: true}},
-	{name: "record-after-the-failed-one-named", by: "copies", as: "G6", change: noCheckpoint, broken: broken{namesNext: true}},
-	{name: "aggregate-half-reported", by: "aggregates", as: "G6", change: noCheckpoint, broken: broken{halfAggregate: true}},
+	{name: "all-failures-named", by: "copies", as: "answer", round: named(func(all []string, failed int) []string { return all[failed:] })},
+	{name: "first-of-the-batch-named", by: "copies", as: "answer", round: named(func(all []string, _ int) []string { return all[:1] })},
+	{name: "record-after-the-failed-one-named", by: "copies", as: "G6", change: noCheckpoint, round: named(func(all []string, failed int) []string {
+		return all[failed+1 : min(failed+2, len(all))]
+	})},
+	{name: "aggregate-half-reported", by: "aggregates", as: "G6", change: noCheckpoint, wrap: func(w *World, f *function) { f.sink = halfAggregates{f.sink, w} }},
 
 	// Checkpoint.
-	{name: "checkpoint-before-the-sink", by: "copies", as: "checkpoint", wrap: func(_ *World, f *function) { f.store = checkpointFirst{f.store} }},
-	{name: "checkpoint-after-the-failed-record", by: "copies", as: "checkpoint", broken: broken{checkpointLast: true}},
+	{name: "checkpoint-before-the-sink", by: "copies", as: "checkpoint", wrap: func(w *World, f *function) { f.store = checkpointFirst{f.store, w} }},
+	{name: "checkpoint-after-the-failed-record", by: "copies", as: "checkpoint", wrap: func(w *World, f *function) { f.sink = checkpointAnyway{f.sink, w, f.store} }},
 	{name: "checkpoint-with-parallelization", by: "lanes", as: "checkpoint", change: func(s *Scenario) { s.Checkpoint = true }},
 }
 
@@ -63,10 +69,11 @@ func (m *mutant) build(w *World, f function) handle {
 	if m.wrap != nil {
 		m.wrap(w, &f)
 	}
-	if m.copied || m.broken != (broken{}) {
-		return copied{f, m.broken}.handle
+	product := f.handler(w)
+	if m.round != nil {
+		return m.round(w, f, product)
 	}
-	return f.handler(w)
+	return product
 }
 
 // mostHistories is how many histories may pass before a mutant must be found.
@@ -135,12 +142,6 @@ func (m *mutant) mustBeFound(t *testing.T, s Scenario, e dedupetest.Engine) {
 		t.Fatalf("found %s, but not as a violation of %s: %v", found, m.as, err)
 	}
 	t.Logf("found %s: %s", found, what)
-}
-
-// RunCopy plays the scenarios with the copy of the function that mutants are made of:
-// with no rule broken nothing is found.
-func RunCopy(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
-	run(t, newEngine, n, &mutant{copied: true})
 }
 
 // ownerless keeps entries without their owners: whoever comes second is a copy.
@@ -292,6 +293,60 @@ func (m allDelivered) Send(ctx context.Context, outputs []dedupe.Output) (int, e
 	return len(outputs), nil
 }
 
+// goesOn sends what comes after the records that failed.
+type goesOn struct{ dedupe.Sink }
+
+func (m goesOn) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+	n, err := m.Sink.Send(ctx, outputs)
+	if err != nil && n+1 < len(outputs) {
+		_, _ = m.Send(ctx, outputs[n+1:])
+	}
+	return n, err
+}
+
+// halfAggregates takes an aggregate of which a part was delivered for done.
+type halfAggregates struct {
+	dedupe.Sink
+	w *World
+}
+
+func (m halfAggregates) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+	n, err := m.Sink.Send(ctx, outputs)
+	for err != nil && n > 0 && m.w.positionOf(outputs[n]).Sequence == m.w.positionOf(outputs[n-1]).Sequence {
+		if n++; n == len(outputs) {
+			err = nil
+		}
+	}
+	return n, err
+}
+
+// checkpointAnyway moves the checkpoint past what was sent, whatever failed.
+type checkpointAnyway struct {
+	dedupe.Sink
+	w     *World
+	store Store
+}
+
+func (m checkpointAnyway) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+	n, err := m.Sink.Send(ctx, outputs)
+	if err != nil {
+		_ = m.w.advanceTo(ctx, m.store, m.w.positionOf(outputs[len(outputs)-1]))
+	}
+	return n, err
+}
+
+// positionOf is where an output comes from.
+func (w *World) positionOf(o dedupe.Output) dedupe.Position {
+	var p sentPayload
+	_ = json.Unmarshal(o.Data, &p) // only good records are sent
+	return w.inputOf(p.N).position
+}
+
+func (w *World) advanceTo(ctx context.Context, s Store, p dedupe.Position) error {
+	key := dedupe.CheckpointKey{Scope: w.scope, Stream: p.Stream, Shard: p.Shard}
+	return s.AdvanceCheckpoint(ctx, key, dedupe.Checkpoint{Sequence: p.Sequence, Consumer: consumer})
+}
+
 // alwaysKept takes a keep that failed for one that took place.
 type alwaysKept struct{ dedupe.FailureStore }
 
@@ -318,15 +373,63 @@ func (m overwritten) Create(ctx context.Context, name string, content []byte) (b
 }
 
 // checkpointFirst moves the checkpoint when the ledger knows a record.
-type checkpointFirst struct{ Store }
+type checkpointFirst struct {
+	Store
+	w *World
+}
 
 func (m checkpointFirst) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results, err := m.Store.PutIfAbsent(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
-	shard, sequence, _ := strings.Cut(strings.TrimPrefix(entries[len(entries)-1].Owner, streamName.String()+"/"), "/")
-	sequence, _, _ = strings.Cut(sequence, "#")
-	key := dedupe.CheckpointKey{Scope: entries[0].Scope, Stream: streamName, Shard: shard}
-	return results, m.AdvanceCheckpoint(ctx, key, dedupe.Checkpoint{Sequence: sequence, Consumer: consumer})
+	return results, m.w.advanceTo(ctx, m.Store, m.w.inputAt(entries[len(entries)-1].Owner).position)
 }
+
+// named names other records than the first that failed.
+func named(which func(all []string, failed int) []string) func(*World, function, handle) handle {
+	return func(_ *World, _ function, product handle) handle {
+		return func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
+			answer, err := product(ctx, raw)
+			if err != nil || len(answer.BatchItemFailures) == 0 {
+				return answer, err
+			}
+			all, first := sequencesOf(invocationOf(ctx)), answer.BatchItemFailures[0].ItemIdentifier
+			answer.BatchItemFailures = nil
+			for _, sequence := range which(all, slices.Index(all, first)) {
+				answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: sequence})
+			}
+			return answer, nil
+		}
+	}
+}
+
+// ledgerAhead has the later half of a batch in the ledger before the other.
+func ledgerAhead(w *World, f function, product handle) handle {
+	f.sink, f.failures, f.options.Checkpoint = nowhere{}, nowhere{}, false
+	decides := f.handler(w)
+	return func(ctx context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
+		var event events.KinesisEvent
+		if err := json.Unmarshal(raw, &event); err != nil {
+			return answer, err
+		}
+		event.Records = event.Records[len(event.Records)/2:]
+		later, err := json.Marshal(event)
+		if err != nil {
+			return answer, err
+		}
+		_, _ = decides(ctx, later) // what fails is for the function to meet
+		return product(ctx, raw)
+	}
+}
+
+// nowhere takes everything, and does nothing with it.
+type nowhere struct{}
+
+func (nowhere) Check(dedupe.Output) error { return nil }
+
+func (nowhere) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+	return len(outputs), nil
+}
+
+func (nowhere) Keep(context.Context, dedupe.Failure) error { return nil }

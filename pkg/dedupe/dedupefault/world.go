@@ -225,7 +225,7 @@ func (w *World) put(s Step) {
 	if len(inputs) > 1 {
 		var e kpl.Encoder
 		for _, in := range inputs {
-			e.Add(kpl.UserRecord{PartitionKey: []byte("own"), Data: in.data})
+			e.Add(kpl.UserRecord{PartitionKey: []byte(aggregateKey), Data: in.data})
 		}
 		data = e.Bytes()
 	}
@@ -239,6 +239,9 @@ func (w *World) put(s Step) {
 		w.addInput(in)
 	}
 }
+
+// aggregateKey is the partition key of the records in an aggregate.
+const aggregateKey = "own"
 
 // fate is what befalls an invocation, which is noted.
 func (w *World) fate(inv *eventsource.Invocation) eventsource.Fate {

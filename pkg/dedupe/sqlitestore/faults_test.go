@@ -13,9 +13,6 @@ func TestFaults(t *testing.T) { dedupefault.Run(t, sqlitestore.InMemory, 16) }
 // TestFaultMutants breaks rules for records: the faults must find them.
 func TestFaultMutants(t *testing.T) { dedupefault.RunMutants(t, sqlitestore.InMemory) }
 
-// TestFaultsOfTheCopy: what mutants are made of breaks no rule by itself.
-func TestFaultsOfTheCopy(t *testing.T) { dedupefault.RunCopy(t, sqlitestore.InMemory, 64) }
-
 // TestFaultHistories plays random scenarios with random faults.
 func TestFaultHistories(t *testing.T) { dedupefault.RunHistories(t, sqlitestore.InMemory, 1) }
 
