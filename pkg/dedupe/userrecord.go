@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -55,6 +56,7 @@ func (r *run) open(record int) {
 		r.users = append(r.users, whole)
 		return
 	}
+	r.users = slices.Grow(r.users, len(parts)) // an aggregate may have hundreds of thousands
 	for i, part := range parts {
 		u := userRecord{record: record, sub: i, source: source, payload: part.Data}
 		u.output.PartitionKey, u.output.ExplicitHashKey = string(part.PartitionKey), string(part.ExplicitHashKey)

@@ -91,8 +91,12 @@ type Options struct {
 	Checkpoint      bool
 	Consumer        string // the function's name, for Checkpoint
 	Concurrency     int    // ledger requests at a time, where the engine has such
-	Chunk           int    // user records decided and sent at a time; 0: dedupe.DefaultChunk
 	LogLevel        slog.Level
+
+	// Chunk is how many user records are decided and sent at a time; 0 is
+	// dedupe.DefaultChunk. No variable sets it: smaller ones only cost requests, and
+	// larger ones progress before the deadline. Tests of what happens between chunks do.
+	Chunk int
 }
 
 // Settings are the settings of the Lambda function.
