@@ -94,8 +94,9 @@ type Options struct {
 	LogLevel        slog.Level
 
 	// Chunk is how many user records are decided and sent at a time; 0 is
-	// dedupe.DefaultChunk. No variable sets it: smaller ones only cost requests, and
-	// larger ones progress before the deadline. Tests of what happens between chunks do.
+	// dedupe.DefaultChunk. No variable sets it: smaller chunks cost the sink
+	// requests, of larger ones less is done by the deadline. Tests of what happens between
+	// chunks set it.
 	Chunk int
 }
 
