@@ -100,12 +100,35 @@ func (p Position) String() string {
 	return p.Stream.Account + "/" + p.Stream.Region + "/" + p.Stream.Name + "/" + p.Shard + "/" + p.Sequence + sub
 }
 
-// CompareSequence orders sequence numbers: decimal texts of up to 128 digits,
-// too large for integers, whose lengths differ.
+// sequenceDigits is the longest sequence number that there may be. Those of Kinesis
+// have 56 digits; the pattern in its API Reference ("Record") would allow 129.
+const sequenceDigits = 128
+
+// CompareSequence orders sequence numbers: decimal texts, too large for integers,
+// whose lengths differ.
 func CompareSequence(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	if len(a) != len(b) {
 		return len(a) - len(b)
 	}
 	return strings.Compare(a, b)
+}
+
+// PadSequence puts zeros before a sequence number, for engines: so texts, which have
+// one length then, order as their numbers do. The error is about a text that is none
+// of up to 128 digits.
+func PadSequence(sequence string) (string, error) {
+	digits := strings.TrimLeft(sequence, "0")
+	if sequence == "" || len(digits) > sequenceDigits || strings.Trim(digits, "0123456789") != "" {
+		return "", fmt.Errorf("sequence number %.140q: want a decimal of up to %d digits", sequence, sequenceDigits)
+	}
+	return strings.Repeat("0", sequenceDigits-len(digits)) + digits, nil
+}
+
+// UnpadSequence takes the zeros away.
+func UnpadSequence(padded string) string {
+	if s := strings.TrimLeft(padded, "0"); s != "" {
+		return s
+	}
+	return "0"
 }

@@ -23,7 +23,9 @@ var storeCases = []testCase{
 	{"store/checkpoint", checkpoint},
 	{"store/checkpoints-are-apart", checkpointsApart},
 	{"store/checkpoint-of-another-consumer", otherConsumer},
+	{"store/checkpoint-that-is-no-number", checkpointNoNumber},
 	{"store/checkpoint-race", checkpointRace},
+	{"store/checkpoint-race-of-consumers", consumersRace},
 	{"store/runs", runs},
 }
 
@@ -247,6 +249,46 @@ func otherConsumer(f *fixture) {
 		f.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, err)
 	}
 	f.wantCheckpoint(f.checkpointKey(), "7")
+}
+
+// checkpointNoNumber: a text among numbers would stop the checkpoint, or skip records.
+func checkpointNoNumber(f *fixture) {
+	f.advance(f.checkpointKey(), "7")
+	for _, sequence := range []string{"", "x", "-8", "8 ", "0x8", "8.0", strings.Repeat("9", 129)} {
+		err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: sequence, Consumer: "me"})
+		if err == nil || errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, dedupe.ErrOtherConsumer) {
+			f.Errorf("%q: want a fault, got %v", sequence, err)
+		}
+		f.wantCheckpoint(f.checkpointKey(), "7")
+	}
+}
+
+// consumersRace: of several consumers that come first at the same time one gets the
+// checkpoint, and the others are told.
+func consumersRace(f *fixture) {
+	const racers = 8
+	var all sync.WaitGroup
+	errs := make([]error, racers)
+	for i := range racers {
+		all.Go(func() {
+			c := dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
+			for {
+				errs[i] = f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
+				if !errors.Is(errs[i], dedupe.ErrTryAgain) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	got, err := f.Store.ReadCheckpoint(f.ctx, f.checkpointKey())
+	f.must(err)
+	for i, err := range errs {
+		mine := got != nil && *got == dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
+		if mine && err != nil || !mine && !errors.Is(err, dedupe.ErrOtherConsumer) {
+			f.Errorf("consumer %d was told %v, and the checkpoint is %+v", i, err, got)
+		}
+	}
 }
 
 // checkpointRace: movers at the same time, each forward and back; whoever reads

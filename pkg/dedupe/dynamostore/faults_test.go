@@ -108,7 +108,7 @@ func TestFailuresAreErrors(t *testing.T) {
 		if got, err := s.RaisePurge(t.Context(), []dedupe.Raise{{PurgeAt: 1}}); err != nil || got[0].Stands {
 			t.Errorf("%s: a raise made up an answer: %+v, %v", name, got, err)
 		}
-		if err := s.AdvanceCheckpoint(t.Context(), dedupe.CheckpointKey{}, dedupe.Checkpoint{}); err == nil || errors.Is(err, dedupe.ErrOtherConsumer) {
+		if err := s.AdvanceCheckpoint(t.Context(), dedupe.CheckpointKey{}, dedupe.Checkpoint{Sequence: "1"}); err == nil || errors.Is(err, dedupe.ErrOtherConsumer) {
 			t.Errorf("%s: a checkpoint made up an answer: %v", name, err)
 		}
 	}

@@ -53,12 +53,13 @@ type checkpointRow struct {
 	Consumer string `dynamodbav:"consumer"`
 }
 
-func newCheckpointRow(k dedupe.CheckpointKey, c dedupe.Checkpoint) checkpointRow {
-	return checkpointRow{checkpointKey(k), pad(c.Sequence), c.Consumer}
+func newCheckpointRow(k dedupe.CheckpointKey, c dedupe.Checkpoint) (checkpointRow, error) {
+	sequence, err := dedupe.PadSequence(c.Sequence)
+	return checkpointRow{checkpointKey(k), sequence, c.Consumer}, err
 }
 
 func (r checkpointRow) checkpoint() *dedupe.Checkpoint {
-	return &dedupe.Checkpoint{Sequence: unpad(r.Sequence), Consumer: r.Consumer}
+	return &dedupe.Checkpoint{Sequence: dedupe.UnpadSequence(r.Sequence), Consumer: r.Consumer}
 }
 
 type runRow struct {

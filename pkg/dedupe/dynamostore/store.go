@@ -9,7 +9,6 @@ package dynamostore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -180,8 +179,11 @@ func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*de
 // AdvanceCheckpoint puts the checkpoint IF there is none OR it is this
 // consumer's and behind. Sequence numbers are compared as texts of one length.
 func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
-	row := newCheckpointRow(k, c)
-	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+	row, err := newCheckpointRow(k, c)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.table), Item: dynamo.Encode(row),
 		ConditionExpression:      aws.String("attribute_not_exists(pk) OR (consumer = :consumer AND #sequence < :sequence)"),
 		ExpressionAttributeNames: map[string]string{"#sequence": "sequence"},
@@ -233,19 +235,4 @@ func (s *Store) get(ctx context.Context, doing string, k key, row any) (found bo
 		return false, nil
 	}
 	return true, dynamo.Decode(out.Item, row)
-}
-
-// sequenceDigits is the longest sequence number; shorter ones are padded to it,
-// so that texts order as numbers do.
-const sequenceDigits = 128
-
-func pad(sequence string) string {
-	return strings.Repeat("0", max(0, sequenceDigits-len(sequence))) + sequence
-}
-
-func unpad(sequence string) string {
-	if s := strings.TrimLeft(sequence, "0"); s != "" {
-		return s
-	}
-	return "0"
 }

@@ -3,14 +3,10 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
-
-// sequenceDigits is the longest sequence number; the shorter are padded to it.
-const sequenceDigits = 128
 
 const (
 	// One statement: it keeps the later sequence, and changes no row but the consumer's.
@@ -39,7 +35,7 @@ func readCheckpoint(ctx context.Context, on *sqlite.Statements, k dedupe.Checkpo
 	if err != nil || !found {
 		return nil, err
 	}
-	c.Sequence = unpad(c.Sequence)
+	c.Sequence = dedupe.UnpadSequence(c.Sequence)
 	return &c, nil
 }
 
@@ -48,7 +44,7 @@ func readCheckpoint(ctx context.Context, on *sqlite.Statements, k dedupe.Checkpo
 // consumer's row, which names it; a fault for a sequence that is no number of up
 // to 128 digits. None of them changes the row.
 func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
-	sequence, err := pad(c.Sequence)
+	sequence, err := dedupe.PadSequence(c.Sequence)
 	if err != nil {
 		return err
 	}
@@ -63,20 +59,4 @@ func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c
 		}
 		return fmt.Errorf("%w (it is %q's)", dedupe.ErrOtherConsumer, other.Consumer)
 	})
-}
-
-// pad makes texts of one length, which order as their numbers do.
-func pad(sequence string) (string, error) {
-	digits := strings.TrimLeft(sequence, "0")
-	if sequence == "" || len(digits) > sequenceDigits || strings.Trim(digits, "0123456789") != "" {
-		return "", fmt.Errorf("sequence number %.140q: want a decimal of up to %d digits", sequence, sequenceDigits)
-	}
-	return strings.Repeat("0", sequenceDigits-len(digits)) + digits, nil
-}
-
-func unpad(sequence string) string {
-	if s := strings.TrimLeft(sequence, "0"); s != "" {
-		return s
-	}
-	return "0"
 }
