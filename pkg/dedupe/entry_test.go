@@ -77,3 +77,16 @@ func TestPosition(t *testing.T) {
 		t.Errorf("want %s, got %s", want, p)
 	}
 }
+
+func TestPadSequence(t *testing.T) {
+	t.Parallel()
+	longest := strings.Repeat("9", 128)
+	for _, test := range []struct{ sequence, want string }{
+		{"0", "0"}, {"000", "0"}, {"007", "7"}, {longest, longest}, {"00" + longest, longest},
+	} {
+		padded, err := dedupe.PadSequence(test.sequence)
+		if got := dedupe.UnpadSequence(padded); err != nil || len(padded) != 128 || got != test.want {
+			t.Errorf("%s: padded to %q (%v) and back to %s, want %s", test.sequence, padded, err, got, test.want)
+		}
+	}
+}

@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// TestFaults fails every call of the record function in every way.
-func TestFaults(t *testing.T) { dedupefault.Run(t, sqlitestore.InMemory, 16) }
+// TestFaults fails calls of the record function in every way.
+func TestFaults(t *testing.T) { dedupefault.Run(t, sqlitestore.InMemory, 4) }
 
 // TestFaultMutants breaks rules for records: the faults must find them.
 func TestFaultMutants(t *testing.T) { dedupefault.RunMutants(t, sqlitestore.InMemory) }

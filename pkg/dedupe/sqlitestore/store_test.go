@@ -138,31 +138,6 @@ func TestContextEndsReads(t *testing.T) {
 	}
 }
 
-func TestSequences(t *testing.T) {
-	s := newStore(t, inTemp(t))
-	for i, c := range []struct{ sequence, want string }{
-		{"0", "0"}, {"000", "0"}, {"007", "7"}, {strings.Repeat("9", 128), strings.Repeat("9", 128)},
-		{"00" + strings.Repeat("9", 128), strings.Repeat("9", 128)},
-	} {
-		k := checkpointKey
-		k.Shard = fmt.Sprint(i)
-		check(t, s.AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: c.sequence}))
-		if got, err := s.ReadCheckpoint(t.Context(), k); err != nil || got.Sequence != c.want {
-			t.Errorf("%s came back as %+v, %v, want %s", c.sequence, got, err, c.want)
-		}
-	}
-	for _, bad := range []string{"", "LATEST", "-1", "1.0", " 1", "1" + strings.Repeat("0", 128)} {
-		k := checkpointKey
-		k.Shard = "bad"
-		if err := s.AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: bad}); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
-			t.Errorf("%q: %v, want a fault", bad, err)
-		}
-		if got, err := s.ReadCheckpoint(t.Context(), k); got != nil || err != nil {
-			t.Errorf("%q was put: %+v, %v", bad, got, err)
-		}
-	}
-}
-
 func TestOtherConsumerIsNamed(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	check(t, s.AdvanceCheckpoint(t.Context(), checkpointKey, dedupe.Checkpoint{Sequence: "7", Consumer: "me"}))
