@@ -89,6 +89,9 @@ func (w *World) begin(ctx context.Context, method string, of fmt.Stringer) (*cal
 		c.fault = w.plan(len(w.calls)-1, method)
 	}
 	w.note("#%d %s %s %s", inv.Number, method, of, c.fault.Way)
+	if w.parts.Calling != nil {
+		w.parts.Calling(inv.cancel)
+	}
 	if c.fault.Before != nil {
 		c.wait(*c.fault.Before)
 	}

@@ -49,6 +49,9 @@ type Parts struct {
 	// fs.ErrNotExist.
 	Delivered func() [][]byte
 	Kept      func(ctx context.Context, owner string) (dedupe.Failure, error)
+	// Calling is told of each call before it is made, and how to cancel its invocation;
+	// it may be nil.
+	Calling func(cancel context.CancelFunc)
 }
 
 // World is a stream, a mapping, and the function with its parts, on their way

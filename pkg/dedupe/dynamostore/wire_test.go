@@ -41,6 +41,13 @@ func (s service) String() string { return [...]string{"ledger", "sink", "failure
 // everyAttempt fails as often as the function's clients attempt a request.
 var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5}
 
+// The invocation's context ends while a request is under way. What has an effect then
+// may have it at any time after.
+const (
+	cancelBefore faultproxy.Fault = "cancelled, and no effect"
+	cancelAfter  faultproxy.Fault = "cancelled, and the effect"
+)
+
 // wireFault breaks a request to a service, and those after it.
 type wireFault struct {
 	of        service
@@ -50,7 +57,7 @@ type wireFault struct {
 
 // TestFaultsAtTheWire breaks requests of the scenarios between the SDK and the
 // engines, in every way: once, so that the client's retry meets what the first attempt
-// left, and for all attempts, so that the function does.
+// left, and for all attempts, so that the function does. And it cancels each.
 func TestFaultsAtTheWire(t *testing.T) {
 	w := newWire(t)
 	share := dedupefault.Share(200)
@@ -99,6 +106,9 @@ func faultsOf(requests [services][]string) (all []wireFault) {
 					all = append(all, wireFault{service(of), at, times, fault})
 				}
 			}
+			for _, fault := range []faultproxy.Fault{cancelBefore, cancelAfter} {
+				all = append(all, wireFault{service(of), at, 1, fault})
+			}
 		}
 	}
 	return all
@@ -142,13 +152,28 @@ func config(endpoint string) func(context.Context) (aws.Config, error) {
 	}
 }
 
+// caller is the invocation that makes requests now: there is one at a time.
+type caller struct {
+	cancel atomic.Pointer[context.CancelFunc]
+}
+
+func (c *caller) calls(cancel context.CancelFunc) { c.cancel.Store(&cancel) }
+
 // plan breaks a service's requests as the fault says.
-func (f wireFault) plan(of service) func(int, string) faultproxy.Fault {
+func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fault {
 	return func(n int, _ string) faultproxy.Fault {
-		if of == f.of && n >= f.at && n < f.at+f.times && f.at >= 0 {
-			return f.fault
+		if of != f.of || n < f.at || n >= f.at+f.times || f.at < 0 {
+			return faultproxy.None
 		}
-		return faultproxy.None
+		switch f.fault {
+		case cancelBefore:
+			(*by.cancel.Load())()
+			return faultproxy.Refuse
+		case cancelAfter:
+			(*by.cancel.Load())()
+			return faultproxy.Drop
+		}
+		return f.fault
 	}
 }
 
@@ -157,11 +182,12 @@ var plays atomic.Int64
 // play plays a scenario through a proxy before each engine, with the clients that the
 // function has, and returns the requests to each.
 func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Engine, f wireFault) (requests [services][]string, err error) {
-	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger))
+	by := &caller{}
+	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger, by))
 	defer stop()
-	kinesisProxy, puts, stop := faultproxy.StartKinesis(w.kinesis, f.plan(sink))
+	kinesisProxy, puts, stop := faultproxy.StartKinesis(w.kinesis, f.plan(sink, by))
 	defer stop()
-	s3Proxy, stop := faultproxy.StartS3(w.s3, f.plan(objects))
+	s3Proxy, stop := faultproxy.StartS3(w.s3, f.plan(objects, by))
 	defer stop()
 
 	dynamoClient, err := dynamo.NewClient(ctx, config(dynamoProxy.URL))
@@ -192,6 +218,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 		Sink:      to,
 		Failures:  failure.New(failure.NewBucket(s3Client, bucket, prefix)),
 		Delivered: puts.Data,
+		Calling:   by.calls,
 		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
 			return kept.Read(ctx, failure.Name(owner))
 		},
