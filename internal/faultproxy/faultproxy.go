@@ -1,5 +1,5 @@
-// Package faultproxy stands between an AWS client and a local DynamoDB engine, and
-// breaks requests in the ways of a network and of the service: those that no local
+// Package faultproxy stands between an AWS client and a local engine of DynamoDB, Kinesis
+// or S3, and breaks requests in the ways of a network and of the service: those that no local
 // engine ever shows, so that the SDK's own retries are part of a test.
 package faultproxy
 

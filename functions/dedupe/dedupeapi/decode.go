@@ -99,7 +99,8 @@ func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []b
 	return nil
 }
 
-// maxSequence is the longest sequence number (API reference, "SequenceNumber").
+// maxSequence is the longest sequence number that a checkpoint takes (dedupe.PadSequence).
+// Those of Kinesis have 56 digits.
 const maxSequence = 128
 
 func isSequence(text string) bool {
