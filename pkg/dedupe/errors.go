@@ -8,9 +8,9 @@ var (
 	// reach. The effect is unknown and the same call again is safe.
 	ErrTryAgain = errors.New("dedupe: try again")
 
-	// errShortSend says that a sink broke its contract. What it did not name
-	// as delivered is not.
-	errShortSend = errors.New("dedupe: the sink delivered a part and said nothing of an error")
+	// errShort says that a sink or a failure store broke its contract. What it did
+	// not name as done is not.
+	errShort = errors.New("dedupe: the sink or the failure store did a part and said nothing of an error")
 
 	// ErrOtherConsumer says that a checkpoint's row belongs to another function:
 	// two consumers of one scope and stream would skip each other's records.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -61,9 +62,11 @@ type Failure struct {
 
 // FailureStore keeps such records whole.
 type FailureStore interface {
-	// Keep returns nil only if the record is kept, now or before. It is safe
-	// to repeat.
-	Keep(ctx context.Context, f Failure) error
+	// Keep keeps records, several at a time where it can. It returns how many of
+	// them, from the first on, are kept for sure, now or before; with fewer than
+	// all there is an error. Of the others some may be kept too. It is safe to
+	// repeat.
+	Keep(ctx context.Context, failures []Failure) (kept int, err error)
 }
 
 // Format reads and rewrites payloads; *format.JSON is one. Errors of type
@@ -212,32 +215,66 @@ func (r *run) chunk(ctx context.Context, first int) (next, failed int, err error
 // keepAndCollect keeps poison records and collects those to be sent, in order,
 // up to the first record that failed.
 func (r *run) keepAndCollect(ctx context.Context) (outputs []*userRecord, failed int, err error) {
-	outputs = make([]*userRecord, 0, len(r.users))
-	for i := range r.users {
-		u := &r.users[i]
-		if err := r.settle(ctx, u); err != nil {
-			return outputs, u.record, err
-		}
-		if u.deliver {
+	ready, err := r.prepare()
+	if unkept, keepErr := r.keep(ctx, ready); keepErr != nil {
+		ready, err = unkept, keepErr
+	}
+	if err != nil {
+		failed = r.users[ready].record
+	}
+	outputs = make([]*userRecord, 0, ready)
+	for i := range r.users[:ready] {
+		if u := &r.users[i]; u.deliver && u.poison == nil {
 			outputs = append(outputs, u)
 		}
 	}
-	return outputs, 0, nil
+	return outputs, failed, err
 }
 
-// settle does for one record what its decision asks for, short of sending it.
-func (r *run) settle(ctx context.Context, u *userRecord) error {
-	if u.poison == nil && u.decision.Outcome == Undecided {
-		return u.decision.Err
-	}
-	if u.poison == nil {
+// prepare does for the records what their decisions ask for, short of keeping and
+// sending them, up to the first that has no decision.
+func (r *run) prepare() (ready int, err error) {
+	for i := range r.users {
+		u := &r.users[i]
+		if u.poison == nil && u.decision.Outcome == Undecided {
+			return i, u.decision.Err
+		}
 		u.prepare(r.Processor)
 	}
-	if u.poison == nil {
-		return nil
+	return len(r.users), nil
+}
+
+// keep keeps the poison among the first records, a chunk of it at a time: an
+// aggregate may be of nothing else. With an error it returns the first that is not
+// kept.
+func (r *run) keep(ctx context.Context, ready int) (unkept int, err error) {
+	var poison []int
+	for i := range r.users[:ready] {
+		if r.users[i].poison != nil {
+			poison = append(poison, i)
+		}
 	}
-	u.deliver = false
-	return r.failures.Keep(ctx, r.failure(u))
+	failures := make([]Failure, 0, min(len(poison), r.settings.Chunk))
+	for places := range slices.Chunk(poison, r.settings.Chunk) {
+		failures = failures[:0]
+		for _, place := range places {
+			failures = append(failures, r.failure(&r.users[place]))
+		}
+		kept, err := r.failures.Keep(ctx, failures)
+		if kept, err = sure(kept, len(failures), err); err != nil {
+			return places[min(kept, len(places)-1)], err
+		}
+	}
+	return ready, nil
+}
+
+// sure checks what a sink or failure store says that it has done.
+func sure(done, of int, err error) (int, error) {
+	done = min(max(done, 0), of)
+	if err == nil && done < of {
+		err = errShort
+	}
+	return done, err
 }
 
 // send sends what is to be delivered. With an error it returns the record
@@ -251,10 +288,7 @@ func (r *run) send(ctx context.Context, users []*userRecord) (failed int, err er
 		outputs[i] = u.output
 	}
 	delivered, err := r.sink.Send(ctx, outputs)
-	delivered = min(max(delivered, 0), len(users))
-	if err == nil && delivered < len(users) {
-		err = errShortSend
-	}
+	delivered, err = sure(delivered, len(users), err)
 	r.result.Tally.Out += int64(delivered)
 	if err != nil {
 		// An aggregate is the record of all its parts, those sent included.

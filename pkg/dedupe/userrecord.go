@@ -136,6 +136,9 @@ func (r *run) decide(ctx context.Context) {
 // prepare makes the output of a record that is to be delivered, or finds that
 // it is poison after all.
 func (u *userRecord) prepare(p *Processor) {
+	if u.poison != nil {
+		return
+	}
 	defer u.recover()
 	switch u.decision.Outcome {
 	case NoID:

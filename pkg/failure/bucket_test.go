@@ -97,9 +97,9 @@ func TestBucketFaults(t *testing.T) {
 			bell := &recorder{}
 			store := failure.New(bucket, failure.WithBell(bell, nil))
 			if test.there {
-				must(t, failure.New(failure.NewBucket(client.S3, "bucket", "p/")).Keep(t.Context(), newFailure("1")))
+				must(t, keep(t, failure.New(failure.NewBucket(client.S3, "bucket", "p/")), newFailure("1")))
 			}
-			err := store.Keep(t.Context(), newFailure("1"))
+			err := keep(t, store, newFailure("1"))
 			if (err == nil) != test.kept || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
 				t.Errorf("kept: %v", err)
 			}
@@ -115,7 +115,7 @@ func TestBucketFaults(t *testing.T) {
 
 func TestBucketThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	err := failure.New(failure.NewBucket(newClient(t), "nowhere", "p/")).Keep(t.Context(), newFailure("1"))
+	err := keep(t, failure.New(failure.NewBucket(newClient(t), "nowhere", "p/")), newFailure("1"))
 	if err == nil || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), "s3://nowhere/p") ||
 		!strings.Contains(err.Error(), "the bucket does not exist") {
 		t.Errorf("got %v", err)

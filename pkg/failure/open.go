@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -122,11 +123,14 @@ func openObjects(ctx context.Context, load Loader, at Setting) (Objects, error) 
 // Loader loads AWS settings.
 type Loader = func(context.Context) (aws.Config, error)
 
+// keepIdle keeps connections for the next records; the SDK keeps 10.
+func keepIdle(t *http.Transport) { t.MaxIdleConnsPerHost = DefaultConcurrency }
+
 // NewS3Client makes an S3 client. An endpoint other than AWS's, as of
 // AWS_ENDPOINT_URL_S3, gets bucket names in the path. It does not retry: a Bucket
 // does, and knows what it may have written. Make one per process.
 func NewS3Client(ctx context.Context, load Loader) (*s3.Client, error) {
-	cfg, err := awsconfig.Load(ctx, load, objectTimeout, nil)
+	cfg, err := awsconfig.Load(ctx, load, objectTimeout, keepIdle)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +143,7 @@ func NewS3Client(ctx context.Context, load Loader) (*s3.Client, error) {
 
 // NewSQSClient makes an SQS client in the same way. It retries once.
 func NewSQSClient(ctx context.Context, load Loader) (*sqs.Client, error) {
-	cfg, err := awsconfig.Load(ctx, load, messageTimeout, nil)
+	cfg, err := awsconfig.Load(ctx, load, messageTimeout, keepIdle)
 	if err != nil {
 		return nil, err
 	}

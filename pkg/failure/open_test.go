@@ -120,7 +120,7 @@ func TestOpen(t *testing.T) {
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
 		store, err := failure.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k failure.Kept, err error) { t.Error(k, err) })
 		must(t, err)
-		must(t, store.Keep(t.Context(), f))
+		must(t, keep(t, store, f))
 		got, err := store.Read(t.Context(), name)
 		must(t, err)
 		checkSame(t, got, f)
@@ -133,13 +133,13 @@ func TestOpen(t *testing.T) {
 	store, err := failure.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
 		func(_ failure.Kept, err error) { unheard = err })
 	must(t, err)
-	must(t, store.Keep(t.Context(), newFailure("2")))
+	must(t, keep(t, store, newFailure("2")))
 	if unheard == nil || !strings.Contains(unheard.Error(), "the queue does not exist") {
 		t.Errorf("unheard: %v", unheard)
 	}
 	store, err = failure.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
 	must(t, err)
-	must(t, store.Keep(t.Context(), newFailure("3")))
+	must(t, keep(t, store, newFailure("3")))
 }
 
 func TestOpenRefusesWrongSettings(t *testing.T) {

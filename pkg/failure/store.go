@@ -7,10 +7,18 @@ import (
 	"errors"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
+
+// DefaultConcurrency is how many records are kept at a time: a producer that breaks
+// may make poison of all its records, thousands in a KPL aggregate, and S3 takes some
+// 20 to 50 ms for each.
+const DefaultConcurrency = 32
 
 // A bell that fails costs time: ringTimeout once in bellPause, so that records
 // are kept at nearly full speed while the queue is down.
@@ -61,12 +69,13 @@ type Bell interface {
 
 // Store keeps records as objects. It is safe for concurrent use.
 type Store struct {
-	objects   Objects
-	bell      Bell
-	unheard   func(Kept, error)
-	now       func() time.Time
-	mu        sync.Mutex
-	pausedTil time.Time
+	objects     Objects
+	bell        Bell
+	unheard     func(Kept, error)
+	concurrency int
+	now         func() time.Time
+	mu          sync.Mutex
+	pausedTil   time.Time
 }
 
 var _ dedupe.FailureStore = (*Store)(nil)
@@ -81,19 +90,51 @@ func WithBell(bell Bell, unheard func(Kept, error)) Option {
 	return func(s *Store) { s.bell, s.unheard = bell, unheard }
 }
 
+// WithConcurrency sets how many records of a Keep are kept at a time, at least one;
+// DefaultConcurrency without it.
+func WithConcurrency(n int) Option {
+	return func(s *Store) { s.concurrency = max(n, 1) }
+}
+
 // New makes a store of objects.
 func New(objects Objects, options ...Option) *Store {
-	s := &Store{objects: objects, unheard: func(Kept, error) {}, now: time.Now}
+	s := &Store{objects: objects, unheard: func(Kept, error) {}, concurrency: DefaultConcurrency, now: time.Now}
 	for _, o := range options {
 		o(s)
 	}
 	return s
 }
 
-// Keep keeps a record under the name of its owner. If one is there already, that
-// is it, with the reason it was kept for first. Errors: the family
-// dedupe.ErrTryAgain; else settings, rights or disk are wrong; the context's own.
-func (s *Store) Keep(ctx context.Context, f dedupe.Failure) error {
+// Keep keeps each record under the name of its owner. If one is there already, that
+// is it, with the reason it was kept for first. After a failure it begins no more.
+// Errors: the family dedupe.ErrTryAgain; else settings, rights or disk are wrong;
+// the context's own.
+func (s *Store) Keep(ctx context.Context, failures []dedupe.Failure) (kept int, err error) {
+	var g errgroup.Group
+	g.SetLimit(s.concurrency)
+	var failed atomic.Bool
+	errs := make([]error, len(failures))
+	for i := range failures {
+		if failed.Load() {
+			break // those that are left come after one that failed
+		}
+		g.Go(func() error {
+			if errs[i] = s.keep(ctx, failures[i]); errs[i] != nil {
+				failed.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are in errs
+	for kept = range errs {
+		if errs[kept] != nil {
+			return kept, errs[kept]
+		}
+	}
+	return len(failures), nil
+}
+
+func (s *Store) keep(ctx context.Context, f dedupe.Failure) error {
 	if f.Owner == "" {
 		return errNoOwner
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -51,6 +52,16 @@ func newFailure(sequence string) dedupe.Failure {
 		Owner: p.String(), Position: p, Reason: "no id", PartitionKey: "key",
 		Arrival: time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC), Data: []byte("payload \x00\xff\n"),
 	}
+}
+
+// keep keeps one record.
+func keep(t *testing.T, store *failure.Store, f dedupe.Failure) error {
+	t.Helper()
+	kept, err := store.Keep(t.Context(), []dedupe.Failure{f})
+	if kept != 1 && err == nil || kept != 0 && err != nil {
+		t.Errorf("kept %d, %v", kept, err)
+	}
+	return err
 }
 
 func must(t testing.TB, err error) {
@@ -141,14 +152,70 @@ func TestKeep(t *testing.T) {
 			store := failure.New(objects)
 			f := newFailure("49590338271490256608559692538361571095921575989136588898")
 			f.Data = append(f.Data, make([]byte, 2<<20)...)
-			must(t, store.Keep(t.Context(), f))
+			must(t, keep(t, store, f))
 			again := f
 			again.Reason = "another"
-			must(t, store.Keep(t.Context(), again))
+			must(t, keep(t, store, again))
 			got, err := store.Read(t.Context(), failure.Name(f.Owner))
 			must(t, err)
 			checkSame(t, got, f)
 		})
+	}
+}
+
+// crowded are objects whose creations wait for each other, some at a time.
+type crowded struct {
+	failure.Objects
+	fails string // the owner of a record that fails
+	mu    sync.Mutex
+	now   int
+	most  int
+	made  int
+}
+
+func (c *crowded) Create(_ context.Context, name string, _ []byte) (bool, error) {
+	c.count(1)
+	time.Sleep(time.Millisecond)
+	c.count(-1)
+	if name == failure.Name(c.fails) {
+		return false, dedupe.ErrTryAgain
+	}
+	return true, nil
+}
+
+func (c *crowded) count(by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += by
+	c.most = max(c.most, c.now)
+	if by > 0 {
+		c.made++
+	}
+}
+
+// TestKeepMany: many records are kept at a time, and no more than are asked for. The
+// count goes up to the first failure, and soon after it no more are begun.
+func TestKeepMany(t *testing.T) {
+	t.Parallel()
+	const records, atATime, broken = 200, 7, 60
+	failures := make([]dedupe.Failure, records)
+	for i := range failures {
+		failures[i] = newFailure(fmt.Sprint(i))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		objects := &crowded{}
+		kept, err := failure.New(objects, failure.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		if kept != records || err != nil || objects.most != atATime || objects.made != records {
+			t.Errorf("kept %d of %d, %d at a time: %v", kept, objects.made, objects.most, err)
+		}
+		objects = &crowded{fails: failures[broken].Owner}
+		kept, err = failure.New(objects, failure.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		if kept != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.made > broken+2*atATime {
+			t.Errorf("with a failure at %d: kept %d of %d begun: %v", broken, kept, objects.made, err)
+		}
+	})
+	if kept, err := failure.New(&crowded{}).Keep(t.Context(), nil); kept != 0 || err != nil {
+		t.Errorf("none: kept %d, %v", kept, err)
 	}
 }
 
@@ -159,7 +226,7 @@ func TestOwnerless(t *testing.T) {
 	store := failure.New(places(t)["bucket"])
 	f := newFailure("1")
 	f.Owner = ""
-	if err := store.Keep(t.Context(), f); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+	if err := keep(t, store, f); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
 		t.Errorf("kept: %v", err)
 	}
 }
@@ -212,7 +279,7 @@ func TestOnlyNewObjectsRing(t *testing.T) {
 			bell := &recorder{}
 			store := failure.New(objects, failure.WithBell(bell, func(k failure.Kept, err error) { t.Error(k, err) }))
 			for _, sequence := range []string{"1", "2", "1"} {
-				must(t, store.Keep(t.Context(), newFailure(sequence)))
+				must(t, keep(t, store, newFailure(sequence)))
 			}
 			if len(bell.rings) != 2 {
 				t.Fatalf("rings: %+v", bell.rings)
@@ -238,13 +305,13 @@ func TestABellThatFailsFailsNothing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	store.SetNow(func() time.Time { return now })
 	for i := range 10 {
-		must(t, store.Keep(t.Context(), newFailure(fmt.Sprint(i))))
+		must(t, keep(t, store, newFailure(fmt.Sprint(i))))
 	}
 	if len(bell.rings) != 1 || len(unheard) != 10 || !errors.Is(unheard[0], bell.err) || !errors.Is(unheard[9], failure.ErrBellPaused) {
 		t.Errorf("%d rings, unheard: %v", len(bell.rings), unheard)
 	}
 	now, bell.err = now.Add(failure.BellPause), nil
-	must(t, store.Keep(t.Context(), newFailure("10")))
+	must(t, keep(t, store, newFailure("10")))
 	if len(bell.rings) != 2 || len(unheard) != 10 {
 		t.Errorf("after the pause: %d rings, unheard: %v", len(bell.rings), unheard)
 	}
@@ -267,7 +334,7 @@ func TestAFailedKeepIsAFailure(t *testing.T) {
 	t.Parallel()
 	bell := &recorder{}
 	store := failure.New(failing{err: dedupe.ErrTryAgain}, failure.WithBell(bell, nil))
-	if err := store.Keep(t.Context(), newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(bell.rings) != 0 {
+	if err := keep(t, store, newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(bell.rings) != 0 {
 		t.Errorf("%v, %d rings", err, len(bell.rings))
 	}
 }

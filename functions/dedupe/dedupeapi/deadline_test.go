@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/deadline"
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/failure"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
 // slow is a ledger, a sink and a failure store in memory, which take their time and
@@ -75,12 +80,14 @@ func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (s *slow) Keep(ctx context.Context, f dedupe.Failure) error {
-	if err := s.take(ctx, s.perKeep); err != nil {
-		return err
+func (s *slow) Keep(ctx context.Context, failures []dedupe.Failure) (int, error) {
+	for i, f := range failures {
+		if err := s.take(ctx, s.perKeep); err != nil {
+			return i, err
+		}
+		s.kept[f.Owner]++
 	}
-	s.kept[f.Owner]++
-	return nil
+	return len(failures), nil
 }
 
 // TestDeadline: whatever is slow, the function answers before Lambda's deadline, what
@@ -150,4 +157,56 @@ func TestDeadline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowObjects are objects of a failure store that take their time.
+type slowObjects struct {
+	failure.Objects
+	takes time.Duration
+	mu    sync.Mutex
+	made  map[string]bool
+}
+
+func (o *slowObjects) Create(ctx context.Context, name string, _ []byte) (bool, error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(o.takes):
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	created := !o.made[name]
+	o.made[name] = true
+	return created, nil
+}
+
+// TestAggregateOfPoison: a KPL aggregate is done as a whole, so all its poison has to be
+// kept before the deadline. Here it is as many records as the KPL's default of 51,200
+// bytes holds, and a store as slow as S3 may be.
+func TestAggregateOfPoison(t *testing.T) {
+	const limit, takes = time.Minute, 50 * time.Millisecond // the stack's limit
+	aggregate := aggregateOf(51_200, func(int) []byte { return []byte(`{"n":1}`) })
+	var d kpl.Decoder
+	parts, _, err := d.Decode(aggregate)
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		j, err := format.NewJSON(format.Options{IDPath: "id"})
+		must(t, err)
+		s := &slow{rows: map[dedupe.Key]dedupe.Entry{}, sent: map[string]int{}}
+		objects := &slowObjects{takes: takes, made: map[string]bool{}}
+		h := dedupeapi.New(s, s, failure.New(objects), dedupeapi.Options{
+			Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		raw := rawOf(t, events.KinesisEvent{Records: []events.KinesisEventRecord{record(1, string(aggregate)), record(2, `{"id":"a"}`)}})
+		answer, err := h.Handle(ctx, raw)
+		must(t, err)
+		equal(t, "failures", len(answer.BatchItemFailures), 0)
+		equal(t, "records kept", len(objects.made), len(parts))
+		equal(t, "records sent", len(s.sent), 1)
+		if least := time.Duration(len(parts)) * takes; least < 2*limit {
+			t.Errorf("one after the other they would take %v: that shows nothing", least)
+		}
+	})
 }

@@ -53,12 +53,12 @@ func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (w *watched) Keep(context.Context, dedupe.Failure) error {
-	if w.kept%200_000 == 0 {
+func (w *watched) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+	if before := w.kept; before/200_000 < (before+len(failures))/200_000 || before == 0 {
 		w.look()
 	}
-	w.kept++
-	return nil
+	w.kept += len(failures)
+	return len(failures), nil
 }
 
 // look notes what is alive.

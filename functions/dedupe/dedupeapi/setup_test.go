@@ -80,11 +80,16 @@ func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 }
 
 // Keep keeps a record once, as failure stores do.
-func (m *memory) Keep(_ context.Context, f dedupe.Failure) error {
-	if slices.Contains(m.data, string(f.Data)) {
-		return nil
+func (m *memory) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+	for i, f := range failures {
+		if slices.Contains(m.data, string(f.Data)) {
+			continue
+		}
+		if err := m.add(f.Data); err != nil {
+			return i, err
+		}
 	}
-	return m.add(f.Data)
+	return len(failures), nil
 }
 
 func (m *memory) add(data []byte) error {

@@ -105,7 +105,7 @@ func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.Failure)) {
 	if change != nil {
 		change(&f)
 	}
-	_ = failure.New(memory{w.World}).Keep(w.ctx, f)
+	_, _ = failure.New(memory{w.World}).Keep(w.ctx, []dedupe.Failure{f})
 	w.keep(f.Owner)
 	inv.kept[f.Owner] = true
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
-	"github.com/oncebox/oncebox/pkg/failure"
 )
 
 // mutant is the function with one rule for records broken: in what it is made of, or
@@ -350,19 +349,19 @@ func (w *World) advanceTo(ctx context.Context, s Store, p dedupe.Position) error
 // alwaysKept takes a keep that failed for one that took place.
 type alwaysKept struct{ dedupe.FailureStore }
 
-func (m alwaysKept) Keep(ctx context.Context, f dedupe.Failure) error {
-	_ = m.FailureStore.Keep(ctx, f)
-	return nil
+func (m alwaysKept) Keep(ctx context.Context, failures []dedupe.Failure) (int, error) {
+	_, _ = m.FailureStore.Keep(ctx, failures)
+	return len(failures), nil
 }
 
 // neverKept has no place for poison.
 type neverKept struct{}
 
-func (neverKept) Keep(context.Context, dedupe.Failure) error { return errThrown }
+func (neverKept) Keep(context.Context, []dedupe.Failure) (int, error) { return 0, errThrown }
 
 // overwriting is a failure store that makes an object each time.
 func (w *World) overwriting() dedupe.FailureStore {
-	return failure.New(overwritten{memory{w}}, failure.WithBell(memory{w}, func(failure.Kept, error) {}))
+	return w.failuresIn(overwritten{memory{w}})
 }
 
 type overwritten struct{ memory }
@@ -432,4 +431,6 @@ func (nowhere) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (nowhere) Keep(context.Context, dedupe.Failure) error { return nil }
+func (nowhere) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+	return len(failures), nil
+}

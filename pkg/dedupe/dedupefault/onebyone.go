@@ -175,9 +175,11 @@ func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (r *results) Keep(_ context.Context, f dedupe.Failure) error {
-	r.Kept = append(r.Kept, f.Owner)
-	return nil
+func (r *results) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+	for _, f := range failures {
+		r.Kept = append(r.Kept, f.Owner)
+	}
+	return len(failures), nil
 }
 
 func (l lane) compare(ctx context.Context, s Store, scopes [2]string, chunk int) error {

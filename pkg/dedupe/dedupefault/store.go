@@ -50,7 +50,7 @@ func waysOf(method string) []Way {
 		return ways
 	case putIfAbsent, raisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
-	case send:
+	case send, keep:
 		return append(ways, LoseReply, PartBefore, Scattered)
 	}
 	return append(ways, LoseReply)
@@ -305,20 +305,45 @@ type failures struct {
 	inner dedupe.FailureStore
 }
 
-func (s *failures) Keep(ctx context.Context, f dedupe.Failure) error {
-	c, err := s.begin(ctx, keep, text(f.Owner))
+func (s *failures) Keep(ctx context.Context, all []dedupe.Failure) (kept int, err error) {
+	c, err := s.begin(ctx, keep, ownersOf(all))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := s.inner.Keep(ctx, f); err != nil {
-		return err
+	asked := all
+	switch c.fault.Way {
+	case PartBefore:
+		asked = all[:len(all)/2]
+	case Scattered:
+		asked = everySecond(all)
 	}
-	s.keep(f.Owner)
-	if err := c.end(); err != nil {
-		return err
+	kept, err = s.inner.Keep(ctx, asked)
+	for _, f := range asked[:kept] {
+		s.keep(f.Owner)
 	}
-	invocationOf(ctx).kept[f.Owner] = true
-	return nil
+	switch {
+	case err != nil:
+	case c.fault.Way == Scattered:
+		kept, err = 0, c.lost()
+	case kept < len(all):
+		err = c.lost()
+	default:
+		if err = c.end(); err != nil {
+			kept = 0
+		}
+	}
+	for _, f := range all[:kept] {
+		invocationOf(ctx).kept[f.Owner] = true
+	}
+	return kept, err
+}
+
+// everySecond is the second of them, the fourth, and so on.
+func everySecond(all []dedupe.Failure) (some []dedupe.Failure) {
+	for i := 1; i < len(all); i += 2 {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 // Texts of what calls are about, for the trace.
@@ -327,6 +352,8 @@ type (
 	count  int
 	owners []dedupe.Entry
 	ids    []dedupe.Output
+
+	ownersOf []dedupe.Failure
 )
 
 func (t text) String() string  { return string(t) }
@@ -342,6 +369,13 @@ func (o owners) String() (text string) {
 func (o ids) String() (text string) {
 	for _, out := range o {
 		text += fmt.Sprintf("[%.8s %s] ", out.ID, out.Data)
+	}
+	return text
+}
+
+func (o ownersOf) String() (text string) {
+	for _, f := range o {
+		text += "[" + place(f.Owner) + "] "
 	}
 	return text
 }

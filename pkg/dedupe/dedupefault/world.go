@@ -359,8 +359,11 @@ func (f oddFormat) Read(payload []byte) (format.Fields, error) {
 }
 
 // memoryFailures is a failure store in memory, with a bell.
-func (w *World) memoryFailures() dedupe.FailureStore {
-	return failure.New(memory{w}, failure.WithBell(memory{w}, func(failure.Kept, error) {}))
+func (w *World) memoryFailures() dedupe.FailureStore { return w.failuresIn(memory{w}) }
+
+// failuresIn keeps one record at a time: of an invocation only one goroutine can wait.
+func (w *World) failuresIn(objects failure.Objects) dedupe.FailureStore {
+	return failure.New(objects, failure.WithConcurrency(1), failure.WithBell(memory{w}, func(failure.Kept, error) {}))
 }
 
 // memory is the objects of a failure store, and its bell.

@@ -166,21 +166,24 @@ func (b *bench) wantDelivered(want ...delivery) {
 
 // failures keeps failures by owner.
 type failures struct {
-	mu    sync.Mutex
-	kept  map[string]dedupe.Failure
-	fault func(dedupe.Failure) error
+	mu     sync.Mutex
+	kept   map[string]dedupe.Failure
+	fault  func(dedupe.Failure) error
+	hidden int // of those kept it does not speak
 }
 
-func (s *failures) Keep(_ context.Context, failure dedupe.Failure) error {
+func (s *failures) Keep(_ context.Context, failures []dedupe.Failure) (kept int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault != nil {
-		if err := s.fault(failure); err != nil {
-			return err
+	for i, failure := range failures {
+		if s.fault != nil {
+			if err := s.fault(failure); err != nil {
+				return i, err
+			}
 		}
+		s.kept[failure.Owner] = failure
 	}
-	s.kept[failure.Owner] = failure
-	return nil
+	return len(failures) - s.hidden, nil
 }
 
 // hooked is a store whose calls can fail, and are counted.

@@ -34,6 +34,7 @@ var processorCases = []testCase{
 	{"records/no-id-left", noIDLeft},
 	{"records/poison", poison},
 	{"records/poison-that-cannot-be-kept", poisonNotKept},
+	{"records/poison-kept-in-part", poisonKeptInPart},
 	{"records/too-large-for-the-sink", tooLarge},
 	{"records/panic", panics},
 	{"records/aggregates", aggregates},
@@ -356,6 +357,29 @@ func poisonNotKept(f *fixture) {
 	b.done(batch[1:]...)
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3})
 	b.wantKept(2)
+}
+
+// poisonKeptInPart: of several records those count as kept that the store names, from
+// the first on.
+func poisonKeptInPart(f *fixture) {
+	b := f.bench()
+	b.failures.fault = func(failure dedupe.Failure) error {
+		if failure.Position.Sequence == rec(4, "", "").Sequence {
+			return errCrash
+		}
+		return nil
+	}
+	many := []dedupe.Record{rec(1, "m", "x"), raw(2, "?"), rec(3, "n", "x"), raw(4, "?"), raw(5, "?"), rec(6, "o", "x")}
+	b.wantTally(b.stuck(4, many...).Tally, dedupe.Tally{In: 6, New: 2, Parked: 1, Failed: 3, Out: 2})
+	b.failures.fault = nil
+	b.failures.hidden = 1 // and says nothing of an error
+	b.stuck(5, many...)
+	b.failures.hidden = 9
+	b.stuck(2, many...)
+	b.failures.hidden = 0
+	b.done(many[1:]...)
+	b.wantDelivered(delivery{"m", 1}, delivery{"n", 3}, delivery{"m", 1}, delivery{"n", 3}, delivery{"m", 1}, delivery{"n", 3}, delivery{"o", 6})
+	b.wantKept(2, 4, 5)
 }
 
 func tooLarge(f *fixture) {
