@@ -124,6 +124,13 @@ var Scenarios = []Scenario{
 		Steps: []Step{put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID), bad(Large), put(0, "a/x"), bad(Panics), put(0, "c/x")},
 	},
 	{
+		Name: "poison-together", BatchSize: 8, Chunk: 500, Checkpoint: true,
+		Steps: []Step{
+			put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID),
+			{Do: Put, Users: []User{{ID: "c", FP: "x"}, {Kind: Broken}, {ID: "d", FP: "x"}, {Kind: NoID}}}, bad(Large), put(0, "a/x"), put(0, "e/x"),
+		},
+	},
+	{
 		Name: "aggregates", BatchSize: 3, Checkpoint: true,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x", "a/x", "b/y", "c/x"), put(0, "d/x"),
