@@ -48,8 +48,8 @@
 // A file is written by one run at a time: FILE.lock is locked while it works,
 // and FILE.run says which run it belongs to. Both are gone when it is finished. An
 // output that is neither empty nor of the run that goes on is refused, as is one
-// that is shorter than recorded; if it is absent the run starts over, still
-// under its id, so that nothing is missing.
+// that is shorter than recorded, or longer than that of a run that has finished; if
+// it is absent the run starts over, still under its id, so that nothing is missing.
 //
 // A stream such as stdout cannot be cut: a run that did not finish starts over
 // under its id, and prints all of it again. The parked file is then appended to.

@@ -395,6 +395,18 @@ func TestEndUnheard(t *testing.T) {
 	b.wantOut(all)
 	b.refused("out is not empty")
 
+	for _, name := range []string{"out", "parked"} { // what somebody adds to its files stays
+		b = unheard()
+		mine := b.read(name) + "mine\n"
+		b.write(name, mine)
+		b.refused("has finished", "remove "+b.path("out.run")+" to keep that")
+		if b.read(name) != mine {
+			t.Errorf("%s was changed: %s", name, b.read(name))
+		}
+		b.remove("out.run")
+		b.refused("is not empty")
+	}
+
 	b = unheard()
 	b.remove("out")
 	if r := b.run(); !r.Again || r.Retry != 3 {

@@ -126,7 +126,8 @@ func (r *run) markFiles() error {
 }
 
 // goOn takes up a run where it was cut. That may be after its end was recorded, and
-// before anybody heard of it: then its files are whole, and are left as they are.
+// before anybody heard of it: then its files are whole, and are left as they are;
+// what is behind that is somebody else's.
 func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
@@ -150,6 +151,9 @@ func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 		return refuse("%s has %d bytes and its run has written %d: remove it to start the run over", r.Out, out, at.Output)
 	case parked < at.Parked && at.Parked > 0:
 		return refuse("%s has %d bytes and its run has written %d: remove %s to start the run over", r.Parked, max(0, parked), at.Parked, r.Out)
+	case at.Finished && (out > at.Output || parked > at.Parked):
+		return refuse("%s has %d bytes and %s has %d, and their run has finished after %d and %d: it is complete, and somebody has added to it; "+
+			"remove %s to keep that", r.Out, out, r.Parked, max(0, parked), at.Output, at.Parked, r.hold.markPath())
 	}
 	r.at, r.resumed = at, at.Lines
 	return r.cut(ctx, parked >= 0)
