@@ -106,7 +106,7 @@ func New(objects Objects, options ...Option) *Store {
 }
 
 // Keep keeps each record under the name of its owner. If one is there already, that
-// is it, with the reason it was kept for first. After a failure it begins no more.
+// is it, with the reason it was kept for first. After a failure it begins one more at most.
 // Errors: the family dedupe.ErrTryAgain; else settings, rights or disk are wrong;
 // the context's own.
 func (s *Store) Keep(ctx context.Context, failures []dedupe.Failure) (kept int, err error) {
