@@ -100,8 +100,9 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 // else where the mapping starts (Options).
 //
 // Assumed: LATEST is the tip at the first look, also for a mapping that is restarted
-// before its first checkpoint and for shards that wait for their parents, and shards that a resharding makes later are read from
-// their beginning; else records would be skipped.
+// before its first checkpoint and for shards that wait for their parents, and shards
+// that a resharding makes later are read from their beginning; else records would be
+// skipped.
 func (p *poller) position(s *shard) *kinesis.GetShardIteratorInput {
 	in := &kinesis.GetShardIteratorInput{StreamName: &p.stream.Name, ShardId: &s.id}
 	progress := p.Checkpoint.Of(s.id)
