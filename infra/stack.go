@@ -151,6 +151,10 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 	if s.text("retries") != "" { // 0 is a value of its own
 		p.Mapping.Retries = new(s.number("retries", -1))
 	}
+	if p.Mapping.Parallelization > 1 && s.text("checkpoint") != "" && !p.Mapping.NoCheckpoint {
+		s.Wrong(contextPrefix+"checkpoint", "is on, and "+contextPrefix+"parallelization is more than 1: "+
+			"the checkpoint would skip records that were never delivered", "off")
+	}
 	return p
 }
 

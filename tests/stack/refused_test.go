@@ -122,6 +122,7 @@ func TestContextIsRefused(t *testing.T) {
 
 		// Combinations that break a guarantee.
 		{values("parallelization", "2"), []string{"a Parallelization of 2 needs NoAggregation", "KPL aggregates"}},
+		{values("parallelization", "2", "aggregation", "off", "checkpoint", "on"), []string{"oncebox:checkpoint is on, and oncebox:parallelization is more than 1", "allowed: off"}},
 		{values("horizon", "167h"), []string{"a Horizon of 167h0m0s is shorter than the source's retention 168h0m0s", "delivered twice"}},
 		{values("source-retention", "360h"), []string{"a Horizon of 336h0m0s is shorter than the source's retention 360h0m0s"}},
 		{values("record-age", "168h"), []string{"a RecordAge of 168h0m0s is not shorter than the source's retention 168h0m0s", "Kinesis would delete"}},
