@@ -54,6 +54,8 @@
 //   - A batch whose first record is reported failed is bisected like one that failed as a
 //     whole. The first half of an odd batch is the smaller one. The halves are delivered
 //     one after the other.
+//   - With bisect too, what is left after a partial answer has all its attempts before it.
+//     (That it has without bisect is Recorded.)
 //   - Partition keys are divided among lanes by a hash. A lane that fails holds up the
 //     others only when 20,000 records of the shard are in hand.
 //   - A shard has one checkpoint, before its first record that is not done, and it never

@@ -17,15 +17,15 @@ type verdict struct {
 //     This doesn't apply to service errors or throttles where the batch didn't reach
 //     the function" (Options).
 //   - Of a batch that was delivered in part "Lambda retries only the remaining records"
-//     (Partial). These make a batch of their own, with all attempts before them, also
-//     without bisect: with 3 retries, AWS sent the rest four times more (Recorded,
+//     (Partial). These make a batch of their own, with all attempts before them: without
+//     bisect and with 3 retries, AWS sent the rest four times more (Recorded,
 //     test_kinesis_report_batch_item_failures).
 //   - A batch that failed is split in two, "regardless of your
 //     ReportBatchItemFailures setting" (Partial). "Splitting batches doesn't consume the
 //     retry quota" (Discarded).
 //
-// Assumed: a batch whose first record is the failed one failed as a whole. The first
-// half is the smaller one.
+// Assumed: that is so with bisect too; a batch whose first record is the failed one failed
+// as a whole; and the first half is the smaller one.
 func judge(n, attempts int, o outcome, bisect bool, retries int) verdict {
 	switch {
 	case o.throttled:
