@@ -289,6 +289,11 @@ func TestInvokeDedupe(t *testing.T) {
 	emulator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(failed)) }))
 	defer emulator.Close()
 	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", emulator.URL)).saying(t, says...)
+	for _, other := range []string{`{"statusCode":200}`, `null`, `{"batchItemFailures":null}`} { // another function's: nothing says that the records are done
+		wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(other)) }))
+		defer wrong.Close()
+		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "no answer of the dedupe function")
+	}
 	s.env = append(s.env, localEngine("http://127.0.0.1:1")...)
 	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, says...)
 }

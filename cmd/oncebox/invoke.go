@@ -117,6 +117,9 @@ func (a *app) printAnswer(ctx context.Context, reply json.RawMessage) error {
 	if err := json.Unmarshal(reply, &answer); err != nil {
 		return fmt.Errorf("this is no answer of the dedupe function: %w", err)
 	}
+	if answer.BatchItemFailures == nil { // it always has a list
+		return errors.New("this is no answer of the dedupe function, as it has no batchItemFailures: is the --url that of another function?")
+	}
 	if len(answer.BatchItemFailures) == 0 {
 		return nil
 	}
