@@ -5,7 +5,6 @@ package faultproxy
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // Fault is what becomes of one request.
@@ -38,43 +36,39 @@ const (
 	InProgress    Fault = "TransactionInProgressException"
 )
 
-// Of returns the faults that an operation can meet.
-func Of(operation string) []Fault {
-	faults := []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
-	switch operation {
-	case "TransactWriteItems":
-		faults = append(faults, ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason, InProgress)
-	case "PutItem", "UpdateItem", "DeleteItem":
-		faults = append(faults, ConflictFirst)
-	}
-	return faults
-}
-
 // Proxy is a proxy on the loopback interface.
 type Proxy struct {
 	URL string
 
-	target string
-	plan   func(n int, operation string) Fault
-	mu     sync.Mutex
-	seen   []string
+	service service
+	target  string
+	plan    func(n int, operation string) Fault
+	mu      sync.Mutex
+	seen    []string
 }
 
-// Start starts a proxy for an engine; stop ends it. The plan says what becomes of
-// the n-th request, from 0.
-func Start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
-	p = &Proxy{target: target, plan: plan}
+// service is what a proxy has to know of an API.
+type service struct {
+	operation func(*http.Request) string
+	// answers writes the service's own answer to a fault.
+	answers func(w http.ResponseWriter, f Fault, body []byte)
+	// passes makes the request at the engine, or a part of it.
+	passes func(p *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error)
+}
+
+// targetOperation is the operation of DynamoDB and Kinesis.
+func targetOperation(r *http.Request) string {
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	return operation
+}
+
+// start starts a proxy for an engine; stop ends it. The plan says what becomes of the
+// n-th request, from 0.
+func (s service) start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
+	p = &Proxy{service: s, target: target, plan: plan}
 	server := httptest.NewServer(p)
 	p.URL = server.URL
 	return p, server.Close
-}
-
-// New is Start for the length of a test.
-func New(t testing.TB, target string, plan func(n int, operation string) Fault) *Proxy {
-	t.Helper()
-	p, stop := Start(target, plan)
-	t.Cleanup(stop)
-	return p
 }
 
 // Operations returns the operations of all requests so far, in order.
@@ -86,7 +80,7 @@ func (p *Proxy) Operations() []string {
 
 // ServeHTTP passes a request on, or breaks it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	operation := p.service.operation(r)
 	p.mu.Lock()
 	n := len(p.seen)
 	p.seen = append(p.seen, operation)
@@ -96,18 +90,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client went away
 	}
 	fault := p.plan(n, operation)
-	if refused(w, fault, body) {
+	if fault == Refuse {
+		panic(http.ErrAbortHandler)
+	}
+	if !fault.hasEffect() {
+		p.service.answers(w, fault, body)
 		return
 	}
-	status, header, reply, err := p.forward(r, body)
-	if err != nil {
+	status, header, reply, err := p.service.passes(p, r, body, fault)
+	if err != nil || fault == Drop {
 		panic(http.ErrAbortHandler)
 	}
-	switch fault {
-	case Drop:
-		panic(http.ErrAbortHandler)
-	case ErrorAfter:
-		answer(w, http.StatusInternalServerError, "InternalServerError", nil)
+	if fault == ErrorAfter || fault == ConflictAfter {
+		p.service.answers(w, fault, body)
 		return
 	}
 	for name, values := range header {
@@ -115,13 +110,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if fault == Cut {
-		reply = reply[:len(reply)/2] // its length was announced
-	}
-	_, _ = w.Write(reply) // a client that went away has no use for it
-	if fault == Cut {
+		_, _ = w.Write(reply[:len(reply)/2]) // its length was announced
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
+	_, _ = w.Write(reply) // a client that went away has no use for it
+}
+
+// hasEffect reports that the request reaches the engine, or a part of it does.
+func (f Fault) hasEffect() bool {
+	return slices.Contains([]Fault{None, Drop, Cut, ErrorAfter, ConflictAfter, PutFirst, PutOthers, PutNone, PutNotKnown}, f)
 }
 
 // forward makes the request at the engine, whatever becomes of the client.
@@ -142,61 +140,7 @@ func (p *Proxy) forward(r *http.Request, body []byte) (status int, header http.H
 	return response.StatusCode, header, reply, err
 }
 
-// refused answers a request that never reaches the engine.
-func refused(w http.ResponseWriter, fault Fault, body []byte) bool {
-	switch fault {
-	case Refuse:
-		panic(http.ErrAbortHandler)
-	case ErrorBefore:
-		answer(w, http.StatusInternalServerError, "InternalServerError", nil)
-	case Unavailable:
-		answer(w, http.StatusServiceUnavailable, "ServiceUnavailable", nil)
-	case Throttle:
-		answer(w, http.StatusBadRequest, "ThrottlingException", nil)
-	case InProgress:
-		answer(w, http.StatusBadRequest, "TransactionInProgressException", nil)
-	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason:
-		cancelled(w, fault, body)
-	default:
-		return false
-	}
-	return true
-}
-
-// cancelled answers with a cancelled transaction, or a conflict with one.
-func cancelled(w http.ResponseWriter, fault Fault, body []byte) {
-	var request struct {
-		TransactItems []json.RawMessage `json:"TransactItems"`
-	}
-	if err := json.Unmarshal(body, &request); err != nil {
-		panic(fmt.Sprintf("faultproxy: a request that is no JSON: %v", err))
-	}
-	last := len(request.TransactItems) - 1
-	if last < 0 {
-		answer(w, http.StatusBadRequest, "TransactionConflictException", nil)
-		return
-	}
-	code := "TransactionConflict"
-	if fault == ThrottleFirst || fault == ThrottleLast {
-		code = "ThrottlingError"
-	}
-	reasons := make([]map[string]string, last+1)
-	for i := range reasons {
-		reasons[i] = map[string]string{"Code": "None"}
-		first := i == 0 && (fault == ConflictFirst || fault == ThrottleFirst)
-		if first || i == last && (fault == ConflictLast || fault == ThrottleLast) || fault == ConflictAll {
-			reasons[i] = map[string]string{"Code": code, "Message": "by faultproxy"}
-		}
-	}
-	answer(w, http.StatusBadRequest, "TransactionCanceledException", reasons)
-}
-
-func answer(w http.ResponseWriter, status int, kind string, reasons []map[string]string) {
-	reply := map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + kind, "message": "by faultproxy"}
-	if reasons != nil {
-		reply["CancellationReasons"] = reasons
-	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(reply) // a client that went away has no use for it
+// whole makes the request as it is.
+func whole(p *Proxy, r *http.Request, body []byte, _ Fault) (status int, header http.Header, reply []byte, err error) {
+	return p.forward(r, body)
 }

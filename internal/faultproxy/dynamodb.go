@@ -1,0 +1,91 @@
+package faultproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+// Of returns the faults that an operation can meet.
+func Of(operation string) []Fault {
+	faults := []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
+	switch operation {
+	case "TransactWriteItems":
+		faults = append(faults, ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason, InProgress)
+	case "PutItem", "UpdateItem", "DeleteItem":
+		faults = append(faults, ConflictFirst)
+	}
+	return faults
+}
+
+var dynamoDB = service{operation: targetOperation, answers: answerOfDynamoDB, passes: whole}
+
+// Start starts a proxy for an engine with the API of DynamoDB; stop ends it. The plan
+// says what becomes of the n-th request, from 0.
+func Start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
+	return dynamoDB.start(target, plan)
+}
+
+// New is Start for the length of a test.
+func New(t testing.TB, target string, plan func(n int, operation string) Fault) *Proxy {
+	t.Helper()
+	p, stop := Start(target, plan)
+	t.Cleanup(stop)
+	return p
+}
+
+func answerOfDynamoDB(w http.ResponseWriter, fault Fault, body []byte) {
+	switch fault {
+	case ErrorBefore, ErrorAfter:
+		answer(w, http.StatusInternalServerError, "InternalServerError", nil)
+	case Unavailable:
+		answer(w, http.StatusServiceUnavailable, "ServiceUnavailable", nil)
+	case Throttle:
+		answer(w, http.StatusBadRequest, "ThrottlingException", nil)
+	case InProgress:
+		answer(w, http.StatusBadRequest, "TransactionInProgressException", nil)
+	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason:
+		cancelled(w, fault, body)
+	default:
+		panic("faultproxy: DynamoDB has no such fault: " + string(fault))
+	}
+}
+
+// cancelled answers with a cancelled transaction, or a conflict with one.
+func cancelled(w http.ResponseWriter, fault Fault, body []byte) {
+	var request struct {
+		TransactItems []json.RawMessage `json:"TransactItems"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		panic(fmt.Sprintf("faultproxy: a request that is no JSON: %v", err))
+	}
+	last := len(request.TransactItems) - 1
+	if last < 0 {
+		answer(w, http.StatusBadRequest, "TransactionConflictException", nil)
+		return
+	}
+	code := "TransactionConflict"
+	if fault == ThrottleFirst || fault == ThrottleLast {
+		code = "ThrottlingError"
+	}
+	reasons := make([]map[string]string, last+1)
+	for i := range reasons {
+		reasons[i] = map[string]string{"Code": "None"}
+		first := i == 0 && (fault == ConflictFirst || fault == ThrottleFirst)
+		if first || i == last && (fault == ConflictLast || fault == ThrottleLast) || fault == ConflictAll {
+			reasons[i] = map[string]string{"Code": code, "Message": "by faultproxy"}
+		}
+	}
+	answer(w, http.StatusBadRequest, "TransactionCanceledException", reasons)
+}
+
+func answer(w http.ResponseWriter, status int, kind string, reasons []map[string]string) {
+	reply := map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + kind, "message": "by faultproxy"}
+	if reasons != nil {
+		reply["CancellationReasons"] = reasons
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(reply) // a client that went away has no use for it
+}

@@ -1,0 +1,130 @@
+package faultproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// The faults of PutRecords of Kinesis, which is answered record by record (API
+// reference, "PutRecords": "a single record failure does not stop the processing of
+// subsequent records").
+const (
+	PutFirst    Fault = "only the first record is put"
+	PutOthers   Fault = "all but the first record are put"
+	PutNone     Fault = "no record is put"
+	PutNotKnown Fault = "all records are put, and the last is said to have failed"
+)
+
+// OfKinesis returns the faults that PutRecords can meet.
+func OfKinesis() []Fault {
+	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle, PutFirst, PutOthers, PutNone, PutNotKnown}
+}
+
+// Puts is what Kinesis has taken by a proxy: the data of each record.
+type Puts struct {
+	mu   sync.Mutex
+	data [][]byte
+}
+
+// Data returns all of it, in order.
+func (p *Puts) Data() [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([][]byte(nil), p.data...)
+}
+
+// StartKinesis starts a proxy for an engine with the API of Kinesis, as Start does.
+func StartKinesis(target string, plan func(n int, operation string) Fault) (p *Proxy, puts *Puts, stop func()) {
+	puts = &Puts{}
+	p, stop = service{operation: targetOperation, answers: answerOfKinesis, passes: puts.putRecords}.start(target, plan)
+	return p, puts, stop
+}
+
+func answerOfKinesis(w http.ResponseWriter, f Fault, _ []byte) {
+	kind, status := "InternalFailure", http.StatusInternalServerError
+	switch f {
+	case Unavailable:
+		kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
+	case Throttle:
+		kind, status = "ProvisionedThroughputExceededException", http.StatusBadRequest
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"__type": kind, "message": "by faultproxy"})
+}
+
+// putResult is the answer about one record.
+type putResult struct {
+	SequenceNumber string `json:"SequenceNumber,omitempty"`
+	ShardID        string `json:"ShardId,omitempty"`
+	ErrorCode      string `json:"ErrorCode,omitempty"`
+	ErrorMessage   string `json:"ErrorMessage,omitempty"`
+}
+
+// putRecords makes the request with those of its records that the fault lets through,
+// and answers about all of them.
+func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
+	var request map[string]any
+	if err := json.Unmarshal(body, &request); err != nil {
+		return 0, nil, nil, err
+	}
+	records, _ := request["Records"].([]any)
+	through := func(i int) bool { return f != PutNone && (f != PutFirst || i == 0) && (f != PutOthers || i > 0) }
+	var asked []any
+	for i, record := range records {
+		if through(i) {
+			asked = append(asked, record)
+		}
+	}
+	var answered struct {
+		Records []putResult `json:"Records"`
+	}
+	status, header = http.StatusOK, http.Header{"Content-Type": {"application/x-amz-json-1.1"}}
+	if len(asked) > 0 {
+		request["Records"] = asked
+		if body, err = json.Marshal(request); err != nil {
+			return 0, nil, nil, err
+		}
+		if status, header, reply, err = proxy.forward(r, body); err != nil || status != http.StatusOK {
+			return status, header, reply, err
+		}
+		if err := json.Unmarshal(reply, &answered); err != nil {
+			return 0, nil, nil, err
+		}
+	}
+	results := make([]putResult, len(records))
+	failed, next := 0, 0
+	for i := range records {
+		if !through(i) {
+			results[i] = putResult{ErrorCode: "ProvisionedThroughputExceededException", ErrorMessage: "by faultproxy"}
+			failed++
+			continue
+		}
+		results[i] = answered.Records[next]
+		next++
+		if results[i].ErrorCode == "" {
+			p.take(records[i])
+		}
+		if f == PutNotKnown && i == len(records)-1 {
+			results[i] = putResult{ErrorCode: "InternalFailure", ErrorMessage: "by faultproxy"}
+			failed++
+		}
+	}
+	reply, err = json.Marshal(map[string]any{"FailedRecordCount": failed, "Records": results})
+	header.Set("Content-Length", fmt.Sprint(len(reply)))
+	return status, header, reply, err
+}
+
+func (p *Puts) take(record any) {
+	fields, _ := record.(map[string]any)
+	text, _ := json.Marshal(fields["Data"])
+	var data []byte
+	if json.Unmarshal(text, &data) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.data = append(p.data, data)
+}

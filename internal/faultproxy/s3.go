@@ -1,0 +1,41 @@
+package faultproxy
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// The faults of a conditional PutObject of S3 (user guide, "How to prevent object
+// overwrites").
+const (
+	Conflict      Fault = "409"
+	ConflictAfter Fault = "effect, and a 409"
+)
+
+// OfS3 returns the faults that PutObject can meet. Its answer has no body to be cut.
+func OfS3() []Fault {
+	return []Fault{Refuse, Drop, ErrorBefore, ErrorAfter, Unavailable, Throttle, Conflict, ConflictAfter}
+}
+
+var s3 = service{operation: func(r *http.Request) string { return r.Method }, answers: answerOfS3, passes: whole}
+
+// StartS3 starts a proxy for an engine with the API of S3, as Start does. Operations
+// are HTTP methods there.
+func StartS3(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
+	return s3.start(target, plan)
+}
+
+func answerOfS3(w http.ResponseWriter, f Fault, _ []byte) {
+	kind, status := "InternalError", http.StatusInternalServerError
+	switch f {
+	case Unavailable:
+		kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
+	case Throttle:
+		kind, status = "SlowDown", http.StatusServiceUnavailable
+	case Conflict, ConflictAfter:
+		kind, status = "ConditionalRequestConflict", http.StatusConflict
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>by faultproxy</Message></Error>`, kind)
+}
