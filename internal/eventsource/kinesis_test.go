@@ -1,6 +1,8 @@
 package eventsource_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,8 +101,15 @@ func TestKinesis(t *testing.T) {
 func TestKinesisResharding(t *testing.T) {
 	t.Parallel()
 	s := newMockStream(t, 1)
-	r := recorder{err: errBroken} // the first invocations fail
-	m := s.mapping(r.handle)
+	var r recorder
+	var invocations atomic.Int32
+	m := s.mapping(func(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
+		answer, err := r.handle(ctx, event)
+		if invocations.Add(1) <= 3 {
+			err = errBroken
+		}
+		return answer, err
+	})
 	m.Parallelization, m.Bisect = 3, true
 	s.put(numbers(20)...)
 	_, err := s.client.SplitShard(t.Context(), &kinesis.SplitShardInput{
@@ -115,12 +124,6 @@ func TestKinesisResharding(t *testing.T) {
 	must(t, err)
 	s.active()
 	s.put(numbers(20)...)
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.err = nil
-	}()
 	must(t, m.Run(t.Context()))
 	order := map[string][]string{} // by key: shards
 	for _, event := range r.events {
