@@ -86,11 +86,11 @@ func RunMutants(t *testing.T, newEngine func(*testing.T) dedupetest.Engine) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			e := newEngine(t)
-			for _, s := range Scenarios {
-				if s.Name == m.by {
-					m.mustBeFound(t, s, e)
-				}
+			by := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == m.by })
+			if by < 0 {
+				t.Fatalf("there is no scenario %q", m.by)
 			}
+			m.mustBeFound(t, Scenarios[by], e)
 			if PlayAll() && !m.rare {
 				m.mustBeFoundByHistories(t, e)
 			}
