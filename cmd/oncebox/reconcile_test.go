@@ -19,6 +19,19 @@ type plants struct {
 	campaign itembank.Campaign
 }
 
+// plants has the campaign and an item in its bank, which changes rest on.
+func (w *world) plants() plants {
+	w.Helper()
+	campaign, err := w.bank.Campaign(w.Context(), w.name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("there"), nil); err != nil {
+		w.Fatal(err)
+	}
+	return plants{w, campaign}
+}
+
 func (p plants) free(item string) itembank.FreeItem {
 	h := itembank.HashItem(item)
 	return itembank.FreeItem{Shard: itembank.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
@@ -144,18 +157,12 @@ func TestDifferences(t *testing.T) {
 }
 
 func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
-	campaign, err := w.bank.Campaign(w.Context(), w.name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("there"), nil); err != nil {
-		w.Fatal(err)
-	}
+	planted := w.plants()
 	look := reconcileCommand{Campaign: w.name}
 	if r := w.reconcile(look, exitDone); len(r.Differences) != 0 {
 		w.Fatalf("before: %+v", r.Differences)
 	}
-	differences[kind](plants{w, campaign})
+	differences[kind](planted)
 	r := w.reconcile(look, exitLook)
 	if len(r.Differences) != 1 || r.Differences[0].Kind != kind || r.Differences[0].Mended || r.Differences[0].Hash != itembank.HashItem(theItem).String() {
 		w.Fatalf("want one item %s, got %+v", kind, r.Differences)
@@ -241,18 +248,11 @@ func TestLostWithoutItems(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store itembank.Store) {
 		w := newWorld(t, store, itembank.Settings{})
-		campaign, err := w.bank.Campaign(t.Context(), w.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items("there"), nil); err != nil {
-			t.Fatal(err)
-		}
-		differences[itembank.Lost](plants{w, campaign})
+		differences[itembank.Lost](w.plants())
 		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
 			t.Fatal(err)
 		}
-		err = reconcileCommand{Campaign: w.name, Mend: true}.reconcile(t.Context(), w.app(), w.bank, nil)
+		err := reconcileCommand{Campaign: w.name, Mend: true}.reconcile(t.Context(), w.app(), w.bank, nil)
 		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "differences 1, mended 0") {
 			t.Errorf("%v\n%s", err, w.out.String())
 		}

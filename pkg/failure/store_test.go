@@ -175,7 +175,7 @@ type crowded struct {
 
 func (c *crowded) Create(_ context.Context, name string, _ []byte) (bool, error) {
 	c.count(1)
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // of the bubble: as many as may come in
 	c.count(-1)
 	if name == failure.Name(c.fails) {
 		return false, dedupe.ErrTryAgain
