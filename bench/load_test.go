@@ -160,14 +160,23 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 	return nil
 }
 
+// freshShop has a campaign on an engine that has done nothing before.
+func freshShop(b *testing.B) (s *shop, stop func()) {
+	b.Helper()
+	endpoint, stop := enginetest.FreshDynoxide(b)
+	s = newShop(b, endpoint)
+	if _, _, err := itembank.New(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{}); err != nil {
+		stop()
+		b.Fatal(err)
+	}
+	return s, stop
+}
+
 // onTable loads on an engine that has done nothing before.
 func onTable(b *testing.B, load func(s *shop, items []string)) time.Duration {
 	b.Helper()
-	endpoint, stop := enginetest.FreshDynoxide(b)
+	s, stop := freshShop(b)
 	defer stop()
-	s := newShop(b, endpoint)
-	_, _, err := itembank.New(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{})
-	s.must(err)
 	items := rowsOf(tableLoad)
 	begun := time.Now()
 	load(s, items)
@@ -208,11 +217,8 @@ func (s *shop) bareLoad(items []string) {
 // longLoads counts what goes to DynamoDB, for new rows and for known ones.
 func longLoads(b *testing.B) {
 	b.Helper()
-	endpoint, stop := enginetest.FreshDynoxide(b)
+	s, stop := freshShop(b)
 	defer stop()
-	s := newShop(b, endpoint)
-	_, _, err := itembank.New(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{})
-	s.must(err)
 	items := rowsOf(longLoad)
 	for _, l := range []struct {
 		what  string
