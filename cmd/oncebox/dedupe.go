@@ -17,7 +17,6 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/offline"
@@ -334,8 +333,7 @@ func summaryOf(r offline.Report) dedupeSummary {
 // bytesProgress draws a bar for each thing that is done with the inputs, on a
 // terminal, and nothing elsewhere. Call over when it is over, however it ended.
 func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), over func()) {
-	file, ok := a.stderr.(*os.File)
-	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) {
+	if !a.showsProgress() {
 		return nil, func() {}
 	}
 	var total int64
@@ -348,8 +346,7 @@ func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string,
 	bars := map[string]*progressbar.ProgressBar{}
 	progress = func(doing string, done int64) {
 		if bars[doing] == nil {
-			bars[doing] = progressbar.NewOptions64(total, progressbar.OptionSetWriter(file), progressbar.OptionSetDescription(doing),
-				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			bars[doing] = a.bar(total, doing, progressbar.OptionShowBytes(true))
 		}
 		_ = bars[doing].Set64(done) // a bar that cannot be drawn is no reason to stop
 	}

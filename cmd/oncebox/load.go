@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -128,16 +125,13 @@ func left(progress itembank.LoadProgress) itembank.LoadProgress {
 
 // progress draws a bar on a terminal, and nothing elsewhere.
 func (a *app) progress(what string) itembank.LoadProgress {
-	file, ok := a.stderr.(*os.File)
-	if a.Quiet || !ok || !term.IsTerminal(int(file.Fd())) {
+	if !a.showsProgress() {
 		return nil
 	}
 	var bar *progressbar.ProgressBar
 	return func(done, total int64) {
 		if bar == nil {
-			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(file), progressbar.OptionSetDescription(what),
-				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("lines"),
-				progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			bar = a.bar(total, what, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("lines"))
 			bar.StartWithoutRender()
 		}
 		if done > 0 { // there is a rate

@@ -3,9 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -24,15 +26,29 @@ func (a *app) print(value any, text string) error {
 // counting shows on a terminal how many of what are done, and how fast, where nobody
 // knows how many there are. Call over when it is over. Elsewhere it shows nothing.
 func (a *app) counting(doing, what string) (progress itembank.Progress, over func()) {
-	if a.Quiet || !isTerminal(a.stderr) {
+	if !a.showsProgress() {
 		return nil, func() {}
 	}
-	bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
-		progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	bar := a.bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0))
 	// A bar that cannot be drawn is no reason to stop.
 	return func(done int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
+}
+
+// showsProgress reports that somebody watches.
+func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
+
+// bar is a progress bar that is gone when it is full.
+func (a *app) bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, append([]progressbar.Option{
+		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
+		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+	}, options...)...)
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // campaignJSON is a campaign in results. Times are RFC 3339, lives Go durations;

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -130,11 +127,6 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 // canAsk reports that a person is there to answer: stdin is a terminal, and so is
 // stderr, where questions go.
 func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
-
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
 
 // ask asks a question. Everything but a line of y or yes is a no, also the end of
 // the input.
