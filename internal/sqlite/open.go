@@ -50,8 +50,10 @@ func locate(path string, create bool) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
+// locateNew names a file that was not there a moment ago. Another process may
+// have made it since: only a link is in the way.
 func locateNew(abs string) (string, error) {
-	if _, err := os.Lstat(abs); err == nil {
+	if info, err := os.Lstat(abs); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "", fmt.Errorf("%s: is a symbolic link to a missing file: %w", abs, fs.ErrNotExist)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))

@@ -251,6 +251,14 @@ func TestLinkedNamesShareTheTurns(t *testing.T) {
 	}
 }
 
+// Another process makes the file between the two looks of locate.
+func TestMadeSinceTheFirstLook(t *testing.T) {
+	path := newDB(t, 0).path
+	if got, err := locateNew(path); got != path || err != nil {
+		t.Errorf("%q, %v, want %q", got, err, path)
+	}
+}
+
 func TestCreateAtOnce(t *testing.T) {
 	path := inTemp(t, "store.db")
 	var all sync.WaitGroup
