@@ -283,6 +283,14 @@ func TestInvokeDedupe(t *testing.T) {
 	}
 	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of a Kinesis event source mapping")
 
+	poison, err := os.ReadFile("../../events/dedupe/poison-among-good.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also where an earlier invocation kept it
+		s.want(exitLook, s.runWith(string(poison), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`, "1 records that cannot be processed were kept apart in dir:.")
+	}
+
 	// Records that failed are no success: somebody may remove the event then.
 	const failed = `{"batchItemFailures":[{"itemIdentifier":"49590338271490256608559692538361571095921575989138588904"}]}`
 	says := []string{`"itemIdentifier": "49590338271490256608559692538361571095921575989138588904"`, "on failed", "send the event again"}

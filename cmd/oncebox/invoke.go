@@ -75,7 +75,9 @@ func (invokeDedupe) Help() string {
 failed, or an empty list. In process the ledger comes from --store and everything
 else from the Lambda function's variables, of which ONCEBOX_ID_PATH, ONCEBOX_SINK
 and ONCEBOX_FAILURE_STORE are required. The exit code is 1 if a record failed: the
-log line says why, and the same event can be sent again at any time.
+log line says why, and the same event can be sent again at any time. It is 4 if
+all are done and some were kept in the failure store; with --url only the
+function's log tells of these.
 
 Example:
   export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_FAILURE_STORE=dir:failed
@@ -92,39 +94,49 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(ctx, reply)
+		return a.printAnswerOfURL(ctx, reply)
 	}
 	options, err := dedupeapi.ParseOptions(os.Environ())
 	if err != nil {
 		return &usageError{err, ""}
 	}
 	return a.withRecords(ctx, options, func(h *dedupeapi.Handler) error {
-		answer, err := h.Invoke(ctx, raw)
+		result, err := h.Process(ctx, raw)
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(ctx, answer)
+		if err := a.printAnswer(ctx, dedupeapi.Answer(result)); err != nil {
+			return err
+		}
+		if kept := result.Tally.Parked; kept > 0 {
+			return fmt.Errorf("%d records that cannot be processed were %w in %s", kept, errKept, options.FailureStore)
+		}
+		return nil
 	})
+}
+
+// printAnswerOfURL prints what answers at --url, which may be another function.
+func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error {
+	var answer events.KinesisEventResponse
+	err := json.Unmarshal(reply, &answer)
+	if err == nil && answer.BatchItemFailures != nil { // it always has a list
+		return a.printAnswer(ctx, answer)
+	}
+	if err == nil {
+		err = errors.New("it has no batchItemFailures; is the --url that of another function?")
+	}
+	return errors.Join(a.printReply(reply), fmt.Errorf("this is no answer of the dedupe function: %w", err))
 }
 
 // printAnswer prints the answer of the record handler. Nobody else sends again what it
 // says has failed, so that is an error.
-func (a *app) printAnswer(ctx context.Context, reply json.RawMessage) error {
-	if err := a.printReply(reply); err != nil {
+func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventResponse) error {
+	err := a.printReply(answer)
+	switch {
+	case err != nil || len(answer.BatchItemFailures) == 0:
 		return err
-	}
-	var answer events.KinesisEventResponse
-	if err := json.Unmarshal(reply, &answer); err != nil {
-		return fmt.Errorf("this is no answer of the dedupe function: %w", err)
-	}
-	if answer.BatchItemFailures == nil { // it always has a list
-		return errors.New("this is no answer of the dedupe function, as it has no batchItemFailures: is the --url that of another function?")
-	}
-	if len(answer.BatchItemFailures) == 0 {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err // interrupted
+	case ctx.Err() != nil:
+		return ctx.Err() // interrupted
 	}
 	return fmt.Errorf("the records from %s on failed: see the log, and send the event again", answer.BatchItemFailures[0].ItemIdentifier)
 }

@@ -87,17 +87,29 @@ type invocation struct {
 // delivered: ErrNotKinesis, ErrManyShards and ErrLoop, which stay until somebody
 // mends the settings, and panics. With bisect Lambda then splits the batch.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
+	result, err := h.Process(ctx, raw)
+	if err != nil {
+		return events.KinesisEventResponse{}, err
+	}
+	return Answer(result), nil
+}
+
+// Process is Handle for those who want to know more than what Lambda is
+// answered: what became of the records.
+func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
 	begun := time.Now()
 	i := h.invoke(ctx, raw)
 	h.report(ctx, i, time.Since(begun))
-	if i.fault != nil {
-		return events.KinesisEventResponse{}, i.fault
-	}
+	return i.result, i.fault
+}
+
+// Answer is what Lambda is answered.
+func Answer(result dedupe.Result) events.KinesisEventResponse {
 	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-	if i.result.Failed != "" {
-		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: i.result.Failed})
+	if result.Failed != "" {
+		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: result.Failed})
 	}
-	return answer, nil
+	return answer
 }
 
 // Invoke is Handle as lambda.Handler has it: of bytes. To a function of another
