@@ -2,8 +2,10 @@ package faultproxy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -22,17 +24,24 @@ func OfKinesis() []Fault {
 	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle, PutFirst, PutOthers, PutNone, PutNotKnown}
 }
 
-// Puts is what Kinesis has taken by a proxy: the data of each record.
-type Puts struct {
-	mu   sync.Mutex
-	data [][]byte
+// Put is a record that Kinesis has taken.
+type Put struct {
+	PartitionKey    string `json:"PartitionKey"`
+	ExplicitHashKey string `json:"ExplicitHashKey"`
+	Data            []byte `json:"Data"`
 }
 
-// Data returns all of it, in order.
-func (p *Puts) Data() [][]byte {
+// Puts is what Kinesis has taken by a proxy.
+type Puts struct {
+	mu      sync.Mutex
+	records []Put
+}
+
+// Records returns all of it, in order.
+func (p *Puts) Records() []Put {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([][]byte(nil), p.data...)
+	return slices.Clone(p.records)
 }
 
 // StartKinesis starts a proxy for an engine with the API of Kinesis, as Start does.
@@ -66,13 +75,13 @@ type putResult struct {
 // putRecords makes the request with those of its records that the fault lets through,
 // and answers about all of them.
 func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
-	var request map[string]any
-	if err := json.Unmarshal(body, &request); err != nil {
+	var request map[string]json.RawMessage
+	var records []json.RawMessage
+	if err := errors.Join(json.Unmarshal(body, &request), json.Unmarshal(request["Records"], &records)); err != nil {
 		return 0, nil, nil, err
 	}
-	records, _ := request["Records"].([]any)
 	through := func(i int) bool { return f != PutNone && (f != PutFirst || i == 0) && (f != PutOthers || i > 0) }
-	var asked []any
+	var asked []json.RawMessage
 	for i, record := range records {
 		if through(i) {
 			asked = append(asked, record)
@@ -83,7 +92,9 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 	}
 	status, header = http.StatusOK, http.Header{"Content-Type": {"application/x-amz-json-1.1"}}
 	if len(asked) > 0 {
-		request["Records"] = asked
+		if request["Records"], err = json.Marshal(asked); err != nil {
+			return 0, nil, nil, err
+		}
 		if body, err = json.Marshal(request); err != nil {
 			return 0, nil, nil, err
 		}
@@ -105,7 +116,9 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 		results[i] = answered.Records[next]
 		next++
 		if results[i].ErrorCode == "" {
-			p.take(records[i])
+			if err := p.take(records[i]); err != nil {
+				return 0, nil, nil, err
+			}
 		}
 		if f == PutNotKnown && i == len(records)-1 {
 			results[i] = putResult{ErrorCode: "InternalFailure", ErrorMessage: "by faultproxy"}
@@ -117,14 +130,13 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 	return status, header, reply, err
 }
 
-func (p *Puts) take(record any) {
-	fields, _ := record.(map[string]any)
-	text, _ := json.Marshal(fields["Data"])
-	var data []byte
-	if json.Unmarshal(text, &data) != nil {
-		return
+func (p *Puts) take(record json.RawMessage) error {
+	var put Put
+	if err := json.Unmarshal(record, &put); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.data = append(p.data, data)
+	p.records = append(p.records, put)
+	return nil
 }

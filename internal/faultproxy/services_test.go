@@ -46,7 +46,7 @@ func ask(t *testing.T, url, operation, body string) (status int, reply string) {
 
 func TestFaultsOfKinesis(t *testing.T) {
 	t.Parallel()
-	const body = `{"Records":[{"Data":"YQ=="},{"Data":"Yg=="},{"Data":"Yw=="}]}`
+	const body = `{"Records":[{"Data":"YQ==","PartitionKey":"key-of-a"},{"Data":"Yg==","PartitionKey":"key-of-b"},{"Data":"Yw==","PartitionKey":"key-of-c"}]}`
 	for _, test := range []struct {
 		fault    faultproxy.Fault
 		put      string
@@ -70,8 +70,11 @@ func TestFaultsOfKinesis(t *testing.T) {
 		p, puts, stop := faultproxy.StartKinesis(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
 		status, reply := ask(t, p.URL, "PutRecords", body)
 		var put string
-		for _, data := range puts.Data() {
-			put += string(data)
+		for _, record := range puts.Records() {
+			put += string(record.Data)
+			if record.PartitionKey != "key-of-"+string(record.Data) {
+				t.Errorf("%s: a partition key got lost: %+v", test.fault, record)
+			}
 		}
 		if status != test.status || !strings.Contains(reply, test.contains) || put != test.put || p.Operations()[0] != "PutRecords" {
 			t.Errorf("%s: put %q, status %d, %s", test.fault, put, status, reply)

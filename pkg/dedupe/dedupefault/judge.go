@@ -59,12 +59,12 @@ func (in *input) String() string {
 	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, place(in.position.String()), in.arrival.Sub(epoch))
 }
 
-// ownKey is the record's partition key: in an aggregate its own.
-func (in *input) ownKey() string {
+// goesBy reports that keys are the record's: in an aggregate its own.
+func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
 	if in.position.Sub == dedupe.Plain {
-		return in.partitionKey
+		return partitionKey == in.partitionKey && explicitHashKey == ""
 	}
-	return aggregateKey
+	return partitionKey == aggregateKey && explicitHashKey == aggregateHashKey
 }
 
 func (in *input) delivered() bool { return len(in.deliveries) > 0 }
@@ -181,9 +181,7 @@ func (w *World) deliver(ctx context.Context, way Way, outputs []dedupe.Output) (
 		if way == Scattered && i%2 == 0 {
 			continue
 		}
-		if in := w.arrive(invocationOf(ctx), o.ID, o.Data, way == Scattered); in != nil && o.PartitionKey != in.ownKey() {
-			w.violate("G6: %v went out with partition key %s", in, o.PartitionKey)
-		}
+		w.arrive(invocationOf(ctx), o, way == Scattered)
 	}
 	if way == Scattered {
 		return 0
@@ -199,21 +197,23 @@ type sentPayload struct {
 }
 
 // arrive notes that a record is in the sink.
-func (w *World) arrive(inv *invocation, id string, data []byte, outOfOrder bool) *input {
+func (w *World) arrive(inv *invocation, o dedupe.Output, outOfOrder bool) {
 	var p sentPayload
-	if err := json.Unmarshal(data, &p); err != nil {
-		w.violate("G10: the sink got %q", data)
-		return nil
+	if err := json.Unmarshal(o.Data, &p); err != nil {
+		w.violate("G10: the sink got %q", o.Data)
+		return
 	}
 	in := w.inputOf(p.N)
 	switch {
 	case in == nil || in.Kind != Good:
-		w.violate("G10: the sink got %s", data)
-		return nil
-	case p.ID != id:
-		w.violate("G9: %v went out as %s, and says that it is %s", in, id, p.ID)
-	case p.FP != in.FP, id == in.ID && string(data) != string(in.data):
-		w.violate("G6: %v went out changed: %s", in, data)
+		w.violate("G10: the sink got %s", o.Data)
+		return
+	case p.ID != o.ID:
+		w.violate("G9: %v went out as %s, and says that it is %s", in, o.ID, p.ID)
+	case p.FP != in.FP, o.ID == in.ID && string(o.Data) != string(in.data):
+		w.violate("G6: %v went out changed: %s", in, o.Data)
+	case !in.goesBy(o.PartitionKey, o.ExplicitHashKey):
+		w.violate("G6: %v went out with partition key %s and hash key %q", in, o.PartitionKey, o.ExplicitHashKey)
 	case inv != nil && w.sim.Now().Sub(in.arrival) > horizon:
 		w.violate("harness: %v was processed later than the horizon", in)
 	}
@@ -223,9 +223,8 @@ func (w *World) arrive(inv *invocation, id string, data []byte, outOfOrder bool)
 		}
 		inv.sent[in.n] = true
 	}
-	in.deliveries = append(in.deliveries, delivery{id, w.tick(), outOfOrder})
+	in.deliveries = append(in.deliveries, delivery{o.ID, w.tick(), outOfOrder})
 	w.checkDelivery(in)
-	return in
 }
 
 // confirm notes what the sink named as delivered.
@@ -447,10 +446,11 @@ func (w *World) readSink() {
 	if w.parts.Delivered == nil {
 		return
 	}
-	for _, data := range w.parts.Delivered() {
+	for _, o := range w.parts.Delivered() {
 		var p sentPayload
-		_ = json.Unmarshal(data, &p) // what is none is told of there
-		w.arrive(nil, p.ID, data, true)
+		_ = json.Unmarshal(o.Data, &p) // what is none is told of there
+		o.ID = p.ID
+		w.arrive(nil, o, true)
 	}
 }
 
@@ -467,7 +467,7 @@ func (w *World) readKept(in *input) error {
 		return err
 	case in.Kind == Good:
 		w.violate("G10: %v is kept: %s", in, f.Reason)
-	case string(f.Data) != string(in.data) || f.PartitionKey != in.ownKey() || !f.Arrival.Equal(in.arrival) || f.Position != in.position || f.Reason == "":
+	case string(f.Data) != string(in.data) || !in.goesBy(f.PartitionKey, f.ExplicitHashKey) || !f.Arrival.Equal(in.arrival) || f.Position != in.position || f.Reason == "":
 		w.violate("G10: %v is not kept whole: %+v", in, f)
 	}
 	w.keep(f.Owner)

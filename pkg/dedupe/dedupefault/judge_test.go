@@ -214,6 +214,15 @@ func TestJudge(t *testing.T) {
 			a := w.good("a/x", 0)
 			w.deliver(in(w.ctx, w.invoked(a)), None, []dedupe.Output{{ID: "a", PartitionKey: "another", Data: a.data}})
 		}, "G6: record 1"},
+		{"a hash key of nobody's", func(w *told) {
+			a := w.good("a/x", 0)
+			w.deliver(in(w.ctx, w.invoked(a)), None, []dedupe.Output{{ID: "a", PartitionKey: a.partitionKey, ExplicitHashKey: "7", Data: a.data}})
+		}, "G6: record 1"},
+		{"another partition key in a real sink", func(w *told) {
+			a := w.good("a/x", 0)
+			w.parts = Parts{Delivered: func() []dedupe.Output { return []dedupe.Output{{PartitionKey: "another", Data: a.data}} }}
+			w.readSink()
+		}, "G6: record 1"},
 		{"said to be delivered", func(w *told) {
 			a := w.good("a/x", 0)
 			w.confirm(in(w.ctx, w.invoked(a)), []dedupe.Output{{Data: a.data}})

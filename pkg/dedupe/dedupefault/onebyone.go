@@ -126,6 +126,15 @@ func (l lane) payload(record, sub int, u User) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, laneID(l.Shard, u.ID), u.FP, n)
 }
 
+func partitionKey(record, sub int) string { return fmt.Sprintf("key-%d-%d", record, sub) }
+
+func (l lane) hashKey(record, sub int) string {
+	if !l.Records[record].Aggregate {
+		return ""
+	}
+	return fmt.Sprint(record*100 + sub)
+}
+
 func (l lane) position(record, sub int) dedupe.Position {
 	if !l.Records[record].Aggregate {
 		sub = dedupe.Plain
@@ -142,7 +151,7 @@ func (l lane) event(from, to int) (json.RawMessage, error) {
 		if r.Aggregate {
 			var enc kpl.Encoder
 			for sub, u := range r.Users {
-				enc.Add(kpl.UserRecord{PartitionKey: []byte("own"), Data: l.payload(i, sub, u)})
+				enc.Add(kpl.UserRecord{PartitionKey: []byte(partitionKey(i, sub)), ExplicitHashKey: []byte(l.hashKey(i, sub)), Data: l.payload(i, sub, u)})
 			}
 			data = enc.Bytes()
 		}
@@ -150,7 +159,7 @@ func (l lane) event(from, to int) (json.RawMessage, error) {
 		e.Records = append(e.Records, events.KinesisEventRecord{
 			EventSource: "aws:kinesis", EventSourceArn: streamARN, EventID: l.shardName() + ":" + sequence,
 			Kinesis: events.KinesisRecord{
-				SequenceNumber: sequence, PartitionKey: "key", Data: data,
+				SequenceNumber: sequence, PartitionKey: partitionKey(i, 0), Data: data,
 				ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: epoch.Add(r.Arrival)},
 			},
 		})
@@ -170,16 +179,24 @@ func (r *results) Check(o dedupe.Output) error { return (&sink{}).Check(o) }
 
 func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	for _, o := range outputs {
-		r.Sent = append(r.Sent, o.ID+" "+string(o.Data))
+		r.sent(o)
 	}
 	return len(outputs), nil
 }
 
 func (r *results) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
 	for _, f := range failures {
-		r.Kept = append(r.Kept, f.Owner)
+		r.kept(f)
 	}
 	return len(failures), nil
+}
+
+func (r *results) sent(o dedupe.Output) {
+	r.Sent = append(r.Sent, fmt.Sprintf("%s by %s %s: %s", o.ID, o.PartitionKey, o.ExplicitHashKey, o.Data))
+}
+
+func (r *results) kept(f dedupe.Failure) {
+	r.Kept = append(r.Kept, fmt.Sprintf("%s by %s %s: %s", f.Owner, f.PartitionKey, f.ExplicitHashKey, f.Data))
 }
 
 func (l lane) compare(ctx context.Context, s Store, scopes [2]string, chunk int) error {
@@ -227,26 +244,28 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 	for i := from; i < to; i++ {
 		for sub, u := range l.Records[i].Users {
 			r.Tally.In++
-			payload, owner := l.payload(i, sub, u), l.position(i, sub).String()
+			record := dedupe.Failure{
+				Owner: l.position(i, sub).String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
+			}
 			if u.Kind != Good {
 				if u.Kind == Large { // it is decided before its size is seen
-					decision := d.Decide(ctx, []dedupe.Candidate{{ID: fmt.Sprintf("%d-large-%d", l.Shard, i*100+sub), Owner: owner, Fingerprint: "x", Arrival: epoch.Add(l.Records[i].Arrival)}})[0]
+					decision := d.Decide(ctx, []dedupe.Candidate{{ID: fmt.Sprintf("%d-large-%d", l.Shard, i*100+sub), Owner: record.Owner, Fingerprint: "x", Arrival: epoch.Add(l.Records[i].Arrival)}})[0]
 					if decision.Err != nil {
 						return r, decision.Err
 					}
 				}
 				r.Tally.Parked++
-				r.Kept = append(r.Kept, owner)
+				r.kept(record)
 				continue
 			}
-			fields, err := f.Read(payload)
+			fields, err := f.Read(record.Data)
 			if err != nil {
 				return r, err
 			}
 			decision := d.Decide(ctx, []dedupe.Candidate{{
-				ID: fields.ID, Owner: owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
+				ID: fields.ID, Owner: record.Owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
 			}})[0]
-			if err := r.follow(f, payload, owner, fields.ID, decision); err != nil {
+			if err := r.follow(f, record, fields.ID, decision); err != nil {
 				return r, err
 			}
 		}
@@ -254,8 +273,8 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 	return r, nil
 }
 
-// follow does what a decision says.
-func (r *results) follow(f dedupe.Format, payload []byte, owner, id string, d dedupe.Decision) (err error) {
+// follow does what a decision says of a record, which is given as it would be kept.
+func (r *results) follow(f dedupe.Format, record dedupe.Failure, id string, d dedupe.Decision) (err error) {
 	counted := map[dedupe.Outcome]*int64{
 		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,
 		dedupe.Synthetic: &r.Tally.Synthetic, dedupe.NoID: &r.Tally.Parked,
@@ -268,15 +287,16 @@ func (r *results) follow(f dedupe.Format, payload []byte, owner, id string, d de
 	case dedupe.Natural:
 		return nil
 	case dedupe.NoID:
-		r.Kept = append(r.Kept, owner)
+		r.kept(record)
 		return nil
 	}
+	out := dedupe.Output{ID: d.ID, PartitionKey: record.PartitionKey, ExplicitHashKey: record.ExplicitHashKey, Data: record.Data}
 	if d.ID != id {
-		if payload, err = f.Rename(slices.Clone(payload), id, d.ID); err != nil {
+		if out.Data, err = f.Rename(slices.Clone(record.Data), id, d.ID); err != nil {
 			return err
 		}
 	}
 	r.Tally.Out++
-	r.Sent = append(r.Sent, d.ID+" "+string(payload))
+	r.sent(out)
 	return nil
 }

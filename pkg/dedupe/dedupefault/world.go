@@ -45,9 +45,9 @@ type Parts struct {
 	Store    Store
 	Sink     dedupe.Sink
 	Failures dedupe.FailureStore
-	// Delivered reads what the Sink has; Kept reads what is kept of an owner, or
-	// fs.ErrNotExist.
-	Delivered func() [][]byte
+	// Delivered reads what the Sink has, without ids; Kept reads what is kept of an
+	// owner, or fs.ErrNotExist.
+	Delivered func() []dedupe.Output
 	Kept      func(ctx context.Context, owner string) (dedupe.Failure, error)
 	// Calling is told of each call before it is made, and how to cancel its invocation;
 	// it may be nil.
@@ -228,7 +228,7 @@ func (w *World) put(s Step) {
 	if len(inputs) > 1 {
 		var e kpl.Encoder
 		for _, in := range inputs {
-			e.Add(kpl.UserRecord{PartitionKey: []byte(aggregateKey), Data: in.data})
+			e.Add(kpl.UserRecord{PartitionKey: []byte(aggregateKey), ExplicitHashKey: []byte(aggregateHashKey), Data: in.data})
 		}
 		data = e.Bytes()
 	}
@@ -243,8 +243,11 @@ func (w *World) put(s Step) {
 	}
 }
 
-// aggregateKey is the partition key of the records in an aggregate.
-const aggregateKey = "own"
+// The keys of the records in an aggregate.
+const (
+	aggregateKey     = "own"
+	aggregateHashKey = "7"
+)
 
 // fate is what befalls an invocation, which is noted.
 func (w *World) fate(inv *eventsource.Invocation) eventsource.Fate {

@@ -214,11 +214,16 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	prefix := fmt.Sprint("play-", plays.Add(1), "/")
 	kept := failure.New(failure.NewBucket(plain, bucket, prefix))
 	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
-		Store:     dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
-		Sink:      to,
-		Failures:  failure.New(failure.NewBucket(s3Client, bucket, prefix)),
-		Delivered: puts.Data,
-		Calling:   by.calls,
+		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
+		Sink:     to,
+		Failures: failure.New(failure.NewBucket(s3Client, bucket, prefix)),
+		Delivered: func() (all []dedupe.Output) {
+			for _, put := range puts.Records() {
+				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
+			}
+			return all
+		},
+		Calling: by.calls,
 		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
 			return kept.Read(ctx, failure.Name(owner))
 		},
