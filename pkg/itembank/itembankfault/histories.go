@@ -104,7 +104,7 @@ var programs = rapid.Custom(func(t *rapid.T) program {
 		return o
 	})
 	p.clients = rapid.SliceOfN(rapid.SliceOfN(request, 4, 10), 3, 4).Draw(t, "clients")
-	way := rapid.SampledFrom([]Way{None, None, None, None, None, None, FailBefore, LoseReply, SlowReply, Throttle, ClaimBusy, ItemBusy, BothBusy})
+	way := rapid.SampledFrom([]Way{None, None, None, None, None, None, FailBefore, LoseReply, SlowReply, Throttle, ClaimBusy, ItemBusy, BothBusy, CancelBefore, CancelAfter})
 	p.ways = rapid.SliceOfN(way, 7, 41).Draw(t, "ways")
 	p.full = rapid.IntRange(1, fullCheckEvery).Draw(t, "full check") == fullCheckEvery
 	return p
@@ -207,7 +207,9 @@ func (p pausing) pause() { time.Sleep(rand.N(400 * time.Microsecond)) }
 
 // do asks once, and records what came of it.
 func (h *history) do(bank *itembank.Bank, o op) {
-	ctx, name := h.ctx, h.campaignOf(o).Name
+	name := h.campaignOf(o).Name
+	ctx, cancel := cancellable(h.ctx)
+	defer cancel()
 	var err error
 	h.mu.Lock()
 	if told, ok := h.told[o.claimant]; ok && o.kind == releaseOp {
@@ -262,7 +264,8 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) {
+	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // its own context: another's is a fault
+	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) && !cancelled {
 		o.item = err.Error()
 		o.result = "fault"
 	}
@@ -331,7 +334,7 @@ func (h *history) itemsAtRest() {
 // explain checks one register with porcupine. A request of which nobody knows what it
 // did has done it, or not, by its return, and not later: of the ways of a program
 // LoseReply comes back after the effect and FailBefore without one, and no context
-// ends. So `done` is the return of every request.
+// ends while a call is under way. So `done` is the return of every request.
 func explain[S any](h *history, what string, ops []op, initial S, step func(S, op) []S) {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{initial} },
