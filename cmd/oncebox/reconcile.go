@@ -33,7 +33,7 @@ first, for requests that began before it was closed.
   free-twice                        the bank row that is too much goes
   free-not-loaded, held-not-loaded  the row that says it was loaded is put
   held-twice, held-and-ended,
-  misplaced, moving                 is left for people to settle
+  misplaced, ends-differ, moving    is left for people to settle
 
 Exit code 4 if a difference was found and not mended.
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -106,6 +107,13 @@ var differences = map[itembank.DifferenceKind]func(plants){
 	itembank.Misplaced:     func(p plants) { p.loaded(); p.put(p.astray(1)); p.drop(p.free(theItem)) },
 	itembank.FreeNotLoaded: func(p plants) { p.put(p.free(theItem)) },
 	itembank.HeldNotLoaded: func(p plants) { p.put(p.free(theItem)); p.take("ann") },
+	itembank.EndsDiffer: func(p plants) {
+		p.loaded()
+		p.drop(p.free(theItem))
+		ending := p.free(theItem)
+		ending.EndsAt = p.clock.Now().Add(time.Hour)
+		p.put(ending)
+	},
 	itembank.Moving: func(p plants) {
 		p.loaded()
 		p.put(p.astray(1))

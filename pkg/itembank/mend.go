@@ -27,8 +27,8 @@ const mendedLoad = "mended"
 //   - free-twice: the bank rows that are not where they belong go, if one is
 //   - free-not-loaded, held-not-loaded: the item row is put
 //
-// What two claimants hold, a claimant holds although it ended, or is a row with the
-// text of another item, is for people to settle. Items may be nil.
+// What two claimants hold, a claimant holds although it ended, has two ends, or is a
+// row with the text of another item, is for people to settle. Items may be nil.
 //
 // It waits DrainTime first, for requests that began before the campaign was closed; a
 // Bank with a longer WithCampaignCache elsewhere has to be stopped. Nothing rests on

@@ -22,6 +22,7 @@ const (
 	Misplaced     DifferenceKind = "misplaced"       // in a shard, generation or row that is not its own
 	FreeNotLoaded DifferenceKind = "free-not-loaded" // in the bank, and no row says that it was loaded
 	HeldNotLoaded DifferenceKind = "held-not-loaded" // in a claim, and no row says that it was loaded
+	EndsDiffer    DifferenceKind = "ends-differ"     // in the bank with another end of its life than its row says
 	Moving        DifferenceKind = "moving"          // somewhere else at every look: look again later
 )
 
@@ -118,8 +119,9 @@ func (b *Bank) reconcile(ctx context.Context, c Campaign, report *ReconcileRepor
 type sighting struct {
 	held, free   uint8
 	known, ended bool
-	odd          bool // a row is not where it belongs
-	generation   int  // of the bank row
+	odd          bool  // a row is not where it belongs, or another contradicts it
+	generation   int   // of the bank row,
+	endsAt       int64 // as its end, in milliseconds
 }
 
 func (s sighting) right() bool {
@@ -158,7 +160,7 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool
 			note(i.Hash, func(s *sighting) {
 				s.free = min(s.free+1, 2)
 				s.odd = s.odd || HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
-				s.generation = i.Shard.Generation
+				s.generation, s.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
 			})
 		}
 		return nil
@@ -173,7 +175,7 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool
 		}
 		note(row.Hash, func(s *sighting) {
 			s.known, s.ended = true, row.State != ""
-			s.odd = s.odd || s.free > 0 && s.generation != row.Generation
+			s.odd = s.odd || s.free > 0 && (s.generation != row.Generation || s.endsAt != row.EndsAt.UnixMilli())
 		})
 		return nil
 	})
@@ -306,6 +308,8 @@ func (f finding) kind() DifferenceKind {
 		return Misplaced
 	case f.row != nil && !ended && len(f.claims)+len(f.free) == 0:
 		return Lost
+	case len(f.free) == 1 && !f.free[0].EndsAt.Equal(f.row.EndsAt):
+		return EndsDiffer
 	}
 	return ""
 }

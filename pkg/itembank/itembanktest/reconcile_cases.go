@@ -105,6 +105,26 @@ var flaws = []flaw{
 		f.take(c, holder(item), item)
 		f.dropItemRow(c, item)
 	}, itembank.HeldNotLoaded, "held by holder, not loaded", "held by holder"},
+	{"free with an end", func(f *fixture, c itembank.Campaign, item string) {
+		f.putEnds(c, item, inAnHour, time.Time{})
+	}, itembank.EndsDiffer, "free", ""},
+	{"free without its end", func(f *fixture, c itembank.Campaign, item string) {
+		f.putEnds(c, item, time.Time{}, inAnHour)
+	}, itembank.EndsDiffer, "free", ""},
+	{"free with another end", func(f *fixture, c itembank.Campaign, item string) {
+		f.putEnds(c, item, inAnHour, inAnHour.Add(time.Millisecond))
+	}, itembank.EndsDiffer, "free", ""},
+}
+
+var inAnHour = time.Now().Add(time.Hour).Truncate(time.Millisecond)
+
+// putEnds writes when a free item ends, into its bank row and its item row.
+func (f *fixture) putEnds(c itembank.Campaign, item string, inBank, inItemRow time.Time) {
+	f.Helper()
+	free, row := f.freeItem(c, item), *f.itemRow(c, item)
+	free.EndsAt, row.EndsAt = inBank, inItemRow
+	f.must(f.Raw.PutBankRow(f.ctx, free))
+	f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
 }
 
 // seen is where the rows show an item, with the names of these cases.
