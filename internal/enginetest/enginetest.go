@@ -22,8 +22,8 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, then stops every engine they shared, and returns
-// the exit code. A package that uses [Dynoxide], [DynamoDBLocal], [Kinesis] or
-// [CloudFormation] calls it from its TestMain:
+// the exit code. A package that uses [Dynoxide], [DynamoDBLocal], [Kinesis],
+// [CloudFormation] or [SQS] calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
 func Main(m *testing.M) int {
@@ -77,13 +77,20 @@ func Kinesis(t testing.TB) string {
 // CloudFormation returns the endpoint of this test process's CloudFormation, with
 // the services that the project's stack needs, in memory; it starts it at the first
 // call. All tests of the process share it, so each needs stack names of its own. It
-// takes any credentials, and everything is in one account, 123456789012. No service
-// of it is for more than reading back what a stack has made.
+// takes any credentials, and everything is in one account, 123456789012. But for
+// [SQS], no service of it is for more than reading back what a stack has made.
 func CloudFormation(t testing.TB) string {
 	t.Helper()
 	// It reads the address of a template by the host's name, and finds no bucket in
 	// that of 127.0.0.1.
 	return strings.Replace(cloudFormation.endpoint(t), "127.0.0.1", "localhost", 1)
+}
+
+// SQS returns the endpoint of an SQS API, which the process's CloudFormation has in
+// it. All tests of the process share it, so each needs queue names of its own.
+func SQS(t testing.TB) string {
+	t.Helper()
+	return cloudFormation.endpoint(t)
 }
 
 // Lambda starts the Lambda runtime interface emulator for the function whose

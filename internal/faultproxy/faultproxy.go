@@ -1,5 +1,5 @@
-// Package faultproxy stands between an AWS client and a local engine of DynamoDB, Kinesis
-// or S3, and breaks requests in the ways of a network and of the service: those that no local
+// Package faultproxy stands between an AWS client and a local engine of DynamoDB, Kinesis,
+// S3 or SQS, and breaks requests in the ways of a network and of the service: those that no local
 // engine ever shows, so that the SDK's own retries are part of a test.
 package faultproxy
 
@@ -56,7 +56,7 @@ type service struct {
 	passes func(p *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error)
 }
 
-// targetOperation is the operation of DynamoDB and Kinesis.
+// targetOperation is the operation of DynamoDB, Kinesis and SQS.
 func targetOperation(r *http.Request) string {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	return operation

@@ -113,3 +113,29 @@ func TestFaultsOfS3(t *testing.T) {
 		stop()
 	}
 }
+
+func TestFaultsOfSQS(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		fault    faultproxy.Fault
+		effect   bool
+		status   int
+		contains string
+	}{
+		{faultproxy.None, true, 200, ""},
+		{faultproxy.Refuse, false, 0, ""},
+		{faultproxy.Drop, true, 0, ""},
+		{faultproxy.ErrorBefore, false, 500, "sqs#InternalFailure"},
+		{faultproxy.ErrorAfter, true, 500, "sqs#InternalFailure"},
+		{faultproxy.Unavailable, false, 503, "sqs#ServiceUnavailable"},
+		{faultproxy.Throttle, false, 400, "sqs#RequestThrottled"},
+	} {
+		var seen []string
+		p, stop := faultproxy.StartSQS(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
+		status, reply := ask(t, p.URL, "SendMessage", "a message")
+		if status != test.status || !strings.Contains(reply, test.contains) || (len(seen) == 1) != test.effect || p.Operations()[0] != "SendMessage" {
+			t.Errorf("%s: status %d, %s, the engine saw %q", test.fault, status, reply, seen)
+		}
+		stop()
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/failure"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -433,10 +434,33 @@ func (w *World) atRest() error {
 	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
 		w.violate("harness: the mapping lost records: %+v", t)
 	}
-	for owner, n := range w.rings {
-		if n > 1 {
-			w.violate("poison: the bell rang %d times for %s", n, owner)
+	return w.checkRings()
+}
+
+// checkRings checks that the bell told of what is kept, and of nothing else.
+func (w *World) checkRings() error {
+	if w.parts.Rung != nil {
+		all, err := w.parts.Rung(w.ctx)
+		if err != nil {
+			return err
 		}
+		for _, k := range all {
+			w.rings[k.Owner]++
+			if !strings.HasSuffix(k.Key, failure.Name(k.Owner)) || k.Reason == "" {
+				w.violate("bell: it told %+v", k)
+			}
+		}
+	}
+	for _, in := range w.inputs {
+		owner := in.position.String()
+		n := w.rings[owner]
+		delete(w.rings, owner)
+		if in.keptAt == 0 && n > 0 || in.keptAt > 0 && (n < w.parts.Rings[0] || n > w.parts.Rings[1]) {
+			w.violate("bell: it rang %d times for %v, not %d to %d times", n, in, w.parts.Rings[0], w.parts.Rings[1])
+		}
+	}
+	if len(w.rings) > 0 {
+		w.violate("bell: it rang for nobody's records: %v", w.rings)
 	}
 	return nil
 }

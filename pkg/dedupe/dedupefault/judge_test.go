@@ -36,7 +36,7 @@ func (s shelf) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Ch
 func newTold(t *testing.T) *told {
 	w := &told{World: &World{
 		ctx: t.Context(), scenario: Scenario{}.orDefaults(), sim: eventsource.NewSim(epoch, 1),
-		checkpoint: new(eventsource.Checkpoint), judge: newJudge(),
+		checkpoint: new(eventsource.Checkpoint), judge: newJudge(), parts: Parts{Rings: [2]int{0, 1}},
 	}}
 	t.Cleanup(w.sim.Close)
 	w.engine = dedupetest.Engine{Store: shelf{of: w}}
@@ -108,6 +108,22 @@ func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.Failure)) {
 	_, _ = failure.New(memory{w.World}).Keep(w.ctx, []dedupe.Failure{f})
 	w.keep(f.Owner)
 	inv.kept[f.Owner] = true
+}
+
+// poisonKept: there is poison, and it is kept.
+func (w *told) poisonKept() *input {
+	a := w.sends(User{Kind: NoID}, 0)
+	inv := w.invoked(a)
+	w.keeps(inv, a, nil)
+	w.answers(inv)
+	return a
+}
+
+// hears: the queue has a message of the record.
+func (w *told) hears(of *input, key, reason string) {
+	w.parts.Rung = func(context.Context) ([]failure.Kept, error) {
+		return []failure.Kept{{Place: failure.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil
+	}
 }
 
 // answers: the invocation names these records.
@@ -227,12 +243,7 @@ func TestJudge(t *testing.T) {
 			a := w.good("a/x", 0)
 			w.confirm(in(w.ctx, w.invoked(a)), []dedupe.Output{{Data: a.data}})
 		}, "G6: record 1 (a/x, 000000000000/101, 0s) is not in the sink"},
-		{"kept", func(w *told) {
-			a := w.sends(User{Kind: NoID}, 0)
-			inv := w.invoked(a)
-			w.keeps(inv, a, nil)
-			w.answers(inv)
-		}, ""},
+		{"kept", func(w *told) { w.poisonKept() }, ""},
 		{"poison called done", func(w *told) { a := w.sends(User{Kind: Broken}, 0); w.answers(w.invoked(a)) }, "G6: #1 did not keep"},
 		{"poison kept in part", func(w *told) {
 			a := w.sends(User{Kind: NoID}, 0)
@@ -259,7 +270,24 @@ func TestJudge(t *testing.T) {
 			a := w.sends(User{Kind: Kills}, 0)
 			w.giveUp(eventsource.Discard{Shard: toldShard, Records: w.invoked(a).Records})
 		}, ""},
-		{"a bell that rings again", func(w *told) { w.rings["x"] = 2 }, "poison: the bell"},
+		{"a bell that rings", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 1 }, ""},
+		{"a bell that rings again", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 2 }, "bell: it rang 2 times for record 1"},
+		{"a bell that stays silent", func(w *told) { w.poisonKept(); w.parts.Rings[0] = 1 }, "bell: it rang 0 times for record 1"},
+		{"a bell for what is not kept", func(w *told) {
+			a := w.good("a/x", 0)
+			w.delivers(w.invoked(a), a)
+			w.rings[a.position.String()] = 1
+		}, "bell: it rang 1 times for record 1"},
+		{"a bell for nobody", func(w *told) { w.rings["x"] = 1 }, "bell: it rang for nobody"},
+		{"a message", func(w *told) {
+			a := w.poisonKept()
+			w.hears(a, "prefix/"+failure.Name(a.position.String()), "bad")
+		}, ""},
+		{"a message of another object", func(w *told) { w.hears(w.poisonKept(), "prefix/"+failure.Name("x"), "bad") }, "bell: it told"},
+		{"a message without a reason", func(w *told) {
+			a := w.poisonKept()
+			w.hears(a, "prefix/"+failure.Name(a.position.String()), "")
+		}, "bell: it told"},
 		{"an error in place of an answer", func(w *told) {
 			w.checkAnswer(w.invoked(), events.KinesisEventResponse{}, errThrown)
 		}, "handler: "},

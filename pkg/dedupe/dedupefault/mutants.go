@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{name: "work-continued-after-the-first-failure", by: "timed-out", as: "order", wrap: func(_ *World, f *function) { f.sink = goesOn{f.sink} }},
 	{name: "partial-failure-taken-as-delivered", by: "timed-out", as: "G6", wrap: func(_ *World, f *function) { f.sink = allDelivered{f.sink} }},
 	{name: "failed-keep-taken-as-kept", by: "poison", as: "G6", wrap: func(_ *World, f *function) { f.failures = alwaysKept{f.failures} }},
-	{name: "poison-kept-again-on-each-redelivery", by: "poison", as: "poison", wrap: func(w *World, f *function) { f.failures = &failures{w, w.overwriting()} }},
+	{name: "poison-kept-again-on-each-redelivery", by: "poison", as: "bell", wrap: func(w *World, f *function) { f.failures = &failures{w, w.overwriting()} }},
 	{name: "poison-that-blocks", by: "poison", as: "G10", rare: true, wrap: func(_ *World, f *function) { f.failures = neverKept{} }},
 	{name: "chunk-before-the-ledger-step-of-the-one-before", by: "copies", as: "order", round: ledgerAhead},
 

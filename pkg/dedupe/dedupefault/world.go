@@ -49,6 +49,10 @@ type Parts struct {
 	// owner, or fs.ErrNotExist.
 	Delivered func() []dedupe.Output
 	Kept      func(ctx context.Context, owner string) (dedupe.Failure, error)
+	// Rung reads what the bell of Failures told. For a record that is kept it rings
+	// as often as Rings says, at least and at most.
+	Rung  func(context.Context) ([]failure.Kept, error)
+	Rings [2]int
 	// Calling is told of each call before it is made, and how to cancel its invocation;
 	// it may be nil.
 	Calling func(cancel context.CancelFunc)
@@ -98,7 +102,7 @@ func (p Play) Run(ctx context.Context) (calls []string, err error) {
 	defer w.sim.Close()
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
 	w.sim.Fate = w.fate
-	w.parts = Parts{Store: p.Engine.Store, Failures: w.memoryFailures()}
+	w.parts = Parts{Store: p.Engine.Store, Failures: w.memoryFailures(), Rings: [2]int{0, 1}}
 	if p.Parts != nil {
 		w.parts = *p.Parts
 	}

@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/enginetest"
@@ -33,13 +35,14 @@ const (
 	ledger service = iota
 	sink
 	objects
+	bell
 	services
 )
 
-func (s service) String() string { return [...]string{"ledger", "sink", "failure store"}[s] }
+func (s service) String() string { return [...]string{"ledger", "sink", "failure store", "bell"}[s] }
 
 // everyAttempt fails as often as the function's clients attempt a request.
-var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5}
+var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5, bell: 2}
 
 // The invocation's context ends while a request is under way. What has an effect then
 // may have it at any time after.
@@ -65,7 +68,7 @@ func TestFaultsAtTheWire(t *testing.T) {
 	for _, s := range dedupefault.Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e, w := dynamostore.OnDynoxide(t), w.withStream(t, "unique-"+s.Name)
+			e, w := dynamostore.OnDynoxide(t), w.withStream(t, fmt.Sprint("unique-", plays.Add(1)))
 			requests, err := w.play(t.Context(), s, e, wireFault{at: -1})
 			if err != nil {
 				t.Fatalf("without a fault: %v", err)
@@ -100,6 +103,8 @@ func faultsOf(requests [services][]string) (all []wireFault) {
 				faults = faultproxy.OfKinesis()
 			case objects:
 				faults = faultproxy.OfS3()
+			case bell:
+				faults = faultproxy.OfSQS()
 			}
 			for _, fault := range faults {
 				for _, times := range []int{1, everyAttempt[of]} {
@@ -115,13 +120,13 @@ func faultsOf(requests [services][]string) (all []wireFault) {
 }
 
 // wire is where the engines are.
-type wire struct{ dynamo, kinesis, s3, stream string }
+type wire struct{ dynamo, kinesis, s3, sqs, stream string }
 
 const bucket = "failures"
 
 func newWire(t *testing.T) wire {
 	t.Helper()
-	return wire{dynamo: enginetest.Dynoxide(t), kinesis: enginetest.Kinesis(t), s3: enginetest.S3(t, bucket)}
+	return wire{dynamo: enginetest.Dynoxide(t), kinesis: enginetest.Kinesis(t), s3: enginetest.S3(t, bucket), sqs: enginetest.SQS(t)}
 }
 
 // withStream makes a sink's stream. kinesis-mock gets slow with what is in one.
@@ -177,6 +182,55 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 	}
 }
 
+// rings is how often the bell may ring for a record that is kept: once. A ring may be
+// lost with the invocation; it comes again if its reply was lost, or if the object was
+// there already when a put that had failed was tried again: whose it is nobody knows then.
+func (f wireFault) rings() [2]int {
+	switch {
+	case f.at < 0:
+		return [2]int{1, 1}
+	case f.of == bell, f.of == objects:
+		return [2]int{0, 2}
+	}
+	return [2]int{0, 1}
+}
+
+// queue is what the bell rings to.
+type queue struct {
+	client *sqs.Client
+	url    string
+}
+
+func newQueue(ctx context.Context, endpoint, name string) (queue, error) {
+	cfg, err := config(endpoint)(ctx)
+	if err != nil {
+		return queue{}, err
+	}
+	client := sqs.NewFromConfig(cfg)
+	made, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name})
+	if err != nil {
+		return queue{}, err
+	}
+	return queue{client, *made.QueueUrl}, nil
+}
+
+// read reads all messages.
+func (q queue) read(ctx context.Context) (all []failure.Kept, err error) {
+	for {
+		page, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.url, MaxNumberOfMessages: 10})
+		if err != nil || len(page.Messages) == 0 {
+			return all, err
+		}
+		for _, message := range page.Messages {
+			var k failure.Kept
+			if err := json.Unmarshal([]byte(*message.Body), &k); err != nil {
+				return nil, err
+			}
+			all = append(all, k)
+		}
+	}
+}
+
 var plays atomic.Int64
 
 // play plays a scenario through a proxy before each engine, with the clients that the
@@ -188,6 +242,8 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	kinesisProxy, puts, stop := faultproxy.StartKinesis(w.kinesis, f.plan(sink, by))
 	defer stop()
 	s3Proxy, stop := faultproxy.StartS3(w.s3, f.plan(objects, by))
+	defer stop()
+	sqsProxy, stop := faultproxy.StartSQS(w.sqs, f.plan(bell, by))
 	defer stop()
 
 	dynamoClient, err := dynamo.NewClient(ctx, config(dynamoProxy.URL))
@@ -206,17 +262,29 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	if err != nil {
 		return requests, err
 	}
-	// The objects are read past the proxy.
+	sqsClient, err := failure.NewSQSClient(ctx, config(sqsProxy.URL))
+	if err != nil {
+		return requests, err
+	}
+	// Objects and messages are read past the proxies.
 	plain, err := failure.NewS3Client(ctx, config(w.s3))
 	if err != nil {
 		return requests, err
 	}
-	prefix := fmt.Sprint("play-", plays.Add(1), "/")
-	kept := failure.New(failure.NewBucket(plain, bucket, prefix))
+	play := fmt.Sprint("play-", plays.Add(1))
+	kept := failure.New(failure.NewBucket(plain, bucket, play+"/"))
+	queue, err := newQueue(ctx, w.sqs, play)
+	if err != nil {
+		return requests, err
+	}
+	rung, err := failure.NewQueue(sqsClient, queue.url)
+	if err != nil {
+		return requests, err
+	}
 	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
 		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
 		Sink:     to,
-		Failures: failure.New(failure.NewBucket(s3Client, bucket, prefix)),
+		Failures: failure.New(failure.NewBucket(s3Client, bucket, play+"/"), failure.WithBell(rung, func(failure.Kept, error) {})),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
 				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
@@ -227,8 +295,10 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
 			return kept.Read(ctx, failure.Name(owner))
 		},
+		Rung:  queue.read,
+		Rings: f.rings(),
 	}}.Run(ctx)
-	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy} {
+	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy, bell: sqsProxy} {
 		requests[of] = p.Operations()
 	}
 	if made := len(requests[f.of]); err == nil && made <= f.at {
