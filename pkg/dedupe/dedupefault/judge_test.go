@@ -121,8 +121,8 @@ func (w *told) poisonKept() *input {
 
 // hears: the queue has a message of the record.
 func (w *told) hears(of *input, key, reason string) {
-	w.parts.Rung = func(context.Context) ([]failure.Kept, error) {
-		return []failure.Kept{{Place: failure.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil
+	w.parts.Rung = func(context.Context) (heard, unheard []failure.Kept, err error) {
+		return []failure.Kept{{Place: failure.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil, nil
 	}
 }
 
@@ -273,6 +273,13 @@ func TestJudge(t *testing.T) {
 		{"a bell that rings", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 1 }, ""},
 		{"a bell that rings again", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 2 }, "bell: it rang 2 times for record 1"},
 		{"a bell that stays silent", func(w *told) { w.poisonKept(); w.parts.Rings[0] = 1 }, "bell: it rang 0 times for record 1"},
+		{"a bell that nobody hears", func(w *told) {
+			a := w.poisonKept()
+			w.parts.Rings[0] = 1
+			w.parts.Rung = func(context.Context) (heard, unheard []failure.Kept, err error) {
+				return nil, []failure.Kept{{Owner: a.position.String()}}, nil
+			}
+		}, ""},
 		{"a bell for what is not kept", func(w *told) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)

@@ -49,9 +49,10 @@ type Parts struct {
 	// owner, or fs.ErrNotExist.
 	Delivered func() []dedupe.Output
 	Kept      func(ctx context.Context, owner string) (dedupe.Failure, error)
-	// Rung reads what the bell of Failures told. For a record that is kept it rings
-	// as often as Rings says, at least and at most.
-	Rung  func(context.Context) ([]failure.Kept, error)
+	// Rung reads what the bell of Failures told, and of what it said that it could
+	// not tell. For a record that is kept it rings as often as Rings says: at least,
+	// with rings that were not heard, and at most.
+	Rung  func(context.Context) (heard, unheard []failure.Kept, err error)
 	Rings [2]int
 	// Calling is told of each call before it is made, and how to cancel its invocation;
 	// it may be nil.

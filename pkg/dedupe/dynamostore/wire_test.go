@@ -182,51 +182,57 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 	}
 }
 
-// rings is how often the bell may ring for a record that is kept: once. A ring may be
-// lost with the invocation; it comes again if its reply was lost, or if the object was
-// there already when a put that had failed was tried again: whose it is nobody knows then.
-func (f wireFault) rings() [2]int {
-	switch {
-	case f.at < 0:
-		return [2]int{1, 1}
-	case f.of == bell, f.of == objects:
-		return [2]int{0, 2}
+// rings is how often the bell may ring for a record that is kept: once, which may
+// be several messages, since the client attempts it again if it hears nothing for a
+// second. It rings again if the object was there already when a put that had failed was
+// tried again, for whose it is nobody knows then; and not at all if nobody tried again.
+func (f wireFault) rings() (leastAndMost [2]int) {
+	if f.of == objects && f.at >= 0 {
+		return [2]int{0, 2 * everyAttempt[bell]}
 	}
-	return [2]int{0, 1}
+	return [2]int{1, everyAttempt[bell]}
 }
 
 // queue is what the bell rings to.
 type queue struct {
-	client *sqs.Client
-	url    string
+	client  *sqs.Client
+	url     string
+	mu      sync.Mutex
+	unheard []failure.Kept
 }
 
-func newQueue(ctx context.Context, endpoint, name string) (queue, error) {
+func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
 	cfg, err := config(endpoint)(ctx)
 	if err != nil {
-		return queue{}, err
+		return nil, err
 	}
 	client := sqs.NewFromConfig(cfg)
 	made, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name})
 	if err != nil {
-		return queue{}, err
+		return nil, err
 	}
-	return queue{client, *made.QueueUrl}, nil
+	return &queue{client: client, url: *made.QueueUrl}, nil
+}
+
+func (q *queue) miss(k failure.Kept, _ error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unheard = append(q.unheard, k)
 }
 
 // read reads all messages.
-func (q queue) read(ctx context.Context) (all []failure.Kept, err error) {
+func (q *queue) read(ctx context.Context) (heard, unheard []failure.Kept, err error) {
 	for {
 		page, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.url, MaxNumberOfMessages: 10})
 		if err != nil || len(page.Messages) == 0 {
-			return all, err
+			return heard, q.unheard, err
 		}
 		for _, message := range page.Messages {
 			var k failure.Kept
 			if err := json.Unmarshal([]byte(*message.Body), &k); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			all = append(all, k)
+			heard = append(heard, k)
 		}
 	}
 }
@@ -284,7 +290,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
 		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
 		Sink:     to,
-		Failures: failure.New(failure.NewBucket(s3Client, bucket, play+"/"), failure.WithBell(rung, func(failure.Kept, error) {})),
+		Failures: failure.New(failure.NewBucket(s3Client, bucket, play+"/"), failure.WithBell(rung, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
 				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
