@@ -185,10 +185,14 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 // rings is how often the bell may ring for a record that is kept: once, which may
 // be several messages, since the client attempts it again if it hears nothing for a
 // second. It rings again if the object was there already when a put that had failed was
-// tried again, for whose it is nobody knows then; and not at all if nobody tried again.
+// tried again, for whose it is nobody knows then. Nobody rings for an object whose
+// invocation ended before it heard of it.
 func (f wireFault) rings() (leastAndMost [2]int) {
-	if f.of == objects && f.at >= 0 {
+	switch {
+	case f.of == objects:
 		return [2]int{0, 2 * everyAttempt[bell]}
+	case f.fault == cancelBefore, f.fault == cancelAfter:
+		return [2]int{0, everyAttempt[bell]}
 	}
 	return [2]int{1, everyAttempt[bell]}
 }
