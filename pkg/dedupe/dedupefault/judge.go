@@ -460,7 +460,10 @@ func (w *World) checkRings() error {
 		owner := in.position.String()
 		n := w.rings[owner]
 		delete(w.rings, owner)
-		if in.keptAt == 0 && n > 0 || in.keptAt > 0 && (n+silent[owner] < least || n > most) {
+		switch {
+		case in.keptAt == 0 && n > 0:
+			w.violate("bell: it rang for %v, which is not kept", in)
+		case in.keptAt > 0 && (n+silent[owner] < least || n > most):
 			w.violate("bell: it rang %d times for %v, not %d to %d times", n, in, least, most)
 		}
 	}

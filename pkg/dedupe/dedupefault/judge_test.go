@@ -284,7 +284,7 @@ func TestJudge(t *testing.T) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			w.rings[a.position.String()] = 1
-		}, "bell: it rang 1 times for record 1"},
+		}, "bell: it rang for record 1"},
 		{"a bell for nobody", func(w *told) { w.rings["x"] = 1 }, "bell: it rang for nobody"},
 		{"a message", func(w *told) {
 			a := w.poisonKept()
