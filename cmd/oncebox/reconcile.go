@@ -20,10 +20,10 @@ type reconcileCommand struct {
 
 func (reconcileCommand) Help() string {
 	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims, and prints
-each that is not in exactly one place: free, held, or ended. It may run on a live
-campaign: what looks wrong is looked at again until it is right, or was wrong in the
-same way twice. It reads every row, keeps about 100 bytes of memory for an item, and
-changes nothing.
+each that is not in exactly one place: free, held, or ended; or that is free until
+another time than its row says. It may run on a live campaign: what looks wrong is
+looked at again until it is right, or was wrong in the same way twice. It reads every
+row, keeps about 100 bytes of memory for an item, and changes nothing.
 
 --mend also mends, each difference in one transaction that holds only if nothing
 has changed meanwhile. It refuses a campaign that is not closed, and waits %.0f seconds
@@ -110,7 +110,7 @@ func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
 		r.Differences = []itembank.Difference{} // JSON shows [], not null
 	}
 	if n := unmended(r); n > 0 && err == nil {
-		err = fmt.Errorf("%w: items that are not in exactly one place: %d", errLook, n)
+		err = fmt.Errorf("%w: differences that are not mended: %d", errLook, n)
 	}
 	return errors.Join(a.print(r, describeReport(r)), err)
 }

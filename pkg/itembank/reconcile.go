@@ -53,9 +53,10 @@ const (
 )
 
 // Reconcile compares all item rows of a campaign with its bank and the claims of
-// its scope, and reports every item that is not in exactly one place. It may run
-// while the campaign is live: what looked wrong is looked at again until it is right,
-// or was wrong in the same way twice in a row. It changes nothing.
+// its scope, and reports every item that is not in exactly one place, or that is free
+// until another time than its row says. It may run while the campaign is live: what
+// looked wrong is looked at again until it is right, or was wrong in the same way twice
+// in a row. It changes nothing.
 //
 // It reads every row once, and twice or more if something looks wrong, and keeps
 // about 100 bytes of memory for each item, and 2 KB for one that looks wrong.
