@@ -5,6 +5,7 @@ package faultproxy
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,6 +61,23 @@ type service struct {
 func targetOperation(r *http.Request) string {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	return operation
+}
+
+// answersInJSON returns the answers of a service without any of its own (Common
+// Errors of its API reference), but for the name that it has for a throttled request.
+func answersInJSON(contentType, namespace, throttled string) func(http.ResponseWriter, Fault, []byte) {
+	return func(w http.ResponseWriter, f Fault, _ []byte) {
+		kind, status := "InternalFailure", http.StatusInternalServerError
+		switch f {
+		case Unavailable:
+			kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
+		case Throttle:
+			kind, status = throttled, http.StatusBadRequest
+		}
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"__type": namespace + kind, "message": "by faultproxy"})
+	}
 }
 
 // start starts a proxy for an engine; stop ends it. The plan says what becomes of the

@@ -47,21 +47,9 @@ func (p *Puts) Records() []Put {
 // StartKinesis starts a proxy for an engine with the API of Kinesis, as Start does.
 func StartKinesis(target string, plan func(n int, operation string) Fault) (p *Proxy, puts *Puts, stop func()) {
 	puts = &Puts{}
-	p, stop = service{operation: targetOperation, answers: answerOfKinesis, passes: puts.putRecords}.start(target, plan)
+	answers := answersInJSON("application/x-amz-json-1.1", "", "ProvisionedThroughputExceededException")
+	p, stop = service{operation: targetOperation, answers: answers, passes: puts.putRecords}.start(target, plan)
 	return p, puts, stop
-}
-
-func answerOfKinesis(w http.ResponseWriter, f Fault, _ []byte) {
-	kind, status := "InternalFailure", http.StatusInternalServerError
-	switch f {
-	case Unavailable:
-		kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
-	case Throttle:
-		kind, status = "ProvisionedThroughputExceededException", http.StatusBadRequest
-	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"__type": kind, "message": "by faultproxy"})
 }
 
 // putResult is the answer about one record.

@@ -86,55 +86,40 @@ func TestFaultsOfKinesis(t *testing.T) {
 	}
 }
 
-func TestFaultsOfS3(t *testing.T) {
+func TestFaultsOfS3AndSQS(t *testing.T) {
 	t.Parallel()
+	type start func(target string, plan func(int, string) faultproxy.Fault) (*faultproxy.Proxy, func())
+	var s3, sqs start = faultproxy.StartS3, faultproxy.StartSQS
 	for _, test := range []struct {
-		fault    faultproxy.Fault
-		effect   bool
-		status   int
-		contains string
+		start     start
+		operation string
+		fault     faultproxy.Fault
+		effect    bool
+		status    int
+		contains  string
 	}{
-		{faultproxy.None, true, 200, ""},
-		{faultproxy.Refuse, false, 0, ""},
-		{faultproxy.Drop, true, 0, ""},
-		{faultproxy.ErrorBefore, false, 500, "<Code>InternalError<"},
-		{faultproxy.ErrorAfter, true, 500, "<Code>InternalError<"},
-		{faultproxy.Unavailable, false, 503, "<Code>ServiceUnavailable<"},
-		{faultproxy.Throttle, false, 503, "<Code>SlowDown<"},
-		{faultproxy.Conflict, false, 409, "<Code>ConditionalRequestConflict<"},
-		{faultproxy.ConflictAfter, true, 409, "<Code>ConditionalRequestConflict<"},
+		{s3, "PUT", faultproxy.None, true, 200, ""},
+		{s3, "PUT", faultproxy.Refuse, false, 0, ""},
+		{s3, "PUT", faultproxy.Drop, true, 0, ""},
+		{s3, "PUT", faultproxy.ErrorBefore, false, 500, "<Code>InternalError<"},
+		{s3, "PUT", faultproxy.ErrorAfter, true, 500, "<Code>InternalError<"},
+		{s3, "PUT", faultproxy.Unavailable, false, 503, "<Code>ServiceUnavailable<"},
+		{s3, "PUT", faultproxy.Throttle, false, 503, "<Code>SlowDown<"},
+		{s3, "PUT", faultproxy.Conflict, false, 409, "<Code>ConditionalRequestConflict<"},
+		{s3, "PUT", faultproxy.ConflictAfter, true, 409, "<Code>ConditionalRequestConflict<"},
+		{sqs, "SendMessage", faultproxy.None, true, 200, ""},
+		{sqs, "SendMessage", faultproxy.Refuse, false, 0, ""},
+		{sqs, "SendMessage", faultproxy.Drop, true, 0, ""},
+		{sqs, "SendMessage", faultproxy.ErrorBefore, false, 500, "sqs#InternalFailure"},
+		{sqs, "SendMessage", faultproxy.ErrorAfter, true, 500, "sqs#InternalFailure"},
+		{sqs, "SendMessage", faultproxy.Unavailable, false, 503, "sqs#ServiceUnavailable"},
+		{sqs, "SendMessage", faultproxy.Throttle, false, 400, "sqs#RequestThrottled"},
 	} {
 		var seen []string
-		p, stop := faultproxy.StartS3(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
-		status, reply := ask(t, p.URL, "", "an object")
-		if status != test.status || !strings.Contains(reply, test.contains) || (len(seen) == 1) != test.effect || p.Operations()[0] != http.MethodPut {
-			t.Errorf("%s: status %d, %s, the engine saw %q", test.fault, status, reply, seen)
-		}
-		stop()
-	}
-}
-
-func TestFaultsOfSQS(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		fault    faultproxy.Fault
-		effect   bool
-		status   int
-		contains string
-	}{
-		{faultproxy.None, true, 200, ""},
-		{faultproxy.Refuse, false, 0, ""},
-		{faultproxy.Drop, true, 0, ""},
-		{faultproxy.ErrorBefore, false, 500, "sqs#InternalFailure"},
-		{faultproxy.ErrorAfter, true, 500, "sqs#InternalFailure"},
-		{faultproxy.Unavailable, false, 503, "sqs#ServiceUnavailable"},
-		{faultproxy.Throttle, false, 400, "sqs#RequestThrottled"},
-	} {
-		var seen []string
-		p, stop := faultproxy.StartSQS(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
-		status, reply := ask(t, p.URL, "SendMessage", "a message")
-		if status != test.status || !strings.Contains(reply, test.contains) || (len(seen) == 1) != test.effect || p.Operations()[0] != "SendMessage" {
-			t.Errorf("%s: status %d, %s, the engine saw %q", test.fault, status, reply, seen)
+		p, stop := test.start(engine(t, &seen), func(int, string) faultproxy.Fault { return test.fault })
+		status, reply := ask(t, p.URL, test.operation, "a body")
+		if status != test.status || !strings.Contains(reply, test.contains) || (len(seen) == 1) != test.effect || p.Operations()[0] != test.operation {
+			t.Errorf("%s, %s: status %d, %s, the engine saw %q", test.operation, test.fault, status, reply, seen)
 		}
 		stop()
 	}

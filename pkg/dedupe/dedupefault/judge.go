@@ -461,7 +461,7 @@ func (w *World) checkRings() error {
 		n := w.rings[owner]
 		delete(w.rings, owner)
 		switch {
-		case in.keptAt == 0 && n > 0:
+		case in.keptAt == 0 && n+silent[owner] > 0:
 			w.violate("bell: it rang for %v, which is not kept", in)
 		case in.keptAt > 0 && (n+silent[owner] < least || n > most):
 			w.violate("bell: it rang %d times for %v, not %d to %d times", n, in, least, most)
