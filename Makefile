@@ -46,7 +46,7 @@ histories: tools ## Play 20,000 random histories of records and of claims, and a
 	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults(InFile|OnDynamoDBLocal|AtTheWire(OfDynamoDBLocal)?)?|FaultMutants|Kills)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
 	go test -count=1 -timeout=120m -run='^Test(FaultHistories|OneByOne|OneByOneInFile)$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
 	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(FaultHistories|OneByOne)$$' ./pkg/dedupe/dynamostore -rapid.checks=$$(($(HISTORIES) / 10))
-	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^TestFault(s|sAtTheWire|Mutants)$$' ./pkg/dedupe/sqlitestore ./pkg/dedupe/dynamostore
+	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^TestFault(s|sOnDynamoDBLocal|sAtTheWire|Mutants)$$' ./pkg/dedupe/sqlitestore ./pkg/dedupe/dynamostore
 
 .PHONY: lint
 lint: ## Check format, vet and lint
