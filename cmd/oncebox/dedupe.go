@@ -302,10 +302,15 @@ func (a *app) summarize(r offline.Report, parked string) error {
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + parked %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.Parked, r.Skipped, r.Out)
 	}
-	if r.Parked > 0 {
-		return fmt.Errorf("%d records that cannot be processed were %w in %s", r.Parked, errKept, parked)
+	return wereKept(r.Parked, parked)
+}
+
+// wereKept is an error if there are records that were set aside.
+func wereKept(n int64, place string) error {
+	if n == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%d records that cannot be processed were %w in %s", n, errKept, place)
 }
 
 // dedupeSummary is the summary as JSON.

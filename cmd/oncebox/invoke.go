@@ -108,10 +108,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		if err := a.printAnswer(ctx, dedupeapi.Answer(result)); err != nil {
 			return err
 		}
-		if kept := result.Tally.Parked; kept > 0 {
-			return fmt.Errorf("%d records that cannot be processed were %w in %s", kept, errKept, options.FailureStore)
-		}
-		return nil
+		return wereKept(result.Tally.Parked, options.FailureStore)
 	})
 }
 
