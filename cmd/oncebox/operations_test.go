@@ -379,13 +379,7 @@ func TestInterruptedOperations(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newShell(t)
-			s.run(exitDone, "init")
-			s.run(exitDone, append([]string{"campaign", "create", "spring"}, test.settings...)...)
-			s.file("codes.txt", lines(n))
-			s.run(exitDone, "load", "spring", "codes.txt")
-			if test.settings != nil {
-				time.Sleep(time.Second) // the life of the item that was loaded last; the command has no clock that a test could move
-			}
+			s.stocked(n, test.settings...)
 			c := s.command(context.Background(), nil, test.args...)
 			var stderr bytes.Buffer
 			c.Stderr = &stderr

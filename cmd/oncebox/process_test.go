@@ -90,6 +90,16 @@ func (s *shell) untilProgress() {
 	s.until("SELECT EXISTS (SELECT 1 FROM load WHERE rows > 0)")
 }
 
+// stocked makes a campaign with n items, in codes.txt. If settings give them a life,
+// it waits until that is over: the commands have no clock that a test could move.
+func (s *shell) stocked(n int, settings ...string) {
+	s.Helper()
+	s.run(exitDone, "init")
+	s.run(exitDone, append([]string{"campaign", "create", "spring"}, settings...)...)
+	s.run(exitDone, "load", "spring", s.file("codes.txt", lines(n)))
+	s.until("SELECT NOT EXISTS (SELECT 1 FROM bank WHERE ends_at > unixepoch('subsec') * 1000)")
+}
+
 // until asks another process's file until the answer is yes.
 func (s *shell) until(question string) {
 	s.Helper()

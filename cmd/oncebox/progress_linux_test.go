@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestCounting: on a terminal, commands that do not know how much there is to do show
@@ -31,12 +30,7 @@ func TestCounting(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newShell(t)
-			s.run(exitDone, "init")
-			s.run(exitDone, append([]string{"campaign", "create", "spring"}, test.settings...)...)
-			s.run(exitDone, "load", "spring", s.file("codes.txt", lines(3000)))
-			if test.settings != nil {
-				time.Sleep(time.Second) // the life of the item that was loaded last; the command has no clock that a test could move
-			}
+			s.stocked(3000, test.settings...)
 			screen := s.at(test.args...).ends(exitDone)
 			if !regexp.MustCompile(test.bar).MatchString(screen) || !strings.HasSuffix(strings.TrimSpace(screen), "\r"+test.result) {
 				t.Errorf("want progress and then %q, got %q", test.result, screen)
