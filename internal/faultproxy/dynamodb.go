@@ -35,20 +35,23 @@ func New(t testing.TB, target string, plan func(n int, operation string) Fault) 
 	return p
 }
 
+// dynamoDBCodes: Developer Guide, "Error handling with DynamoDB", and API reference,
+// "TransactWriteItems".
+var dynamoDBCodes = codes{
+	ErrorBefore: {http.StatusInternalServerError, "InternalServerError"},
+	ErrorAfter:  {http.StatusInternalServerError, "InternalServerError"},
+	Unavailable: {http.StatusServiceUnavailable, "ServiceUnavailable"},
+	Throttle:    {http.StatusBadRequest, "ThrottlingException"},
+	InProgress:  {http.StatusBadRequest, "TransactionInProgressException"},
+}
+
 func answerOfDynamoDB(w http.ResponseWriter, fault Fault, body []byte) {
 	switch fault {
-	case ErrorBefore, ErrorAfter:
-		answer(w, http.StatusInternalServerError, "InternalServerError", nil)
-	case Unavailable:
-		answer(w, http.StatusServiceUnavailable, "ServiceUnavailable", nil)
-	case Throttle:
-		answer(w, http.StatusBadRequest, "ThrottlingException", nil)
-	case InProgress:
-		answer(w, http.StatusBadRequest, "TransactionInProgressException", nil)
 	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason:
 		cancelled(w, fault, body)
 	default:
-		panic("faultproxy: DynamoDB has no such fault: " + string(fault))
+		own := dynamoDBCodes.of(fault)
+		answer(w, own.status, own.name, nil)
 	}
 }
 
@@ -85,7 +88,5 @@ func answer(w http.ResponseWriter, status int, kind string, reasons []map[string
 	if reasons != nil {
 		reply["CancellationReasons"] = reasons
 	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(reply) // a client that went away has no use for it
+	answerInJSON(w, "application/x-amz-json-1.0", status, reply)
 }

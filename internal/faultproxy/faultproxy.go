@@ -63,21 +63,35 @@ func targetOperation(r *http.Request) string {
 	return operation
 }
 
-// answersInJSON returns the answers of a service without any of its own (Common
-// Errors of its API reference), but for the name that it has for a throttled request.
-func answersInJSON(contentType, namespace, throttled string) func(http.ResponseWriter, Fault, []byte) {
-	return func(w http.ResponseWriter, f Fault, _ []byte) {
-		kind, status := "InternalFailure", http.StatusInternalServerError
-		switch f {
-		case Unavailable:
-			kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
-		case Throttle:
-			kind, status = throttled, http.StatusBadRequest
-		}
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"__type": namespace + kind, "message": "by faultproxy"})
+// code is a service's own error.
+type code struct {
+	status int
+	name   string
+}
+
+// codes are a service's errors, by the faults that they are.
+type codes map[Fault]code
+
+func (c codes) of(f Fault) code {
+	own, ok := c[f]
+	if !ok {
+		panic("faultproxy: the service has no such fault: " + string(f))
 	}
+	return own
+}
+
+// inJSON answers with the codes, of a namespace.
+func (c codes) inJSON(contentType, namespace string) func(http.ResponseWriter, Fault, []byte) {
+	return func(w http.ResponseWriter, f Fault, _ []byte) {
+		own := c.of(f)
+		answerInJSON(w, contentType, own.status, map[string]any{"__type": namespace + own.name, "message": "by faultproxy"})
+	}
+}
+
+func answerInJSON(w http.ResponseWriter, contentType string, status int, reply map[string]any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(reply) // a client that went away has no use for it
 }
 
 // start starts a proxy for an engine; stop ends it. The plan says what becomes of the

@@ -2,7 +2,6 @@ package faultproxy
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,6 +21,16 @@ const (
 // OfKinesis returns the faults that PutRecords can meet.
 func OfKinesis() []Fault {
 	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle, PutFirst, PutOthers, PutNone, PutNotKnown}
+}
+
+const kinesisJSON = "application/x-amz-json-1.1"
+
+// kinesisCodes: API reference, "Common Error Types" and "PutRecords".
+var kinesisCodes = codes{
+	ErrorBefore: {http.StatusInternalServerError, "InternalFailure"},
+	ErrorAfter:  {http.StatusInternalServerError, "InternalFailure"},
+	Unavailable: {http.StatusServiceUnavailable, "ServiceUnavailable"},
+	Throttle:    {http.StatusBadRequest, "ProvisionedThroughputExceededException"},
 }
 
 // Put is a record that Kinesis has taken.
@@ -47,8 +56,7 @@ func (p *Puts) Records() []Put {
 // StartKinesis starts a proxy for an engine with the API of Kinesis, as Start does.
 func StartKinesis(target string, plan func(n int, operation string) Fault) (p *Proxy, puts *Puts, stop func()) {
 	puts = &Puts{}
-	answers := answersInJSON("application/x-amz-json-1.1", "", "ProvisionedThroughputExceededException")
-	p, stop = service{operation: targetOperation, answers: answers, passes: puts.putRecords}.start(target, plan)
+	p, stop = service{operation: targetOperation, answers: kinesisCodes.inJSON(kinesisJSON, ""), passes: puts.putRecords}.start(target, plan)
 	return p, puts, stop
 }
 
@@ -65,7 +73,10 @@ type putResult struct {
 func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
 	var request map[string]json.RawMessage
 	var records []json.RawMessage
-	if err := errors.Join(json.Unmarshal(body, &request), json.Unmarshal(request["Records"], &records)); err != nil {
+	if err := json.Unmarshal(body, &request); err != nil {
+		return 0, nil, nil, err
+	}
+	if err := json.Unmarshal(request["Records"], &records); err != nil {
 		return 0, nil, nil, err
 	}
 	through := func(i int) bool { return f != PutNone && (f != PutFirst || i == 0) && (f != PutOthers || i > 0) }
@@ -78,7 +89,7 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 	var answered struct {
 		Records []putResult `json:"Records"`
 	}
-	status, header = http.StatusOK, http.Header{"Content-Type": {"application/x-amz-json-1.1"}}
+	status, header = http.StatusOK, http.Header{"Content-Type": {kinesisJSON}}
 	if len(asked) > 0 {
 		if request["Records"], err = json.Marshal(asked); err != nil {
 			return 0, nil, nil, err

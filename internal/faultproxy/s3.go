@@ -17,6 +17,16 @@ func OfS3() []Fault {
 	return []Fault{Refuse, Drop, ErrorBefore, ErrorAfter, Unavailable, Throttle, Conflict, ConflictAfter}
 }
 
+// s3Codes: API reference, "Error responses".
+var s3Codes = codes{
+	ErrorBefore:   {http.StatusInternalServerError, "InternalError"},
+	ErrorAfter:    {http.StatusInternalServerError, "InternalError"},
+	Unavailable:   {http.StatusServiceUnavailable, "ServiceUnavailable"},
+	Throttle:      {http.StatusServiceUnavailable, "SlowDown"},
+	Conflict:      {http.StatusConflict, "ConditionalRequestConflict"},
+	ConflictAfter: {http.StatusConflict, "ConditionalRequestConflict"},
+}
+
 var s3 = service{operation: func(r *http.Request) string { return r.Method }, answers: answerOfS3, passes: whole}
 
 // StartS3 starts a proxy for an engine with the API of S3, as Start does. Operations
@@ -26,16 +36,8 @@ func StartS3(target string, plan func(n int, operation string) Fault) (p *Proxy,
 }
 
 func answerOfS3(w http.ResponseWriter, f Fault, _ []byte) {
-	kind, status := "InternalError", http.StatusInternalServerError
-	switch f {
-	case Unavailable:
-		kind, status = "ServiceUnavailable", http.StatusServiceUnavailable
-	case Throttle:
-		kind, status = "SlowDown", http.StatusServiceUnavailable
-	case Conflict, ConflictAfter:
-		kind, status = "ConditionalRequestConflict", http.StatusConflict
-	}
+	own := s3Codes.of(f)
 	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>by faultproxy</Message></Error>`, kind)
+	w.WriteHeader(own.status)
+	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>by faultproxy</Message></Error>`, own.name)
 }
