@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // figure is a result, as a multiple of its floor.
@@ -32,7 +32,7 @@ type figure struct {
 var figures []figure
 
 func TestMain(m *testing.M) {
-	code := enginetest.Main(m)
+	code := testengine.Main(m)
 	if code == 0 && len(figures) > 0 {
 		fmt.Println()
 		printFigures(os.Stdout, figures)

@@ -19,8 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/bench/simulated"
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
@@ -74,7 +74,7 @@ func throughput(b *testing.B) {
 // handOut hands out a small bank on an engine that has done nothing before.
 func handOut(b *testing.B, workers int, start func(s *shop, campaign string) container) spent {
 	b.Helper()
-	endpoint, stop := enginetest.FreshDynoxide(b)
+	endpoint, stop := testengine.FreshDynoxide(b)
 	defer stop()
 	s := newShop(b, endpoint)
 	return s.toTheLast(smallBank, workers, func(campaign string) container { return start(s, campaign) })
@@ -103,7 +103,7 @@ func smallBanks(b *testing.B) {
 // the beginning.
 func theLargeBank(b *testing.B) {
 	b.Helper()
-	s := newShop(b, enginetest.DynamoDBLocal(b))
+	s := newShop(b, testengine.DynamoDBLocal(b))
 	name := fmt.Sprintf("a claim, bank of %d, 32 workers", largeBank)
 	handler := s.toTheLast(largeBank, 32, s.handler)
 	note("requests "+name, handler.requests/largeBank, maxOfLarge, "once")
@@ -115,7 +115,7 @@ func theLargeBank(b *testing.B) {
 
 func askedAgain(b *testing.B) {
 	b.Helper()
-	endpoint, stop := enginetest.FreshDynoxide(b)
+	endpoint, stop := testengine.FreshDynoxide(b)
 	defer stop()
 	again := newShop(b, endpoint).againAndAgain(2_000, 50, 8)
 	note("2,000 customers who ask 50 times: requests", again.requests, maxAgain, "each time")

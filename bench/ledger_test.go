@@ -17,11 +17,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of the
 // same conditional puts, with as many requests under way, on the same engine.
 func BenchmarkRecordsLedger(b *testing.B) {
-	s := newShop(b, enginetest.Dynoxide(b))
+	s := newShop(b, testengine.Dynoxide(b))
 	o := s.client.Options()
 	o.HTTPClient = s.meter.http // the time is taken without the meter
 	client := dynamodb.New(o)
@@ -172,7 +172,7 @@ func BenchmarkRecordsLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func invoke(b *testing.B, h *dedupeapi.Handler, event []byte) {
+func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
 	b.Helper()
 	answer, err := h.Invoke(b.Context(), event)
 	if err != nil || string(answer) != `{"batchItemFailures":[]}` {

@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	_ "modernc.org/sqlite" // the driver of the bare loop, as of the project
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -163,7 +163,7 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 // freshShop has a campaign on an engine that has done nothing before.
 func freshShop(b *testing.B) (s *shop, stop func()) {
 	b.Helper()
-	endpoint, stop := enginetest.FreshDynoxide(b)
+	endpoint, stop := testengine.FreshDynoxide(b)
 	s = newShop(b, endpoint)
 	if _, _, err := itembank.New(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{}); err != nil {
 		stop()

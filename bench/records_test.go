@@ -19,9 +19,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/tidwall/gjson"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -195,15 +195,15 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 	return newHandler(b, m, m)
 }
 
-func newHandler(b *testing.B, store dedupeapi.Store, sink dedupe.Sink) *dedupeapi.Handler {
+func newHandler(b *testing.B, store kinesishandler.Store, sink dedupe.Sink) *kinesishandler.Handler {
 	b.Helper()
-	o, err := dedupeapi.ParseOptions([]string{
+	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=dir:unused",
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return dedupeapi.New(store, sink, nil, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	return kinesishandler.New(store, sink, nil, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
 }
 
 // plainly is the function as one would write it without much thought, with the

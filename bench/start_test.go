@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // maxInit is the goal for a function's init time, as a multiple of an empty Go
@@ -135,7 +135,7 @@ func (h *handler) inEmulator(b *testing.B) (init, reply time.Duration) {
 	}
 	defer func() { _ = log.Close() }()
 	api, runtimeAPI := freeAddresses(b)
-	emulator := exec.Command(enginetest.Tool(b, "aws-lambda-rie"),
+	emulator := exec.Command(testengine.Tool(b, "aws-lambda-rie"),
 		"--runtime-interface-emulator-address", api, "--runtime-api-address", runtimeAPI, h.bootstrap)
 	emulator.Env, emulator.Stdout, emulator.Stderr = h.environment(), log, log
 	if err := emulator.Start(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
 // ClaimAPIProps are the settings of a [ClaimAPI]. Only Auth is required.

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 
 	"github.com/oncebox/oncebox/internal/settings"
-	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
 // contextPrefix begins the name of every context value of ours.
@@ -166,7 +166,7 @@ func (c contextReader) bucket(name string) string {
 	if text == "" {
 		return ""
 	}
-	if _, err := failure.ParseSetting("s3://" + text + "/poison"); err != nil || bucketDots.MatchString(text) {
+	if _, err := deadletter.ParseSetting("s3://" + text + "/poison"); err != nil || bucketDots.MatchString(text) {
 		c.Wrong(contextPrefix+name, "is not the name of a bucket", "3 to 63 of a-z, 0-9, . and -")
 		return ""
 	}

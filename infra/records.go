@@ -16,7 +16,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // RecordDedupeProps are the settings of a [RecordDedupe]. Only IDPath is required.
@@ -156,7 +156,7 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 		p.SourceRetention = retentionOf(p.Source)
 	}
 	if p.Rules.Horizon == 0 {
-		p.Rules.Horizon = dedupeapi.DefaultHorizon
+		p.Rules.Horizon = kinesishandler.DefaultHorizon
 	}
 	p.Mapping = p.Mapping.withDefaults(p.SourceRetention)
 	return p
@@ -180,7 +180,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	}
 	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/bell"})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
-	_, err := dedupeapi.ParseSettings(env.known())
+	_, err := kinesishandler.ParseSettings(env.known())
 	return errors.Join(append(wrong, err, env.check())...)
 }
 

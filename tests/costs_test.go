@@ -23,14 +23,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // cost is what something takes of DynamoDB.
@@ -143,7 +143,7 @@ func started(block int, items ...item) float64 {
 // metered is a client of dynoxide whose requests are counted, and tables of its own.
 func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	t.Helper()
-	endpoint, own, m := enginetest.Dynoxide(t), newTables(), &meter{}
+	endpoint, own, m := testengine.Dynoxide(t), newTables(), &meter{}
 	own.create(t, endpoint)
 	return m, dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), HTTPClient: m,
@@ -276,17 +276,17 @@ func (c *counter) Send(_ context.Context, outputs []dedupe.Output) (delivered in
 }
 
 // handler is the function with settings beside the required ones.
-func (r *records) handler(settings ...string) *dedupeapi.Handler {
-	options, err := dedupeapi.ParseOptions(append([]string{
+func (r *records) handler(settings ...string) *kinesishandler.Handler {
+	options, err := kinesishandler.ParseOptions(append([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=s3://failures",
 	}, settings...))
 	must(r, err)
-	return dedupeapi.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))
+	return kinesishandler.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))
 }
 
 // batch is the cost of a batch of records, whose sequence numbers follow one.
 // So many of them must be sent on.
-func (r *records) batch(h *dedupeapi.Handler, sequence int, payloads []string, sent int) cost {
+func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []string, sent int) cost {
 	r.Helper()
 	const shard = "shardId-000000000000"
 	event := events.KinesisEvent{Records: make([]events.KinesisEventRecord, len(payloads))}

@@ -13,11 +13,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -68,20 +68,20 @@ var dedupeCases = map[string]dedupeCase{
 	"poison-line-break":    {tally: dedupe.Tally{In: 1, Parked: 1}}, // for an ndjson sink
 	"poison-among-good":    {tally: dedupe.Tally{In: 4, New: 2, Natural: 1, Parked: 1}, out: "among-1 among-3"},
 
-	"http":              {fault: dedupeapi.ErrNotKinesis},
-	"sqs":               {fault: dedupeapi.ErrNotKinesis},
-	"dynamodb-stream":   {fault: dedupeapi.ErrNotKinesis},
-	"no-records":        {fault: dedupeapi.ErrNotKinesis},
-	"null-records":      {fault: dedupeapi.ErrNotKinesis},
-	"missing-arn":       {fault: dedupeapi.ErrNotKinesis},
-	"missing-sequence":  {fault: dedupeapi.ErrNotKinesis},
-	"missing-event-id":  {fault: dedupeapi.ErrNotKinesis},
-	"missing-arrival":   {fault: dedupeapi.ErrNotKinesis},
-	"bad-base64":        {fault: dedupeapi.ErrNotKinesis},
-	"data-not-a-string": {fault: dedupeapi.ErrNotKinesis},
-	"descending":        {fault: dedupeapi.ErrNotKinesis},
-	"two-shards":        {fault: dedupeapi.ErrManyShards},
-	"two-streams":       {fault: dedupeapi.ErrManyShards},
+	"http":              {fault: kinesishandler.ErrNotKinesis},
+	"sqs":               {fault: kinesishandler.ErrNotKinesis},
+	"dynamodb-stream":   {fault: kinesishandler.ErrNotKinesis},
+	"no-records":        {fault: kinesishandler.ErrNotKinesis},
+	"null-records":      {fault: kinesishandler.ErrNotKinesis},
+	"missing-arn":       {fault: kinesishandler.ErrNotKinesis},
+	"missing-sequence":  {fault: kinesishandler.ErrNotKinesis},
+	"missing-event-id":  {fault: kinesishandler.ErrNotKinesis},
+	"missing-arrival":   {fault: kinesishandler.ErrNotKinesis},
+	"bad-base64":        {fault: kinesishandler.ErrNotKinesis},
+	"data-not-a-string": {fault: kinesishandler.ErrNotKinesis},
+	"descending":        {fault: kinesishandler.ErrNotKinesis},
+	"two-shards":        {fault: kinesishandler.ErrManyShards},
+	"two-streams":       {fault: kinesishandler.ErrManyShards},
 }
 
 func TestEveryDedupeEventIsInTheTable(t *testing.T) {
@@ -154,10 +154,10 @@ func newDedupeHandler(t *testing.T) *dedupeBench {
 	b := &dedupeBench{dir: t.TempDir()}
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(b.dir, "ledger.db"))
 	must(t, err)
-	options, err := dedupeapi.ParseOptions(b.settings())
+	options, err := kinesishandler.ParseOptions(b.settings())
 	must(t, err)
 	var log bytes.Buffer
-	handler, err := dedupeapi.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
+	handler, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(handler.Close(), store.Close())) })
 	b.log = func(*testing.T) string { return log.String() }
@@ -238,7 +238,7 @@ func (b *dedupeBench) checkKept(t *testing.T, name string, payloads []string, wa
 	for _, path := range b.kept(t) {
 		content, err := os.ReadFile(path)
 		must(t, err)
-		kept, err := failure.Decode(content)
+		kept, err := deadletter.Decode(content)
 		must(t, err)
 		if slices.Contains(payloads, string(kept.Data)) && kept.Reason != "" {
 			found[kept.Owner] = true

@@ -21,11 +21,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/failure"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -60,7 +60,7 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 	if err := json.Unmarshal(reply, &r); err != nil {
 		t.Fatalf("the function failed: %s", reply)
 	}
-	for _, fault := range []error{dedupeapi.ErrNotKinesis, dedupeapi.ErrManyShards, dedupeapi.ErrLoop} {
+	for _, fault := range []error{kinesishandler.ErrNotKinesis, kinesishandler.ErrManyShards, kinesishandler.ErrLoop} {
 		if strings.HasPrefix(r.ErrorMessage, fault.Error()) {
 			return r.KinesisEventResponse, fault
 		}
@@ -74,7 +74,7 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 // onDynoxide are the variables of the function for a table of its own.
 func onDynoxide(t *testing.T) []string {
 	t.Helper()
-	endpoint, own := enginetest.Dynoxide(t), newTables()
+	endpoint, own := testengine.Dynoxide(t), newTables()
 	own.create(t, endpoint)
 	return []string{"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe}
 }
@@ -163,7 +163,7 @@ func TestDedupeFaults(t *testing.T) {
 	})
 	t.Run("no stream", func(t *testing.T) {
 		t.Parallel()
-		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:missing", "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))...)
+		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:missing", "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
 		if last := b.fails(t, readDedupeEvent(t, "single"), 0); !strings.Contains(last, "stream") {
 			t.Errorf("the log does not speak of the stream: %s", last)
 		}
@@ -183,8 +183,8 @@ func TestDedupeFaults(t *testing.T) {
 	t.Run("a loop", func(t *testing.T) {
 		t.Parallel()
 		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:clicks")...)
-		if _, err := b.invoke(t, readDedupeEvent(t, "single")); !errors.Is(err, dedupeapi.ErrLoop) {
-			t.Errorf("want %v, got %v", dedupeapi.ErrLoop, err)
+		if _, err := b.invoke(t, readDedupeEvent(t, "single")); !errors.Is(err, kinesishandler.ErrLoop) {
+			t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 // TestDedupeToS3: a poison record is kept whole in a bucket.
 func TestDedupeToS3(t *testing.T) {
 	t.Parallel()
-	endpoint := enginetest.S3(t, "bad-records")
+	endpoint := testengine.S3(t, "bad-records")
 	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_FAILURE_STORE=s3://bad-records/clicks", "AWS_ENDPOINT_URL_S3="+endpoint)...)
 	for range 2 {
 		answer, err := b.invoke(t, readDedupeEvent(t, "poison-among-good"))
@@ -254,7 +254,7 @@ func TestDedupeToS3(t *testing.T) {
 	if len(list.Contents) != 1 {
 		t.Fatalf("want one object, got %d", len(list.Contents))
 	}
-	store := failure.New(failure.NewBucket(client, "bad-records", "clicks/"))
+	store := deadletter.New(deadletter.NewBucket(client, "bad-records", "clicks/"))
 	kept, err := store.Read(t.Context(), strings.TrimPrefix(*list.Contents[0].Key, "clicks/"))
 	must(t, err)
 	equal(t, "payload", string(kept.Data), `{"id":"among-2"`)
@@ -274,7 +274,7 @@ func newStream(t *testing.T) stream {
 	t.Helper()
 	s := stream{name: fmt.Sprintf("stream-%d", streamCount.Add(1))}
 	s.client = kinesis.New(kinesis.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(enginetest.Kinesis(t)),
+		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Kinesis(t)),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 	_, err := s.client.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: aws.Int32(1)})
@@ -333,7 +333,7 @@ func (s stream) payloads(t *testing.T) (payloads []string) {
 func TestDedupeFromStreamToStream(t *testing.T) {
 	t.Parallel()
 	source, sink := newStream(t), newStream(t)
-	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))...)
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
 	var want []string
 	for i := range 40 {
 		payload := fmt.Sprintf(`{"id":"e%d"}`, i)

@@ -26,7 +26,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -118,7 +118,7 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 }
 
 func askAsClaim(t *testing.T, aws *cloud) {
-	engine, own := enginetest.Dynoxide(t), newTables()
+	engine, own := testengine.Dynoxide(t), newTables()
 	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
 	loadCampaigns(t, own.create(t, engine))
 	askAboutWhatHasEnded(t, aws, engine, own)
@@ -187,7 +187,7 @@ func (anHourAgo) Sleep(context.Context, time.Duration) error { return nil }
 // askAsDedupe gives each event twice, in the order of their records: so the second
 // ones are retries, or with the checkpoint are skipped.
 func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
-	engine, own, sink := enginetest.Dynoxide(t), newTables(), newStream(t)
+	engine, own, sink := testengine.Dynoxide(t), newTables(), newStream(t)
 	own.create(t, engine)
 	aws.names = map[string]string{
 		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "bell queue",
@@ -235,7 +235,7 @@ func dedupeEventsInOrder(t *testing.T) (names []string) {
 func TestOtherAsksAreRefused(t *testing.T) {
 	aws, own := newCloud(t, "claim"), newTables()
 	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
-	own.create(t, enginetest.Dynoxide(t))
+	own.create(t, testengine.Dynoxide(t))
 	for name, value := range map[string]string{
 		"AWS_CONFIG_FILE": "/dev/null", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 		"AWS_ENDPOINT_URL_DYNAMODB": aws.url,
@@ -282,8 +282,8 @@ type cloud struct {
 func newCloud(t *testing.T, function string) *cloud {
 	t.Helper()
 	c := &cloud{function: function, engines: map[string]http.Handler{
-		"dynamodb": proxy(t, enginetest.Dynoxide(t)), "kinesis": proxy(t, enginetest.Kinesis(t)),
-		"s3": proxy(t, enginetest.S3(t, failureBucket)), "sqs": http.HandlerFunc(takeMessage),
+		"dynamodb": proxy(t, testengine.Dynoxide(t)), "kinesis": proxy(t, testengine.Kinesis(t)),
+		"s3": proxy(t, testengine.S3(t, failureBucket)), "sqs": http.HandlerFunc(takeMessage),
 	}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)

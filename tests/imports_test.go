@@ -44,7 +44,7 @@ func TestImports(t *testing.T) {
 const module = "github.com/oncebox/oncebox"
 
 var (
-	testPackages = []string{"testing", "pgregory.net/rapid", module + "/internal/enginetest", module + "/tests"}
+	testPackages = []string{"testing", "pgregory.net/rapid", module + "/internal/testengine", module + "/tests"}
 	neverShipped = append([]string{
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go",
 		module + "/infra", module + "/examples",

@@ -73,7 +73,7 @@ func TestDocuments(t *testing.T) {
 func TestLivesNameRealFunctions(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
-	for _, pattern := range []string{"../pkg/itembank/*.go", "../pkg/itembank/dynamostore/*.go", "../functions/claim/claimapi/*.go", "../pkg/dedupe/*.go"} {
+	for _, pattern := range []string{"../pkg/itembank/*.go", "../pkg/itembank/dynamostore/*.go", "../pkg/claimapi/*.go", "../pkg/dedupe/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	buildDir = dir
-	code := enginetest.Main(m)
+	code := testengine.Main(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -92,7 +92,7 @@ func launch(t *testing.T, bootstrap, dir string, env ...string) *function {
 	})
 	script := filepath.Join(dir, "bootstrap")
 	must(t, os.WriteFile(script, fmt.Appendf(nil, launcher, bootstrap, f.log), 0o700))
-	f.url = enginetest.Lambda(t, script, append([]string{
+	f.url = testengine.Lambda(t, script, append([]string{
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
 	}, env...)...)
 	return f
@@ -169,7 +169,7 @@ func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option
 // TestClaimEventsInTheEmulator gives every event to the built function, over dynoxide.
 func TestClaimEventsInTheEmulator(t *testing.T) {
 	t.Parallel()
-	endpoint, own := enginetest.Dynoxide(t), newTables()
+	endpoint, own := testengine.Dynoxide(t), newTables()
 	loadCampaigns(t, own.create(t, endpoint))
 	for _, from := range []string{"body", "jwt:sub", "iam"} {
 		t.Run(from, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 // whom asks twice.
 func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 	t.Parallel()
-	endpoint, own := enginetest.Dynoxide(t), newTables()
+	endpoint, own := testengine.Dynoxide(t), newTables()
 	addCampaign(t, own.create(t, endpoint), "spring", itembank.Settings{}, 2)
 	f := startFunction(t, own.settings(endpoint, "body")...)
 	items := map[string]string{} // item to claimant
@@ -282,7 +282,7 @@ func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 // the client learns nothing of it and the log says which table.
 func TestAMissingTableIsInternal(t *testing.T) {
 	t.Parallel()
-	f := startFunction(t, newTables().settings(enginetest.Dynoxide(t), "body")...)
+	f := startFunction(t, newTables().settings(testengine.Dynoxide(t), "body")...)
 	event := readEvent(t, "claim-body")
 	r := f.do(t, event)
 	checkReply(t, event, r, eventCase{status: 500, slug: "internal"})

@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
@@ -395,7 +395,7 @@ func onEngines(t *testing.T, test func(*testing.T, itembank.Store)) {
 	})
 	t.Run("dynamodb", func(t *testing.T) {
 		client := dynamodb.New(dynamodb.Options{
-			Region: "us-east-1", BaseEndpoint: aws.String(enginetest.Dynoxide(t)),
+			Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
 			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		})
 		bank, claims := "bank-"+rand.Text(), "dedupe-"+rand.Text()

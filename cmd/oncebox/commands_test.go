@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -20,7 +20,7 @@ func TestLifeOfACampaign(t *testing.T) {
 	t.Run("dynamodb", func(t *testing.T) {
 		s := newShell(t)
 		tables := rand.Text() // other tests have campaigns in the usual ones
-		s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
 		lifeOfACampaign(s)
 	})
 }
@@ -97,7 +97,7 @@ func TestDemo(t *testing.T) {
 	})
 	t.Run("dynamodb and kinesis", func(t *testing.T) {
 		s := newShell(t)
-		s.env = append(localEngine(enginetest.Dynoxide(t)), "AWS_ENDPOINT_URL_KINESIS="+enginetest.Kinesis(t))
+		s.env = append(localEngine(testengine.Dynoxide(t)), "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))
 		demoShows(s)
 	})
 }
@@ -256,7 +256,7 @@ func TestNoRegion(t *testing.T) {
 
 func TestTablesMissing(t *testing.T) {
 	s := newShell(t)
-	s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=no-such-table")
+	s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=no-such-table")
 	s.run(exitFailed, "claim", "spring", "ann").saying(t, "table not found", "oncebox init")
 }
 

@@ -18,13 +18,13 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // inMemory is the --ledger that ends with the run.
@@ -187,7 +187,7 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 	}
 	r := dedupe.Retention{Window: *c.Window}
 	if c.Ledger == "" && a.Store == dynamodbStore {
-		r.Horizon = dedupeapi.DefaultHorizon
+		r.Horizon = kinesishandler.DefaultHorizon
 	}
 	return r, nil
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -82,7 +82,7 @@ func TestDedupe(t *testing.T) {
 	t.Run("dynamodb", func(t *testing.T) {
 		s := newShell(t)
 		tables := rand.Text()
-		s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
 		s.run(exitDone, "init")
 		lifeOfRecords(s)
 	})

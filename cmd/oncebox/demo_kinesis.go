@@ -14,16 +14,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
 // streams are two streams of a local Kinesis with the handler in between.
 type streams struct {
 	client  *kinesis.Client
-	handler *dedupeapi.Handler
+	handler *kinesishandler.Handler
 	source  string // name
 	in, out string // ARNs
 }

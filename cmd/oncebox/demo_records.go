@@ -17,8 +17,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -144,8 +144,8 @@ func brokenAggregate() []byte {
 }
 
 // recordSettings are the Lambda function's variables.
-func (d *demo) recordSettings(sink string, more ...string) (dedupeapi.Options, error) {
-	return dedupeapi.ParseOptions(append(more,
+func (d *demo) recordSettings(sink string, more ...string) (kinesishandler.Options, error) {
+	return kinesishandler.ParseOptions(append(more,
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_VOLATILE=sent_at", "ONCEBOX_SINK="+sink,
 		"ONCEBOX_FAILURE_STORE=dir:"+d.failures(), "ONCEBOX_SCOPE="+d.campaign))
 }
@@ -178,12 +178,12 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 	return s, err
 }
 
-func (d *demo) openRecords(ctx context.Context, options dedupeapi.Options) (*dedupeapi.Handler, error) {
+func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (*kinesishandler.Handler, error) {
 	ledger, closeLedger, err := d.app.openLedger(ctx, options.Concurrency)
 	if err != nil {
 		return nil, err
 	}
-	h, err := dedupeapi.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
+	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
 	if err != nil {
 		closeLedger()
 		return nil, err
@@ -195,7 +195,7 @@ func (d *demo) openRecords(ctx context.Context, options dedupeapi.Options) (*ded
 // inProcess hands events to the handler as Lambda does, and reads its file.
 type inProcess struct {
 	demo    *demo
-	handler *dedupeapi.Handler
+	handler *kinesishandler.Handler
 	out     string
 	last    int // sequence number
 }

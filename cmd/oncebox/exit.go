@@ -5,14 +5,14 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // The exit codes, which scripts rely on.
@@ -56,9 +56,9 @@ var codes = []struct {
 	{dynamostore.ErrOtherTable, exitUsage},
 	{awsconfig.ErrSettings, exitUsage},
 	{claimapi.ErrNotHTTP, exitUsage},
-	{dedupeapi.ErrNotKinesis, exitUsage},
-	{dedupeapi.ErrManyShards, exitUsage},
-	{dedupeapi.ErrLoop, exitUsage},
+	{kinesishandler.ErrNotKinesis, exitUsage},
+	{kinesishandler.ErrManyShards, exitUsage},
+	{kinesishandler.ErrLoop, exitUsage},
 	{dedupe.ErrTryAgain, exitFailed},
 	{fs.ErrNotExist, exitUsage},
 	{fs.ErrPermission, exitUsage},

@@ -15,9 +15,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 type invokeCommand struct {
@@ -96,16 +96,16 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		}
 		return a.printAnswerOfURL(ctx, reply)
 	}
-	options, err := dedupeapi.ParseOptions(os.Environ())
+	options, err := kinesishandler.ParseOptions(os.Environ())
 	if err != nil {
 		return &usageError{err, ""}
 	}
-	return a.withRecords(ctx, options, func(h *dedupeapi.Handler) error {
+	return a.withRecords(ctx, options, func(h *kinesishandler.Handler) error {
 		result, err := h.Process(ctx, raw)
 		if err != nil {
 			return err
 		}
-		if err := a.printAnswer(ctx, dedupeapi.Answer(result)); err != nil {
+		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
 			return err
 		}
 		return wereKept(result.Tally.Parked, options.FailureStore)
@@ -139,13 +139,13 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 }
 
 // withRecords runs a command with the record handler over the store.
-func (a *app) withRecords(ctx context.Context, options dedupeapi.Options, run func(*dedupeapi.Handler) error) error {
+func (a *app) withRecords(ctx context.Context, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
 	ledger, closeLedger, err := a.openLedger(ctx, options.Concurrency)
 	if err != nil {
 		return err
 	}
 	defer closeLedger()
-	h, err := dedupeapi.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}

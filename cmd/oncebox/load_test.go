@@ -21,8 +21,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
@@ -296,7 +296,7 @@ func TestKilledLoaders(t *testing.T) {
 // the effect, or when it has it and the process no reply.
 func TestLoadKilledAtEveryRequest(t *testing.T) {
 	s := newShell(t)
-	target := enginetest.Dynoxide(t)
+	target := testengine.Dynoxide(t)
 	s.env = append(localEngine(target), "ONCEBOX_BANK_TABLE=bank-"+cryptorand.Text(), "ONCEBOX_DEDUPE_TABLE=dedupe-"+cryptorand.Text())
 	s.run(exitDone, "init")
 	store := s.store()

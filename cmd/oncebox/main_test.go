@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // asOncebox makes the test binary run as the command itself.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asOncebox) != "" {
 		main()
 	}
-	os.Exit(enginetest.Main(m))
+	os.Exit(testengine.Main(m))
 }
 
 // shell runs oncebox in a folder of its own.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -26,7 +26,7 @@ func onStores(t *testing.T, test func(*shell)) {
 	t.Run("dynamodb", func(t *testing.T) {
 		s := newShell(t)
 		tables := rand.Text()
-		s.env = append(localEngine(enginetest.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
 		test(s)
 	})
 }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 func main() {
@@ -22,7 +22,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := dedupeapi.ParseSettings(os.Environ())
+	s, err := kinesishandler.ParseSettings(os.Environ())
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
-	h, err := dedupeapi.Open(ctx, awsconfig.FromEnvironment, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
+	h, err := kinesishandler.Open(ctx, awsconfig.FromEnvironment, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
 	if err == nil {
 		lambda.Start(h)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 const mappingID = "2b733bdc-8ac3-4df5-af3a-1827b3b11284"
@@ -165,7 +165,7 @@ func TestNoDestination(t *testing.T) {
 // TestToBucket: the object is there.
 func TestToBucket(t *testing.T) {
 	t.Parallel()
-	endpoint := enginetest.S3(t, "given-up")
+	endpoint := testengine.S3(t, "given-up")
 	client := s3.New(s3.Options{
 		Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),

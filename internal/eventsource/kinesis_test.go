@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // These run over kinesis-mock, through a real client.
@@ -35,7 +35,7 @@ func newMockStream(t *testing.T, shards int32) mockStream {
 	t.Helper()
 	s := mockStream{T: t, name: fmt.Sprintf("stream-%d", streamCount.Add(1))}
 	s.client = kinesis.New(kinesis.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(enginetest.Kinesis(t)),
+		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Kinesis(t)),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 	_, err := s.client.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: &shards})

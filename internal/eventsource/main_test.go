@@ -12,11 +12,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 const arn = "arn:aws:kinesis:us-east-1:123456789012:stream/clicks"
 

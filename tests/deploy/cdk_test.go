@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // root is the project's folder, where cdk.json is.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	buildDir = dir
-	code := enginetest.Main(m)
+	code := testengine.Main(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -56,8 +56,8 @@ func builder(name, arch string) func() (string, error) {
 // built skips the test before anything is built, where it could not go on.
 func built(t *testing.T, build func() (string, error)) (dir string) {
 	t.Helper()
-	enginetest.Tool(t, "cdk")
-	enginetest.Tool(t, "moto-cloudformation")
+	testengine.Tool(t, "cdk")
+	testengine.Tool(t, "moto-cloudformation")
 	dir, err := build()
 	must(t, err)
 	return dir
@@ -78,14 +78,14 @@ func fileFact(name string, mode fs.FileMode, content []byte) string {
 // cdk runs the CDK's command line in a folder against the emulator.
 func cdk(t *testing.T, dir string, args ...string) (output string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), enginetest.Tool(t, "cdk"), args...)
+	cmd := exec.CommandContext(t.Context(), testengine.Tool(t, "cdk"), args...)
 	cmd.Dir = dir
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "AWS_") { // the developer's own
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
-	cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+enginetest.CloudFormation(t), "AWS_REGION="+region,
+	cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+testengine.CloudFormation(t), "AWS_REGION="+region,
 		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test", "AWS_CONFIG_FILE="+os.DevNull)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

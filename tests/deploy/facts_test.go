@@ -33,7 +33,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 const (
@@ -80,7 +80,7 @@ type clients struct {
 func newClients(t *testing.T) clients {
 	t.Helper()
 	cfg := aws.Config{
-		Region: region, BaseEndpoint: aws.String(enginetest.CloudFormation(t)),
+		Region: region, BaseEndpoint: aws.String(testengine.CloudFormation(t)),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	}
 	return clients{

@@ -149,7 +149,7 @@ func run(t *testing.T, script string, args []string, env ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// needTools ends the test where tools are not installed, as enginetest does.
+// needTools ends the test where tools are not installed, as testengine does.
 func needTools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 const root = "../.."
@@ -41,7 +41,7 @@ func TestSynthWithAndWithoutTheCLI(t *testing.T) {
 	for _, name := range functions {
 		arguments = append(arguments, "--context", name+"="+code)
 	}
-	command(t, root, nil, enginetest.Tool(t, "cdk"), arguments...)
+	command(t, root, nil, testengine.Tool(t, "cdk"), arguments...)
 
 	byItself, byCLI := templateIn(t, alone, "oncebox"), templateIn(t, withCLI, "oncebox")
 	if !reflect.DeepEqual(byItself, byCLI) {
@@ -136,7 +136,7 @@ func TestLint(t *testing.T) {
 
 func lint(t *testing.T, files ...string) {
 	t.Helper()
-	command(t, ".", nil, enginetest.Tool(t, "cfn-lint"), append([]string{"--ignore-checks", "W3005", "--"}, files...)...)
+	command(t, ".", nil, testengine.Tool(t, "cfn-lint"), append([]string{"--ignore-checks", "W3005", "--"}, files...)...)
 }
 
 // dist is a folder with functions where `make zip` leaves them.

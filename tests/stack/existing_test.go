@@ -21,7 +21,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // TestNothingIsMadeOfWhatExists: no table, stream, bucket or queue, and no change to
@@ -174,7 +174,7 @@ func TestRulesInTheirStack(t *testing.T) {
 // featureFlags are those that `cdk init` writes to a new cdk.json.
 func featureFlags(t *testing.T) map[string]any {
 	t.Helper()
-	cli := filepath.Join(filepath.Dir(enginetest.Tool(t, "cdk")), "../cdk/node_modules/aws-cdk")
+	cli := filepath.Join(filepath.Dir(testengine.Tool(t, "cdk")), "../cdk/node_modules/aws-cdk")
 	encoded, err := os.ReadFile(filepath.Join(cli, "lib/init-templates/.recommended-feature-flags.json"))
 	must(t, err)
 	var flags map[string]any

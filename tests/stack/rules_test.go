@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/functions/claim/claimapi"
-	"github.com/oncebox/oncebox/functions/dedupe/dedupeapi"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // The types that the stack is made of.
@@ -431,7 +431,7 @@ func parseSettings(function resource, environ []string) (err error) {
 	if isClaims(function) {
 		_, err = claimapi.ParseSettings(environ)
 	} else {
-		_, err = dedupeapi.ParseSettings(environ)
+		_, err = kinesishandler.ParseSettings(environ)
 	}
 	return err
 }

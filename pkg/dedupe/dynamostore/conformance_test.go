@@ -11,21 +11,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestConformance(t *testing.T)                { dedupetest.Run(t, onDynoxide) }
 func TestConformanceOnDynamoDBLocal(t *testing.T) { dedupetest.Run(t, onDynamoDBLocal) }
 func TestMutants(t *testing.T)                    { dedupetest.RunMutants(t, onDynoxide) }
 
-func onDynoxide(t *testing.T) dedupetest.Engine { return engine(t, enginetest.Dynoxide(t)) }
+func onDynoxide(t *testing.T) dedupetest.Engine { return engine(t, testengine.Dynoxide(t)) }
 
-func onDynamoDBLocal(t *testing.T) dedupetest.Engine { return engine(t, enginetest.DynamoDBLocal(t)) }
+func onDynamoDBLocal(t *testing.T) dedupetest.Engine { return engine(t, testengine.DynamoDBLocal(t)) }
 
 const table = "test-dedupe"
 

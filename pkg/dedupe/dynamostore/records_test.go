@@ -3,7 +3,7 @@ package dynamostore_test
 import (
 	"testing"
 
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupefault"
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 )
 

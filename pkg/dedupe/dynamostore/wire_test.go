@@ -17,14 +17,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
-	"github.com/oncebox/oncebox/pkg/failure"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
@@ -126,7 +126,7 @@ const bucket = "failures"
 
 func newWire(t *testing.T) wire {
 	t.Helper()
-	return wire{dynamo: enginetest.Dynoxide(t), kinesis: enginetest.Kinesis(t), s3: enginetest.S3(t, bucket), sqs: enginetest.SQS(t)}
+	return wire{dynamo: testengine.Dynoxide(t), kinesis: testengine.Kinesis(t), s3: testengine.S3(t, bucket), sqs: testengine.SQS(t)}
 }
 
 // withStream makes a sink's stream. kinesis-mock gets slow with what is in one.
@@ -203,7 +203,7 @@ type queue struct {
 	client  *sqs.Client
 	url     string
 	mu      sync.Mutex
-	unheard []failure.Kept
+	unheard []deadletter.Kept
 }
 
 func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
@@ -219,21 +219,21 @@ func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
 	return &queue{client: client, url: *made.QueueUrl}, nil
 }
 
-func (q *queue) miss(k failure.Kept, _ error) {
+func (q *queue) miss(k deadletter.Kept, _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.unheard = append(q.unheard, k)
 }
 
 // read reads all messages.
-func (q *queue) read(ctx context.Context) (heard, unheard []failure.Kept, err error) {
+func (q *queue) read(ctx context.Context) (heard, unheard []deadletter.Kept, err error) {
 	for {
 		page, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.url, MaxNumberOfMessages: 10})
 		if err != nil || len(page.Messages) == 0 {
 			return heard, q.unheard, err
 		}
 		for _, message := range page.Messages {
-			var k failure.Kept
+			var k deadletter.Kept
 			if err := json.Unmarshal([]byte(*message.Body), &k); err != nil {
 				return nil, nil, err
 			}
@@ -269,33 +269,33 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	if err != nil {
 		return requests, err
 	}
-	s3Client, err := failure.NewS3Client(ctx, config(s3Proxy.URL))
+	s3Client, err := deadletter.NewS3Client(ctx, config(s3Proxy.URL))
 	if err != nil {
 		return requests, err
 	}
-	sqsClient, err := failure.NewSQSClient(ctx, config(sqsProxy.URL))
+	sqsClient, err := deadletter.NewSQSClient(ctx, config(sqsProxy.URL))
 	if err != nil {
 		return requests, err
 	}
 	// Objects and messages are read past the proxies.
-	plain, err := failure.NewS3Client(ctx, config(w.s3))
+	plain, err := deadletter.NewS3Client(ctx, config(w.s3))
 	if err != nil {
 		return requests, err
 	}
 	play := fmt.Sprint("play-", plays.Add(1))
-	kept := failure.New(failure.NewBucket(plain, bucket, play+"/"))
+	kept := deadletter.New(deadletter.NewBucket(plain, bucket, play+"/"))
 	queue, err := newQueue(ctx, w.sqs, play)
 	if err != nil {
 		return requests, err
 	}
-	rung, err := failure.NewQueue(sqsClient, queue.url)
+	rung, err := deadletter.NewQueue(sqsClient, queue.url)
 	if err != nil {
 		return requests, err
 	}
 	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
 		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
 		Sink:     to,
-		Failures: failure.New(failure.NewBucket(s3Client, bucket, play+"/"), failure.WithBell(rung, queue.miss)),
+		Failures: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithBell(rung, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
 				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
@@ -304,7 +304,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 		},
 		Calling: by.calls,
 		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
-			return kept.Read(ctx, failure.Name(owner))
+			return kept.Read(ctx, deadletter.Name(owner))
 		},
 		Rung:  queue.read,
 		Rings: f.rings(),

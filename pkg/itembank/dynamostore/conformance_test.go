@@ -14,24 +14,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestConformance(t *testing.T)                { itembanktest.Run(t, onDynoxide) }
 func TestConformanceOnDynamoDBLocal(t *testing.T) { itembanktest.Run(t, onDynamoDBLocal) }
 func TestMutants(t *testing.T)                    { itembanktest.RunMutants(t, onDynoxide) }
 
 func onDynoxide(t *testing.T) itembanktest.Engine {
-	return engine(t, enginetest.Dynoxide(t))
+	return engine(t, testengine.Dynoxide(t))
 }
 
 func onDynamoDBLocal(t *testing.T) itembanktest.Engine {
-	return engine(t, enginetest.DynamoDBLocal(t))
+	return engine(t, testengine.DynamoDBLocal(t))
 }
 
 const bankTable, dedupeTable = "test-bank", "test-dedupe"

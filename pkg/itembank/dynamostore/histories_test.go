@@ -3,7 +3,7 @@ package dynamostore_test
 import (
 	"testing"
 
-	"github.com/oncebox/oncebox/pkg/itembank/itembankfault"
+	"github.com/oncebox/oncebox/internal/itembankfault"
 )
 
 // TestFaults fails the calls of every scenario in every way, a part of them at a time.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
@@ -96,7 +96,7 @@ func kilobytes(item map[string]map[string]any) int {
 // TestRequestsPerClaim pins what a claim costs, request by request.
 func TestRequestsPerClaim(t *testing.T) {
 	for name, endpoint := range map[string]func(testing.TB) string{
-		"dynoxide": enginetest.Dynoxide, "DynamoDBLocal": enginetest.DynamoDBLocal,
+		"dynoxide": testengine.Dynoxide, "DynamoDBLocal": testengine.DynamoDBLocal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,13 +9,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
 func TestCreateTables(t *testing.T) {
 	for name, endpoint := range map[string]func(testing.TB) string{
-		"dynoxide": enginetest.Dynoxide, "DynamoDBLocal": enginetest.DynamoDBLocal,
+		"dynoxide": testengine.Dynoxide, "DynamoDBLocal": testengine.DynamoDBLocal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,11 +14,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/enginetest"
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/itembank/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -36,11 +36,11 @@ type wireFault struct {
 // that the SDK's retry meets what the first attempt left, and for all attempts, so
 // that the Bank does. It plays a part of them at a time.
 func TestFaultsAtTheWire(t *testing.T) {
-	breakWire(t, enginetest.Dynoxide(t), onDynoxide, 16)
+	breakWire(t, testengine.Dynoxide(t), onDynoxide, 16)
 }
 
 func TestFaultsAtTheWireOfDynamoDBLocal(t *testing.T) {
-	breakWire(t, enginetest.DynamoDBLocal(t), onDynamoDBLocal, 60)
+	breakWire(t, testengine.DynamoDBLocal(t), onDynamoDBLocal, 60)
 }
 
 func breakWire(t *testing.T, target string, newEngine func(*testing.T) itembanktest.Engine, share int) {
@@ -123,7 +123,7 @@ func playAtWire(ctx context.Context, s itembankfault.Scenario, e itembanktest.En
 // TestKills kills other processes that work on the engine.
 func TestKills(t *testing.T) {
 	t.Parallel()
-	itembankfault.RunKills(t, onDynoxide(t), enginetest.Dynoxide(t), 12)
+	itembankfault.RunKills(t, onDynoxide(t), testengine.Dynoxide(t), 12)
 }
 
 // TestChild is the process that TestKills kills.

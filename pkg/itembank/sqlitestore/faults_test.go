@@ -3,8 +3,8 @@ package sqlitestore
 import (
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 

@@ -16,7 +16,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -72,7 +72,7 @@ func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	t.Setenv("AWS_ACCESS_KEY_ID", "test")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
-	t.Setenv("AWS_ENDPOINT_URL_KINESIS", enginetest.Kinesis(t))
+	t.Setenv("AWS_ENDPOINT_URL_KINESIS", testengine.Kinesis(t))
 	client, err := kinesissink.NewClient(t.Context(), sdkconfig.Load)
 	must(t, err)
 	if n := client.Options().Retryer.MaxAttempts(); n != 1 {

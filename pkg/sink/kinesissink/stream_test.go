@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/enginetest"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -23,7 +23,7 @@ import (
 // streams counts those of this process: with -count tests run several times.
 var streams atomic.Int64
 
-func TestMain(m *testing.M) { os.Exit(enginetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 // stream is a stream of kinesis-mock, and the client of the sink under test:
 // it passes requests on, and puts the faults in between that a healthy Kinesis
@@ -43,7 +43,7 @@ type stream struct {
 func newStream(t *testing.T, shards int32) *stream {
 	t.Helper()
 	s := &stream{name: fmt.Sprint(t.Name(), "-", streams.Add(1)), Client: kinesis.New(kinesis.Options{
-		BaseEndpoint: aws.String(enginetest.Kinesis(t)), Region: "eu-west-1",
+		BaseEndpoint: aws.String(testengine.Kinesis(t)), Region: "eu-west-1",
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), Retryer: aws.NopRetryer{},
 	})}
 	_, err := s.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: &shards})

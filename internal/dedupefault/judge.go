@@ -1,0 +1,538 @@
+package dedupefault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// judge knows what producers sent and what came of it, and says what is against a
+// guarantee. Its errors begin with the guarantee.
+type judge struct {
+	violation error // the first
+	moment    int   // counts events
+
+	inputs      []*input
+	byRecord    map[string][]*input // by shard and sequence number
+	invocations map[string]*invocation
+	rows        map[dedupe.Key]dedupe.Entry // of the ledger
+	held        map[string]int              // when an owner came to hold an entry
+	objects     map[string][]byte           // of the failure store
+	rings       map[string]int
+	counted     int64 // records that were counted as new or synthetic
+}
+
+func newJudge() judge {
+	return judge{
+		byRecord: map[string][]*input{}, invocations: map[string]*invocation{}, rows: map[dedupe.Key]dedupe.Entry{},
+		held: map[string]int{}, objects: map[string][]byte{}, rings: map[string]int{},
+	}
+}
+
+// input is one record of a producer.
+type input struct {
+	User
+	n            int
+	data         []byte
+	position     dedupe.Position
+	partitionKey string
+	arrival      time.Time
+
+	deliveries []delivery
+	confirmed  bool // the sink said so
+	keptAt     int  // 0: not
+	givenUp    bool // by the mapping, and so kept whole in its object
+}
+
+func (in *input) String() string {
+	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, place(in.position.String()), in.arrival.Sub(epoch))
+}
+
+// goesBy reports that keys are the record's: in an aggregate its own.
+func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
+	if in.position.Sub == dedupe.Plain {
+		return partitionKey == in.partitionKey && explicitHashKey == ""
+	}
+	return partitionKey == aggregateKey && explicitHashKey == aggregateHashKey
+}
+
+func (in *input) delivered() bool { return len(in.deliveries) > 0 }
+
+// handled reports that the record itself is delivered or kept.
+func (in *input) handled() bool { return in.delivered() || in.confirmed || in.keptAt > 0 || in.givenUp }
+
+// place is an owner without its stream.
+func place(owner string) string { return strings.TrimPrefix(owner, streamName.String()+"/shardId-") }
+
+// delivery is one time that a record came to the sink.
+type delivery struct {
+	id         string
+	moment     int
+	outOfOrder bool // the sink let a record before it behind
+}
+
+// invocation is one invocation, and what it did.
+type invocation struct {
+	*eventsource.Invocation
+	cancel    context.CancelFunc
+	began     int
+	skipped   string // the checkpoint that it read
+	sent      map[int]bool
+	confirmed map[int]bool
+	kept      map[string]bool
+	tally     *dedupe.Tally
+}
+
+func (w *World) violate(format string, args ...any) {
+	if w.violation == nil {
+		w.violation = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *World) tick() int {
+	w.moment++
+	return w.moment
+}
+
+func recordKey(shard, sequence string) string { return shard + ":" + sequence }
+
+// newInput numbers a record, and writes it.
+func (w *World) newInput(u User) *input {
+	in := &input{User: u, n: w.tick()}
+	switch u.Kind {
+	case Broken:
+		in.data = fmt.Appendf(nil, `{"n":%d`, in.n)
+	case NoID:
+		in.data = fmt.Appendf(nil, `{"n":%d}`, in.n)
+	case Panics:
+		in.data = fmt.Appendf(nil, "%s %d", panicData, in.n)
+	case Kills:
+		in.data = fmt.Appendf(nil, "%s %d", killData, in.n)
+	case Large:
+		in.ID = fmt.Sprint("large-", in.n)
+		in.data = fmt.Appendf(nil, `{"id":%q,"fp":"x","n":%d,"more":%q}`, in.ID, in.n, strings.Repeat("x", MostData))
+	default:
+		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, u.ID, u.FP, in.n)
+	}
+	return in
+}
+
+func (w *World) addInput(in *input) {
+	w.inputs = append(w.inputs, in)
+	key := recordKey(in.position.Shard, in.position.Sequence)
+	w.byRecord[key] = append(w.byRecord[key], in)
+}
+
+func (w *World) inputOf(n int) *input {
+	i := slices.IndexFunc(w.inputs, func(in *input) bool { return in.n == n })
+	if i < 0 {
+		return nil
+	}
+	return w.inputs[i]
+}
+
+func (w *World) inputAt(owner string) *input {
+	i := slices.IndexFunc(w.inputs, func(in *input) bool { return in.position.String() == owner })
+	if i < 0 {
+		return nil
+	}
+	return w.inputs[i]
+}
+
+// putRow notes what a put left.
+func (w *World) putRow(e dedupe.Entry, existing *dedupe.Entry) {
+	if existing != nil {
+		e = *existing // of a put whose reply was lost, perhaps
+	}
+	w.rows[e.Key] = e
+	if w.held[e.Owner] == 0 {
+		w.held[e.Owner] = w.tick()
+	}
+}
+
+// holds reports that a record is known to hold an entry, now or before.
+func (w *World) holds(in *input) bool { return w.held[in.position.String()] > 0 }
+
+func (w *World) raiseRow(r dedupe.Raise) {
+	if row, ok := w.rows[r.Key]; ok {
+		row.PurgeAt = max(row.PurgeAt, r.PurgeAt)
+		w.rows[r.Key] = row
+	}
+}
+
+// deliver is the sink in memory: it takes what the way of the call lets through, and
+// returns how many it names as delivered.
+func (w *World) deliver(ctx context.Context, way Way, outputs []dedupe.Output) (delivered int) {
+	for i, o := range outputs {
+		if way == PartBefore && i >= len(outputs)/2 {
+			return i
+		}
+		if way == Scattered && i%2 == 0 {
+			continue
+		}
+		w.arrive(invocationOf(ctx), o, way == Scattered)
+	}
+	if way == Scattered {
+		return 0
+	}
+	return len(outputs)
+}
+
+// sentPayload is what a record says of itself in the sink.
+type sentPayload struct {
+	ID string `json:"id"`
+	FP string `json:"fp"`
+	N  int    `json:"n"`
+}
+
+// arrive notes that a record is in the sink.
+func (w *World) arrive(inv *invocation, o dedupe.Output, outOfOrder bool) {
+	var p sentPayload
+	if err := json.Unmarshal(o.Data, &p); err != nil {
+		w.violate("G10: the sink got %q", o.Data)
+		return
+	}
+	in := w.inputOf(p.N)
+	switch {
+	case in == nil || in.Kind != Good:
+		w.violate("G10: the sink got %s", o.Data)
+		return
+	case p.ID != o.ID:
+		w.violate("G9: %v went out as %s, and says that it is %s", in, o.ID, p.ID)
+	case p.FP != in.FP, o.ID == in.ID && string(o.Data) != string(in.data):
+		w.violate("G6: %v went out changed: %s", in, o.Data)
+	case !in.goesBy(o.PartitionKey, o.ExplicitHashKey):
+		w.violate("G6: %v went out with partition key %s and hash key %q", in, o.PartitionKey, o.ExplicitHashKey)
+	case inv != nil && w.sim.Now().Sub(in.arrival) > horizon:
+		w.violate("harness: %v was processed later than the horizon", in)
+	}
+	if inv != nil {
+		if inv.sent[in.n] {
+			w.violate("G11: #%d sent %v twice", inv.Number, in)
+		}
+		inv.sent[in.n] = true
+	}
+	in.deliveries = append(in.deliveries, delivery{o.ID, w.tick(), outOfOrder})
+	w.checkDelivery(in)
+}
+
+// confirm notes what the sink named as delivered.
+func (w *World) confirm(ctx context.Context, outputs []dedupe.Output) {
+	for _, o := range outputs {
+		var p sentPayload
+		if json.Unmarshal(o.Data, &p) == nil {
+			invocationOf(ctx).confirmed[p.N] = true
+			w.inputOf(p.N).confirmed = true
+		}
+	}
+}
+
+func (w *World) giveUp(d eventsource.Discard) {
+	w.note("given up: %s %s, %s", d.Shard, sequences(d.Records), d.Condition)
+	for _, r := range d.Records {
+		for _, in := range w.byRecord[recordKey(d.Shard, *r.SequenceNumber)] {
+			in.givenUp = true
+			if in.Kind != Kills && !w.scenario.Loses {
+				w.violate("G10: %v was given up", in)
+			}
+		}
+	}
+}
+
+// names are the keys that a record may go by.
+func (in *input) names() []dedupe.Key {
+	keys, id := []dedupe.Key{format.KeyOf(in.ID)}, in.ID
+	for range 3 {
+		id = format.DerivedID(id, in.FP)
+		keys = append(keys, format.KeyOf(id))
+	}
+	return keys
+}
+
+// copies reports that one record may stand for another: they have the same
+// fingerprint and id, or the id of one is derived from that of the other.
+func copies(a, b *input) bool {
+	return a != b && a.Kind == Good && b.Kind == Good && a.FP == b.FP &&
+		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))
+}
+
+func same(a, b *input) bool {
+	return a != b && a.Kind == Good && b.Kind == Good && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
+}
+
+func (w *World) hasCopy(in *input, which func(*input) bool) bool {
+	return slices.ContainsFunc(w.inputs, func(o *input) bool { return copies(in, o) && which(o) })
+}
+
+// checkDelivery checks G7 and G9 as a record comes to the sink.
+func (w *World) checkDelivery(in *input) {
+	id := in.deliveries[len(in.deliveries)-1].id
+	if first := in.deliveries[0].id; first != id {
+		w.violate("G9: %v went out as %s and as %s", in, first, id)
+	}
+	for _, o := range w.inputs {
+		if o == in || !o.delivered() || o.arrival.Sub(in.arrival).Abs() > window {
+			continue
+		}
+		if same(in, o) {
+			w.violate("G7: %v and its copy %v were both delivered", o, in)
+		}
+		if format.KeyOf(o.deliveries[0].id) == format.KeyOf(id) {
+			w.violate("G9: %v and %v both went out as %s", o, in, id)
+		}
+	}
+}
+
+// checkAdvance checks that the checkpoint moves forward, and over nothing that is
+// still to be done.
+func (w *World) checkAdvance(ctx context.Context, k dedupe.CheckpointKey, before *dedupe.Checkpoint) {
+	after, err := w.engine.Store.ReadCheckpoint(context.WithoutCancel(ctx), k)
+	if err != nil || after == nil {
+		return
+	}
+	if before != nil && dedupe.CompareSequence(before.Sequence, after.Sequence) > 0 {
+		w.violate("checkpoint: it went back from %s to %s", before.Sequence, after.Sequence)
+	}
+	for _, in := range w.inputs {
+		if in.position.Shard == k.Shard && dedupe.CompareSequence(in.position.Sequence, after.Sequence) <= 0 &&
+			!in.handled() && !w.hasCopy(in, w.holds) {
+			w.violate("checkpoint: it is at %s, and %v is not done", after.Sequence, in)
+		}
+	}
+}
+
+// checkAnswer checks what an invocation answers against what it did.
+func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse, err error) {
+	if err != nil {
+		w.violate("handler: %w", err)
+		return
+	}
+	if len(answer.BatchItemFailures) > 1 {
+		w.violate("answer: #%d names %d records, and not the lowest alone", inv.Number, len(answer.BatchItemFailures))
+		return
+	}
+	failed := len(inv.Records)
+	for _, f := range answer.BatchItemFailures {
+		failed = slices.IndexFunc(sequencesOf(inv), func(s string) bool { return s == f.ItemIdentifier })
+		if failed < 0 {
+			w.violate("answer: #%d names %q, which is none of its records", inv.Number, f.ItemIdentifier)
+			return
+		}
+		if w.allDone(inv, failed) {
+			w.violate("answer: #%d names %s, of which all is done", inv.Number, f.ItemIdentifier)
+		}
+	}
+	for later := failed + 1; later < len(inv.Records); later++ {
+		for _, in := range w.inputsOf(inv, later) {
+			if inv.confirmed[in.n] {
+				w.violate("order: #%d delivered %v, which comes after the record that it names", inv.Number, in)
+			}
+		}
+	}
+	done := w.checkDone(inv, failed)
+	if t := inv.tally; t != nil {
+		w.checkTally(inv, *t, done)
+	}
+}
+
+func sequencesOf(inv *invocation) (all []string) {
+	for _, r := range inv.Records {
+		all = append(all, *r.SequenceNumber)
+	}
+	return all
+}
+
+func (w *World) inputsOf(inv *invocation, record int) []*input {
+	return w.byRecord[recordKey(inv.Shard, *inv.Records[record].SequenceNumber)]
+}
+
+// allDone reports that the invocation itself knew a record to be delivered or kept.
+func (w *World) allDone(inv *invocation, record int) bool {
+	return !slices.ContainsFunc(w.inputsOf(inv, record), func(in *input) bool {
+		return !inv.confirmed[in.n] && !inv.kept[in.position.String()]
+	})
+}
+
+// done counts what became of the records before the failed one.
+type done struct{ delivered, kept, dropped, skipped int64 }
+
+// checkDone checks that all records before the failed one are done, G6 and G8.
+func (w *World) checkDone(inv *invocation, failed int) (d done) {
+	for record := range failed {
+		if inv.skipped != "" && dedupe.CompareSequence(*inv.Records[record].SequenceNumber, inv.skipped) <= 0 {
+			d.skipped++
+			continue
+		}
+		for _, in := range w.inputsOf(inv, record) {
+			owner := in.position.String()
+			switch held := w.held[owner]; {
+			case inv.confirmed[in.n]:
+				d.delivered++
+			case inv.kept[owner]:
+				d.kept++
+			case in.Kind != Good:
+				w.violate("G6: #%d did not keep %v, and says that it is done", inv.Number, in)
+			case held > 0 && held < inv.began:
+				w.violate("G8: #%d took %v for a duplicate of itself", inv.Number, in)
+			case !w.hasCopy(in, w.holds):
+				w.violate("G6: #%d did not deliver %v, which is no duplicate, and says that it is done", inv.Number, in)
+			default:
+				d.dropped++
+			}
+		}
+	}
+	return d
+}
+
+// checkTally checks that all is counted, repeats as retries above all (G11).
+func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done) {
+	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.Parked+t.Skipped+t.Failed {
+		w.violate("tally: #%d does not add up: %+v", inv.Number, t)
+	}
+	got := done{t.New + t.Retry + t.Synthetic, t.Parked, t.Natural, t.Skipped}
+	if got != d || t.Out != int64(len(inv.confirmed)) {
+		w.violate("tally: #%d counts %+v, and did %+v", inv.Number, t, d)
+	}
+	w.counted += t.New + t.Synthetic
+}
+
+// atRest checks what must be true when all has come to its end.
+func (w *World) atRest() error {
+	w.readSink()
+	var distinct int64
+	for _, in := range w.inputs {
+		if err := w.readKept(in); err != nil {
+			return err
+		}
+		if in.delivered() {
+			distinct++
+		} else if in.confirmed {
+			w.violate("G6: %v is not in the sink, which said so", in)
+		}
+	}
+	for i, in := range w.inputs {
+		if !in.handled() && !w.hasCopy(in, (*input).handled) {
+			w.violate("G6: %v is lost", in)
+		}
+		w.checkOrder(in, w.inputs[:i])
+	}
+	if w.counted > distinct {
+		w.violate("G11: %d records were counted as new or synthetic, and there are %d: repeats are retries", w.counted, distinct)
+	}
+	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
+		w.violate("harness: the mapping lost records: %+v", t)
+	}
+	return w.checkRings()
+}
+
+// checkRings checks that the bell told of what is kept, and of nothing else.
+func (w *World) checkRings() error {
+	silent := map[string]int{}
+	if w.parts.Rung != nil {
+		heard, unheard, err := w.parts.Rung(w.ctx)
+		if err != nil {
+			return err
+		}
+		for _, k := range heard {
+			w.rings[k.Owner]++
+			if !strings.HasSuffix(k.Key, deadletter.Name(k.Owner)) || k.Reason == "" {
+				w.violate("bell: it told %+v", k)
+			}
+		}
+		for _, k := range unheard {
+			silent[k.Owner]++
+		}
+	}
+	least, most := w.parts.Rings[0], w.parts.Rings[1]
+	for _, in := range w.inputs {
+		owner := in.position.String()
+		n := w.rings[owner]
+		delete(w.rings, owner)
+		switch {
+		case in.keptAt == 0 && n+silent[owner] > 0:
+			w.violate("bell: it rang for %v, which is not kept", in)
+		case in.keptAt > 0 && (n+silent[owner] < least || n > most):
+			w.violate("bell: it rang %d times for %v, not %d to %d times", n, in, least, most)
+		}
+	}
+	if len(w.rings) > 0 {
+		w.violate("bell: it rang for nobody's records: %v", w.rings)
+	}
+	return nil
+}
+
+// readSink reads what came to a sink that is not in memory.
+func (w *World) readSink() {
+	if w.parts.Delivered == nil {
+		return
+	}
+	for _, o := range w.parts.Delivered() {
+		var p sentPayload
+		_ = json.Unmarshal(o.Data, &p) // what is none is told of there
+		o.ID = p.ID
+		w.arrive(nil, o, true)
+	}
+}
+
+// readKept reads what is kept of an input, and checks G10.
+func (w *World) readKept(in *input) error {
+	f, err := w.kept(in.position.String())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if in.Kind.poison() && !in.givenUp {
+			w.violate("G6: %v is poison, and is not kept", in)
+		}
+		return nil
+	case err != nil:
+		return err
+	case in.Kind == Good:
+		w.violate("G10: %v is kept: %s", in, f.Reason)
+	case string(f.Data) != string(in.data) || !in.goesBy(f.PartitionKey, f.ExplicitHashKey) || !f.Arrival.Equal(in.arrival) || f.Position != in.position || f.Reason == "":
+		w.violate("G10: %v is not kept whole: %+v", in, f)
+	}
+	w.keep(f.Owner)
+	return nil
+}
+
+// keep notes that a record is kept.
+func (w *World) keep(owner string) {
+	if in := w.inputAt(owner); in != nil && in.keptAt == 0 {
+		in.keptAt = w.tick()
+	}
+}
+
+// checkOrder checks that what is delivered is so in order, and that of copies in one
+// shard the first is the one: as if decided one by one.
+func (w *World) checkOrder(in *input, before []*input) {
+	if !in.delivered() {
+		return
+	}
+	for _, o := range before {
+		if o.position.Shard != in.position.Shard || o.givenUp || w.scenario.Parallel > 1 && o.partitionKey != in.partitionKey {
+			continue
+		}
+		// A copy beyond the window may be dropped at first, and be delivered later.
+		if w.hasCopy(o, func(c *input) bool { return w.holds(c) && o.arrival.Sub(c.arrival) > window }) {
+			continue
+		}
+		if first := in.deliveries[0]; !first.outOfOrder && (o.delivered() && o.deliveries[0].moment > first.moment || o.keptAt > first.moment) {
+			w.violate("order: %v was delivered before %v was done", in, o)
+		}
+		other := func(c *input) bool { return c != in && c.handled() }
+		if same(o, in) && !o.handled() && in.arrival.Sub(o.arrival) <= window && !w.hasCopy(o, other) {
+			w.violate("order: %v was taken for a duplicate of %v, which came after it", o, in)
+		}
+	}
+}

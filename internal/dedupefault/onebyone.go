@@ -1,0 +1,302 @@
+package dedupefault
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// lane is what one shard brings, and how it is cut into invocations: some records
+// come again, alone or in other company.
+type lane struct {
+	Shard   int
+	Records []laneRecord
+	Batches [][2]int // from, to
+}
+
+// laneRecord is a Kinesis record: one user record, or an aggregate of several.
+type laneRecord struct {
+	Arrival   time.Duration
+	Aggregate bool
+	Users     []User
+}
+
+// RunOneByOne plays random shards at the same time through the function, in batches,
+// chunks and aggregates of any size, and compares what comes of each record with what
+// comes of deciding the same records one at a time, in order. One in n is played.
+func RunOneByOne(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
+	e, n := newEngine(t), Share(n)
+	rapid.Check(t, func(rt *rapid.T) {
+		if n > 1 && rapid.IntRange(0, n-1).Draw(rt, "share") > 0 {
+			return
+		}
+		chunk := rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(rt, "chunk")
+		lanes := rapid.SliceOfN(lanes, 1, 3).Draw(rt, "lanes")
+		scopes := [2]string{freshScope(), freshScope()}
+		failures := make([]error, len(lanes))
+		var all sync.WaitGroup
+		for i, l := range lanes {
+			l.Shard = i // each has ids of its own: who comes first must not matter
+			all.Go(func() { failures[i] = l.compare(t.Context(), e.Store, scopes, chunk) })
+		}
+		all.Wait()
+		for _, err := range failures {
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+}
+
+var lanes = rapid.Custom(func(t *rapid.T) (l lane) {
+	var at time.Duration
+	users := rapid.Custom(func(t *rapid.T) User {
+		if rapid.IntRange(0, 9).Draw(t, "poison") == 9 {
+			return User{Kind: rapid.SampledFrom([]Kind{Broken, NoID, Large, Panics}).Draw(t, "kind")}
+		}
+		return User{
+			ID: rapid.SampledFrom([]string{"a", "b", "c", "d", "a>y", "a>y>y", "a>y>y>y", "b>x"}).Draw(t, "id"),
+			FP: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "fp"),
+		}
+	})
+	for range rapid.IntRange(1, 10).Draw(t, "records") {
+		at += rapid.SampledFrom([]time.Duration{0, 0, 0, time.Millisecond, window, window + horizon - time.Second, window + horizon}).Draw(t, "gap")
+		r := laneRecord{Arrival: at, Aggregate: rapid.Bool().Draw(t, "aggregate")}
+		most := 1
+		if r.Aggregate {
+			most = 5
+		}
+		r.Users = rapid.SliceOfN(users, 1, most).Draw(t, "users")
+		l.Records = append(l.Records, r)
+	}
+	for from := 0; from < len(l.Records); {
+		to := rapid.IntRange(from+1, len(l.Records)).Draw(t, "to")
+		l.Batches = append(l.Batches, [2]int{from, to})
+		from = rapid.IntRange(max(0, to-3), to).Draw(t, "from") // what came before comes again
+		if len(l.Batches) > 12 {
+			from = to
+		}
+	}
+	return l
+})
+
+// laneID makes a shard's own id of a letter, or one that is derived: "a>y" is the id
+// that a record a with fingerprint y is given.
+func laneID(shard int, id string) string {
+	parts := strings.Split(id, ">")
+	id = fmt.Sprint(shard, "-", parts[0])
+	for _, fp := range parts[1:] {
+		id = format.DerivedID(id, fp)
+	}
+	return id
+}
+
+// shardName is the name of a lane's shard.
+func (l lane) shardName() string { return fmt.Sprintf("shardId-%012d", l.Shard) }
+
+// payload is the data of a user record; its position makes it the only one.
+func (l lane) payload(record, sub int, u User) []byte {
+	n := record*100 + sub
+	switch u.Kind {
+	case Broken:
+		return fmt.Appendf(nil, `{"n":%d`, n)
+	case NoID:
+		return fmt.Appendf(nil, `{"n":%d}`, n)
+	case Panics:
+		return fmt.Appendf(nil, "%s %d", panicData, n)
+	case Large:
+		return fmt.Appendf(nil, `{"id":"%d-large-%d","fp":"x","n":%d,"more":%q}`, l.Shard, n, n, strings.Repeat("x", MostData))
+	}
+	return fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, laneID(l.Shard, u.ID), u.FP, n)
+}
+
+func partitionKey(record, sub int) string { return fmt.Sprintf("key-%d-%d", record, sub) }
+
+func (l lane) hashKey(record, sub int) string {
+	if !l.Records[record].Aggregate {
+		return ""
+	}
+	return fmt.Sprint(record*100 + sub)
+}
+
+func (l lane) position(record, sub int) dedupe.Position {
+	if !l.Records[record].Aggregate {
+		sub = dedupe.Plain
+	}
+	return dedupe.Position{Stream: streamName, Shard: l.shardName(), Sequence: fmt.Sprint(record + 98), Sub: sub}
+}
+
+// event is the event of some records.
+func (l lane) event(from, to int) (json.RawMessage, error) {
+	var e events.KinesisEvent
+	for i := from; i < to; i++ {
+		r := l.Records[i]
+		data := l.payload(i, 0, r.Users[0])
+		if r.Aggregate {
+			var enc kpl.Encoder
+			for sub, u := range r.Users {
+				enc.Add(kpl.UserRecord{PartitionKey: []byte(partitionKey(i, sub)), ExplicitHashKey: []byte(l.hashKey(i, sub)), Data: l.payload(i, sub, u)})
+			}
+			data = enc.Bytes()
+		}
+		sequence := l.position(i, 0).Sequence
+		e.Records = append(e.Records, events.KinesisEventRecord{
+			EventSource: "aws:kinesis", EventSourceArn: streamARN, EventID: l.shardName() + ":" + sequence,
+			Kinesis: events.KinesisRecord{
+				SequenceNumber: sequence, PartitionKey: partitionKey(i, 0), Data: data,
+				ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: epoch.Add(r.Arrival)},
+			},
+		})
+	}
+	return json.Marshal(e)
+}
+
+// results is what became of an invocation's records: what was sent and kept, in
+// order, and how they were counted.
+type results struct {
+	Sent  []string
+	Kept  []string
+	Tally dedupe.Tally
+}
+
+func (r *results) Check(o dedupe.Output) error { return (&sink{}).Check(o) }
+
+func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+	for _, o := range outputs {
+		r.sent(o)
+	}
+	return len(outputs), nil
+}
+
+func (r *results) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+	for _, f := range failures {
+		r.kept(f)
+	}
+	return len(failures), nil
+}
+
+func (r *results) sent(o dedupe.Output) {
+	r.Sent = append(r.Sent, fmt.Sprintf("%s by %s %s: %s", o.ID, o.PartitionKey, o.ExplicitHashKey, o.Data))
+}
+
+func (r *results) kept(f dedupe.Failure) {
+	r.Kept = append(r.Kept, fmt.Sprintf("%s by %s %s: %s", f.Owner, f.PartitionKey, f.ExplicitHashKey, f.Data))
+}
+
+func (l lane) compare(ctx context.Context, s Store, scopes [2]string, chunk int) error {
+	for _, b := range l.Batches {
+		got, err := l.together(ctx, s, scopes[0], chunk, b[0], b[1])
+		if err != nil {
+			return err
+		}
+		want, err := l.apart(ctx, s, scopes[1], b[0], b[1])
+		if err != nil {
+			return err
+		}
+		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			return fmt.Errorf("shard %d, records %d to %d, in chunks of %d: got\n  %+v\none by one:\n  %+v\nof %+v",
+				l.Shard, b[0], b[1]-1, chunk, got, want, l)
+		}
+	}
+	return nil
+}
+
+// together hands records to the function in one invocation.
+func (l lane) together(ctx context.Context, s Store, scope string, chunk, from, to int) (r results, err error) {
+	raw, err := l.event(from, to)
+	if err != nil {
+		return r, err
+	}
+	var log bytes.Buffer
+	h := kinesishandler.New(s, &r, &r, kinesishandler.Options{
+		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: dedupe.Retention{Window: window, Horizon: horizon},
+	}, slog.New(slog.NewJSONHandler(&log, nil)))
+	answer, err := h.Handle(ctx, raw)
+	if err == nil && len(answer.BatchItemFailures) > 0 {
+		err = fmt.Errorf("the function failed: %s", log.Bytes())
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(log.Bytes(), &r.Tally) // the line names counts as Tally does
+}
+
+// apart decides the same records one at a time, and does what the decisions say.
+func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r results, err error) {
+	d := dedupe.Decider{Ledger: s, Scope: scope, Retention: dedupe.Retention{Window: window, Horizon: horizon}}
+	f := newFormat()
+	for i := from; i < to; i++ {
+		for sub, u := range l.Records[i].Users {
+			r.Tally.In++
+			record := dedupe.Failure{
+				Owner: l.position(i, sub).String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
+			}
+			if u.Kind != Good {
+				if u.Kind == Large { // it is decided before its size is seen
+					decision := d.Decide(ctx, []dedupe.Candidate{{ID: fmt.Sprintf("%d-large-%d", l.Shard, i*100+sub), Owner: record.Owner, Fingerprint: "x", Arrival: epoch.Add(l.Records[i].Arrival)}})[0]
+					if decision.Err != nil {
+						return r, decision.Err
+					}
+				}
+				r.Tally.Parked++
+				r.kept(record)
+				continue
+			}
+			fields, err := f.Read(record.Data)
+			if err != nil {
+				return r, err
+			}
+			decision := d.Decide(ctx, []dedupe.Candidate{{
+				ID: fields.ID, Owner: record.Owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
+			}})[0]
+			if err := r.follow(f, record, fields.ID, decision); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// follow does what a decision says of a record, which is given as it would be kept.
+func (r *results) follow(f dedupe.Format, record dedupe.Failure, id string, d dedupe.Decision) (err error) {
+	counted := map[dedupe.Outcome]*int64{
+		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,
+		dedupe.Synthetic: &r.Tally.Synthetic, dedupe.NoID: &r.Tally.Parked,
+	}[d.Outcome]
+	if counted == nil {
+		return d.Err
+	}
+	*counted++
+	switch d.Outcome {
+	case dedupe.Natural:
+		return nil
+	case dedupe.NoID:
+		r.kept(record)
+		return nil
+	}
+	out := dedupe.Output{ID: d.ID, PartitionKey: record.PartitionKey, ExplicitHashKey: record.ExplicitHashKey, Data: record.Data}
+	if d.ID != id {
+		if out.Data, err = f.Rename(slices.Clone(record.Data), id, d.ID); err != nil {
+			return err
+		}
+	}
+	r.Tally.Out++
+	r.sent(out)
+	return nil
+}

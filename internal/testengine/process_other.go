@@ -1,0 +1,11 @@
+//go:build !linux
+
+package testengine
+
+import "syscall"
+
+// dieWithParent does nothing here: only Linux can tell a child that its parent died.
+func dieWithParent(syscall.Signal) *syscall.SysProcAttr { return nil }
+
+// killMarked does nothing here: the one engine with children runs on Linux only.
+func killMarked(string) {}

@@ -1,0 +1,305 @@
+package testengine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// role is the environment variable that makes the test binary play a part.
+const role = "ENGINETEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(role) == "function" {
+		serveFunction()
+	}
+	os.Exit(Main(m))
+}
+
+func TestDynamoDBEnginesAnswer(t *testing.T) {
+	for name, engine := range map[string]func(testing.TB) string{
+		"dynoxide":       Dynoxide,
+		"DynamoDB Local": DynamoDBLocal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := engine(t)
+			if again := engine(t); again != url {
+				t.Errorf("the second call started another engine: %s, then %s", url, again)
+			}
+			status, body := listTables(t, url)
+			if status != http.StatusOK || !strings.Contains(body, `"TableNames"`) {
+				t.Errorf("ListTables: %d %s", status, body)
+			}
+		})
+	}
+}
+
+func TestLambdaRunsTheFunctionInAnEnvironmentOfItsOwn(t *testing.T) {
+	t.Setenv("AWS_PROFILE", "the-developers-own")
+	url := Lambda(t, executable(t), role+"=function", "GREETING=hello")
+	for range 2 {
+		reply := invoke(t, url, `{"n":1}`)
+		if got := string(reply.Event); got != `{"n":1}` {
+			t.Errorf("event: %s", got)
+		}
+		if reply.Greeting != "hello" || reply.Profile != "" {
+			t.Errorf("the function saw GREETING=%q AWS_PROFILE=%q", reply.Greeting, reply.Profile)
+		}
+	}
+}
+
+func TestNoFunctionOutlivesItsTest(t *testing.T) {
+	var pids []int
+	start := func(t *testing.T) (url string, got reply) {
+		t.Helper()
+		url = Lambda(t, executable(t), role+"=function")
+		got = invoke(t, url, `{}`)
+		pids = append(pids, got.PID)
+		return url, got
+	}
+	t.Run("idle", func(t *testing.T) { start(t) })
+	t.Run("busy", func(t *testing.T) {
+		url, _ := start(t)
+		client := http.Client{Timeout: 100 * time.Millisecond}
+		if resp, err := client.Post(url, "", strings.NewReader(`"hang"`)); err == nil {
+			_ = resp.Body.Close()
+			t.Error("the function did not hang")
+		}
+	})
+	t.Run("orphaned", func(t *testing.T) {
+		_, got := start(t)
+		kill(t, got.Parent)
+	})
+	for _, pid := range pids {
+		awaitGone(t, pid)
+	}
+}
+
+func TestNothingOutlivesAKilledTestBinary(t *testing.T) {
+	if os.Getenv(role) == "victim" {
+		url := Lambda(t, executable(t), role+"=function")
+		got := invoke(t, url, `{}`)
+		_ = json.NewEncoder(os.Stderr).Encode(victim{Engine: Dynoxide(t), Function: got.PID})
+		kill(t, os.Getpid())
+		select {} // until the signal arrives
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a child that its parent died")
+	}
+	Tool(t, "dynoxide")
+	Tool(t, "aws-lambda-rie")
+
+	var stderr bytes.Buffer
+	cmd := exec.Command(executable(t), "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), role+"=victim")
+	cmd.Stderr = &stderr
+	_ = cmd.Run() // it kills itself
+	var got victim
+	if err := json.Unmarshal(stderr.Bytes(), &got); err != nil {
+		t.Fatalf("%v in %q", err, stderr.String())
+	}
+	awaitGone(t, got.Function)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get(got.Engine)
+		if err != nil {
+			break
+		}
+		_ = resp.Body.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the engine still answers")
+		}
+	}
+}
+
+// victim is what a test binary started before it was killed.
+type victim struct {
+	Engine   string
+	Function int
+}
+
+func TestAMissingToolSkipsOrFails(t *testing.T) {
+	empty := t.TempDir()
+	if err := os.WriteFile(filepath.Join(empty, "go.mod"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(empty)
+	engines := map[string]func(testing.TB){
+		"dynoxide":            func(t testing.TB) { Dynoxide(t) },
+		"dynamodb-local":      func(t testing.TB) { DynamoDBLocal(t) },
+		"kinesis-mock":        func(t testing.TB) { Kinesis(t) },
+		"moto-cloudformation": func(t testing.TB) { CloudFormation(t) },
+		"aws-lambda-rie":      func(t testing.TB) { Lambda(t, "bootstrap") },
+		"cdk":                 func(t testing.TB) { Tool(t, "cdk") },
+	}
+	for _, tc := range []struct{ require, outcome, message string }{
+		{"", "skip", "is not installed: run `make tools`"},
+		{"all", "fail", "is not installed: run `make tools`"},
+		{"some", "fail", `the only known value is "all"`},
+	} {
+		t.Setenv("ONCEBOX_REQUIRE", tc.require)
+		for name, use := range engines {
+			t.Run(name+" with "+tc.require, func(t *testing.T) {
+				got := record(use)
+				if got.outcome != tc.outcome || !strings.Contains(got.message, tc.message) {
+					t.Errorf("got %s: %s", got.outcome, got.message)
+				}
+			})
+		}
+	}
+}
+
+func TestTheErrorOfAnEngineThatDoesNotComeUpHoldsItsOutput(t *testing.T) {
+	listen := testPort(t)
+	p := &process{
+		path: "/bin/sh",
+		args: []string{"-c", "echo out of luck; exit 3"},
+		url:  "http://" + listen.addr(),
+		end:  syscall.SIGKILL,
+	}
+	err := p.start()
+	if err == nil || !strings.Contains(err.Error(), "out of luck") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// recorder is a testing.TB that keeps how a test ended.
+type recorder struct {
+	testing.TB
+	outcome, message string
+}
+
+// record runs the test as the testing package does, on a goroutine it may end.
+func record(test func(testing.TB)) *recorder {
+	r := &recorder{outcome: "pass"}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		test(r)
+	}()
+	<-done
+	return r
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Skipf(format string, args ...any) { r.finish("skip", format, args...) }
+
+func (r *recorder) Fatalf(format string, args ...any) { r.finish("fail", format, args...) }
+
+func (r *recorder) finish(outcome, format string, args ...any) {
+	r.outcome, r.message = outcome, fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// reply is the answer of the function that this test binary plays.
+type reply struct {
+	Event             json.RawMessage
+	Greeting, Profile string
+	PID, Parent       int
+}
+
+// serveFunction speaks the Lambda runtime API for good. It goes on when the API
+// is gone, as the worst of functions might.
+func serveFunction() {
+	api := "http://" + os.Getenv("AWS_LAMBDA_RUNTIME_API") + "/2018-06-01/runtime/invocation/"
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		next, err := http.Get(api + "next")
+		if err != nil {
+			continue
+		}
+		event, _ := io.ReadAll(next.Body)
+		_ = next.Body.Close()
+		if string(event) == `"hang"` {
+			select {}
+		}
+		answer, _ := json.Marshal(reply{event, os.Getenv("GREETING"), os.Getenv("AWS_PROFILE"), os.Getpid(), os.Getppid()})
+		id := next.Header.Get("Lambda-Runtime-Aws-Request-Id")
+		if resp, err := http.Post(api+id+"/response", "application/json", bytes.NewReader(answer)); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+}
+
+func invoke(t *testing.T, url, event string) (got reply) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &got)
+	}
+	if err != nil {
+		t.Fatalf("%v in %q", err, body)
+	}
+	return got
+}
+
+func listTables(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
+	req.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
+	req.Header.Set("X-Amz-Date", "20260101T000000Z") // dynoxide wants one
+	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 "+
+		"Credential=test/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	process, err := os.FindProcess(pid)
+	if err == nil {
+		err = process.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// awaitGone waits for the end of a process that may stay behind as a zombie.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is still there", pid)
+		}
+	}
+}

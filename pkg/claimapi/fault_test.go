@@ -1,0 +1,139 @@
+package claimapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// failing makes every Take of the bench fail with the error.
+func (b *bench) failing(err error) {
+	b.store.take = func(context.Context, itembank.FreeItem, itembank.Claim) error { return err }
+}
+
+func TestStoreErrors(t *testing.T) {
+	t.Parallel()
+	secret := "connection string with hunter2"
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		slug   string
+		level  string
+	}{
+		"busy":      {fmt.Errorf("%w: %s", itembank.ErrTryAgain, secret), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"deadline":  {fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"cancelled": {fmt.Errorf("%s: %w", secret, context.Canceled), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"unknown":   {errors.New(secret), http.StatusInternalServerError, "internal", "ERROR"},
+		"stray":     {fmt.Errorf("%s: %w", secret, itembank.ErrStrayItem), http.StatusInternalServerError, "internal", "ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "body", "SPRING-1")
+			b.failing(c.err)
+			a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, c.status, c.slug)
+			equal(t, "Retry-After", a.Headers["Retry-After"], map[string]string{"try-again": "1"}[c.slug])
+			if strings.Contains(a.Body, "hunter2") {
+				t.Errorf("the error's text is in the answer: %s", a.Body)
+			}
+			line := b.lines(t)[0]
+			equal(t, "level", line["level"], any(c.level))
+			equal(t, "request_id", line["request_id"], any("request-1"))
+			equal(t, "error", line["error"], any(c.err.Error()))
+		})
+	}
+}
+
+// TestRepeatAfterLostReply: the item is taken, the reply is lost, and the same
+// request again brings the item.
+func TestRepeatAfterLostReply(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1", "SPRING-2")
+	b.store.take = func(ctx context.Context, i itembank.FreeItem, c itembank.Claim) error {
+		_, err := b.store.Store.Take(ctx, i, c)
+		return errors.Join(itembank.ErrTryAgain, err)
+	}
+	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusServiceUnavailable, "try-again")
+	b.store.take = nil
+	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusOK, "")
+	counts, err := b.bank.Counts(t.Context(), "spring")
+	must(t, err)
+	equal(t, "claimed", counts.Claimed, 1)
+}
+
+// TestClaimantsAreTakenOutOfErrors: engines must not name claimants in errors;
+// if one does, it does not reach the log.
+func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
+	t.Parallel()
+	for _, claimant := range []string{"ada@example.org", `ada "the first"`, `a\d`} {
+		b := newBench(t, "iam", "SPRING-1")
+		b.failing(fmt.Errorf("row of %s: %q: gone", claimant, claimant))
+		b.do(t, withARN(post(spring, ""), claimant)).wants(t, http.StatusInternalServerError, "internal")
+		equal(t, "error", b.lines(t)[0]["error"], any(`row of [claimant]: "[claimant]": gone`))
+	}
+}
+
+func TestPanicIsAnsweredAndLogged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.store.take = func(context.Context, itembank.FreeItem, itembank.Claim) error { panic("oops for ada") }
+	a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusInternalServerError, "internal")
+	if strings.Contains(a.Body, "oops") {
+		t.Errorf("the panic is in the answer: %s", a.Body)
+	}
+	line := b.lines(t)[0]
+	equal(t, "error", line["error"], any("panic: oops for [claimant]"))
+	stack, _ := line["stack"].(string)
+	if !strings.Contains(stack, "fault_test.go") {
+		t.Errorf("the stack does not lead to the panic: %s", stack)
+	}
+	b.store.take = nil
+	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")
+}
+
+// TestTryAgainBeforeTheDeadline: a store that does not answer is given up
+// while there is time to say so.
+func TestTryAgainBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.store.take = func(ctx context.Context, _ itembank.FreeItem, _ itembank.Claim) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	b.doIn(ctx, t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusServiceUnavailable, "try-again")
+	must(t, ctx.Err())
+}
+
+func TestEventWithoutRequestID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body")
+	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "lambda-1"})
+	a := b.doIn(ctx, t, request{Version: "2.0"}).wants(t, http.StatusNotFound, "no-such-route")
+	equal(t, "instance", a.text("instance"), "lambda-1")
+	equal(t, "request_id", b.lines(t)[0]["request_id"], any("lambda-1"))
+	a = b.do(t, request{Version: "2.0"}).wants(t, http.StatusNotFound, "no-such-route")
+	equal(t, "instance", a.text("instance"), "")
+}
+
+// TestEventThatIsNoRequest: the invocation fails, with a word in the log, so
+// that a stream wired to this function keeps its records.
+func TestEventThatIsNoRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body")
+	for _, version := range []string{"", "1.0"} {
+		if _, err := b.Handle(t.Context(), request{Version: version}); !errors.Is(err, claimapi.ErrNotHTTP) {
+			t.Errorf("version %q: want %v, got %v", version, claimapi.ErrNotHTTP, err)
+		}
+	}
+	equal(t, "log lines", len(b.lines(t)), 2)
+}

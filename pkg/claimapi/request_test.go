@@ -1,0 +1,257 @@
+package claimapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+)
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	for _, c := range []struct {
+		method, stage, path string
+		status              int
+		slug, allow         string
+	}{
+		{"GET", "", "/", 404, "no-such-route", ""},
+		{"GET", "", "", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns/", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns//claims", 404, "no-such-route", ""},
+		{"GET", "", "//campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "", "/Campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns/spring/", 404, "no-such-route", ""},
+		{"POST", "", "/campaigns/spring/claims/", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns/spring/claim", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns/spring/claimsada", 404, "no-such-route", ""},
+		{"GET", "", "/other/campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "", "/campaigns/spring", 200, "", ""},
+		{"GET", "$default", "/campaigns/spring", 200, "", ""},
+		{"GET", "$default", "/$default/campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "prod", "/prod/campaigns/spring", 200, "", ""},
+		{"GET", "prod", "/campaigns/spring", 200, "", ""}, // behind a custom domain
+		{"GET", "prod", "/prod/prod/campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "prod", "/production/campaigns/spring", 404, "no-such-route", ""},
+		{"GET", "campaigns", "/campaigns/campaigns/spring", 200, "", ""},
+		{"GET", "camp", "/campaigns/spring", 200, "", ""},
+		{"GET", "", "/campaigns/spring/claims/ada", 404, "no-claim", ""},
+		{"GET", "", "/campaigns/spring/claims/team/ann", 404, "no-claim", ""},
+		{"GET", "", "/campaigns/spring/claims//", 404, "no-claim", ""},
+		{"GET", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
+		{"get", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
+		{"HEAD", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
+		{"POST", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
+		{"POST", "", "/campaigns/spring/claims/ada", 405, "method-not-allowed", "GET"},
+		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
+	} {
+		a := b.do(t, inStage(newRequest(c.method, c.path), c.stage))
+		if a.StatusCode != c.status || a.slug() != c.slug || a.Headers["Allow"] != c.allow {
+			t.Errorf("%s %s in stage %q: %d %q, Allow %q; want %d %q, Allow %q",
+				c.method, c.path, c.stage, a.StatusCode, a.slug(), a.Headers["Allow"], c.status, c.slug, c.allow)
+		}
+	}
+}
+
+// TestPathIsNotDecodedAgain: API Gateway did it, and %41 is now a text of its own.
+func TestPathIsNotDecodedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.do(t, post(spring, `{"claimant":"%41"}`)).wants(t, http.StatusCreated, "")
+	b.do(t, get(spring+"/%41")).wants(t, http.StatusOK, "")
+	b.do(t, get(spring+"/A")).wants(t, http.StatusNotFound, "no-claim")
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("c", 256)
+	for name, c := range map[string]struct {
+		body              string
+		status            int
+		pointer, claimant string
+	}{
+		"plain":                  {`{"claimant":"ada"}`, 201, "", "ada"},
+		"spaces":                 {" \r\n\t{ \"claimant\" : \"ada\" }\n", 201, "", "ada"},
+		"other members":          {`{"a":{"claimant":1,"b":[{}]},"claimant":"ada","Claimant":"bob","n":1e999}`, 201, "", "ada"},
+		"escapes":                {`{"\u0063laimant":"\u0061\u0064\u0061"}`, 201, "", "ada"},
+		"surrogate pair":         {`{"claimant":"\ud83d\ude00"}`, 201, "", "😀"},
+		"longest":                {`{"claimant":"` + long + `"}`, 201, "", long},
+		"bad text elsewhere":     {`{"note":"\ud800","claimant":"ada"}`, 201, "", "ada"},
+		"empty":                  {``, 400, "/claimant", ""},
+		"space only":             {` `, 400, "", ""},
+		"object without it":      {`{}`, 400, "/claimant", ""},
+		"other case":             {`{"Claimant":"ada"}`, 400, "/claimant", ""},
+		"only deeper":            {`{"a":{"claimant":"ada"}}`, 400, "/claimant", ""},
+		"number":                 {`{"claimant":1}`, 400, "/claimant", ""},
+		"null":                   {`{"claimant":null}`, 400, "/claimant", ""},
+		"array":                  {`{"claimant":["ada"]}`, 400, "/claimant", ""},
+		"empty claimant":         {`{"claimant":""}`, 400, "/claimant", ""},
+		"too long":               {`{"claimant":"` + long + `c"}`, 400, "/claimant", ""},
+		"control character":      {`{"claimant":"a\u0000"}`, 400, "/claimant", ""},
+		"C1 control character":   {"{\"claimant\":\"a\u0085\"}", 400, "/claimant", ""},
+		"twice":                  {`{"claimant":"ada","claimant":"bob"}`, 400, "/claimant", ""},
+		"twice the same":         {`{"claimant":"ada","\u0063laimant":"ada"}`, 400, "/claimant", ""},
+		"high surrogate":         {`{"claimant":"a\ud800"}`, 400, "/claimant", ""},
+		"low surrogate":          {`{"claimant":"a\udc00b"}`, 400, "/claimant", ""},
+		"swapped surrogates":     {`{"claimant":"\ude00\ud83d"}`, 400, "/claimant", ""},
+		"replacement character":  {"{\"claimant\":\"jos\ufffd\"}", 400, "/claimant", ""},
+		"bad UTF-8":              {"{\"claimant\":\"jos\xe9\"}", 400, "", ""},
+		"bad UTF-8 elsewhere":    {"{\"claimant\":\"ada\",\"note\":\"\xff\"}", 400, "", ""},
+		"byte order mark":        {"\ufeff{\"claimant\":\"ada\"}", 400, "", ""},
+		"raw control character":  {"{\"claimant\":\"a\x01\"}", 400, "", ""},
+		"cut":                    {`{"claimant":"ada"`, 400, "", ""},
+		"trailing brace":         {`{"claimant":"ada"}}`, 400, "", ""},
+		"second value":           {`{"claimant":"ada"}{"claimant":"bob"}`, 400, "", ""},
+		"string":                 {`"ada"`, 400, "", ""},
+		"array of objects":       {`[{"claimant":"ada"}]`, 400, "", ""},
+		"null document":          {`null`, 400, "", ""},
+		"single quotes":          {`{'claimant':'ada'}`, 400, "", ""},
+		"largest":                {`{"claimant":"ada"}` + strings.Repeat(" ", 4096-18), 201, "", "ada"},
+		"too large":              {`{"claimant":"ada"}` + strings.Repeat(" ", 4097-18), 413, "", ""},
+		"too large and not JSON": {strings.Repeat("x", 4097), 413, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, "body", "SPRING-1")
+			for _, r := range []request{postBase64(spring, []byte(c.body)), post(spring, c.body)} {
+				a := b.do(t, r)
+				want := c.status
+				if want == 201 && r.Body == c.body {
+					want = 200 // the second time
+				}
+				equal(t, "status", a.StatusCode, want)
+				equal(t, "pointers", a.pointers(), c.pointer)
+				equal(t, "claimant", a.text("claimant"), c.claimant)
+			}
+		})
+	}
+}
+
+func TestBadBase64(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	for _, body := range []string{"e30", "{}", "e30=e30=", "_-8="} {
+		r := post(spring, body)
+		r.IsBase64Encoded = true
+		a := b.do(t, r).wants(t, http.StatusBadRequest, "invalid-request")
+		equal(t, "pointers", a.pointers(), "")
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")
+	for header, status := range map[string]int{
+		"content-type: application/json":                    200,
+		"Content-Type: application/json":                    200,
+		"CONTENT-TYPE: Application/JSON ;charset=\"utf-8\"": 200,
+		"content-type: application/json; charset":           200,
+		"content-type: application/merge-patch+json":        415,
+		"content-type: application/jsonp":                   415,
+		"content-type: text/json":                           415,
+		"content-type: text/plain, application/json":        415,
+		"content-type: ":                                    415,
+		"accept: application/json":                          415,
+	} {
+		name, value, _ := strings.Cut(header, ": ")
+		r := post(spring, `{"claimant":"ada"}`)
+		r.Headers = map[string]string{name: value}
+		slug := map[int]string{415: "not-json"}[status]
+		if a := b.do(t, r); a.StatusCode != status || a.slug() != slug {
+			t.Errorf("%s: %d %q, want %d", header, a.StatusCode, a.slug(), status)
+		}
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:iam::123456789012:user/ada"
+	named := func(claimant string) string { return fmt.Sprintf(`{"claimant":%q}`, claimant) }
+	for name, c := range map[string]struct {
+		from     string
+		request  request
+		status   int
+		slug     string
+		claimant string
+	}{
+		"jwt, no body":           {"jwt:sub", withSub(post(spring, ""), "ada"), 201, "", "ada"},
+		"jwt, empty object":      {"jwt:sub", withSub(post(spring, "{}"), "ada"), 201, "", "ada"},
+		"jwt, own name":          {"jwt:sub", withSub(post(spring, named("ada")), "ada"), 201, "", "ada"},
+		"jwt, other name":        {"jwt:sub", withSub(post(spring, named("bob")), "ada"), 403, "not-your-claim", ""},
+		"jwt, other case":        {"jwt:sub", withSub(post(spring, named("Ada")), "ada"), 403, "not-your-claim", ""},
+		"jwt, me in the body":    {"jwt:sub", withSub(post(spring, named("me")), "ada"), 403, "not-your-claim", ""},
+		"jwt, empty name":        {"jwt:sub", withSub(post(spring, named("")), "ada"), 400, "invalid-request", ""},
+		"jwt, broken body":       {"jwt:sub", withSub(post(spring, "{"), "ada"), 400, "invalid-request", ""},
+		"jwt, other claim":       {"jwt:email", withJWT(post(spring, ""), map[string]string{"sub": "1", "email": "a@b"}), 201, "", "a@b"},
+		"jwt, claim with colons": {"jwt:https://x.org/id", withJWT(post(spring, ""), map[string]string{"https://x.org/id": "ada"}), 201, "", "ada"},
+		"jwt, no authorizer":     {"jwt:sub", post(spring, named("ada")), 401, "unauthenticated", ""},
+		"jwt, no such claim":     {"jwt:sub", withJWT(post(spring, named("ada")), nil), 401, "unauthenticated", ""},
+		"jwt, empty claim":       {"jwt:sub", withSub(post(spring, ""), ""), 401, "unauthenticated", ""},
+		"jwt, control character": {"jwt:sub", withSub(post(spring, ""), "a\n"), 401, "unauthenticated", ""},
+		"jwt, damaged":           {"jwt:sub", withSub(post(spring, ""), "jos\ufffd"), 401, "unauthenticated", ""},
+		"jwt, too long":          {"jwt:sub", withSub(post(spring, ""), strings.Repeat("a", 257)), 401, "unauthenticated", ""},
+		"jwt, signed with IAM":   {"jwt:sub", withARN(post(spring, ""), arn), 401, "unauthenticated", ""},
+		"jwt, 401 before 400":    {"jwt:sub", post(spring, "{"), 401, "unauthenticated", ""},
+		"iam":                    {"iam", withARN(post(spring, ""), arn), 201, "", arn},
+		"iam, own name":          {"iam", withARN(post(spring, named(arn)), arn), 201, "", arn},
+		"iam, other name":        {"iam", withARN(post(spring, named("ada")), arn), 403, "not-your-claim", ""},
+		"iam, token":             {"iam", withSub(post(spring, ""), "ada"), 401, "unauthenticated", ""},
+		"iam, no ARN":            {"iam", withARN(post(spring, ""), ""), 401, "unauthenticated", ""},
+		"body, with a token":     {"body", withSub(post(spring, named("bob")), "ada"), 201, "", "bob"},
+		"body, token, no body":   {"body", withSub(post(spring, ""), "ada"), 400, "invalid-request", ""},
+		"body, me":               {"body", post(spring, named("me")), 201, "", "me"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, c.from, "SPRING-1")
+			a := b.do(t, c.request).wants(t, c.status, c.slug)
+			equal(t, "claimant", a.text("claimant"), c.claimant)
+		})
+	}
+}
+
+func TestIdentitiesInPaths(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "jwt:sub", "SPRING-1")
+	b.do(t, withSub(post(spring, ""), "ada")).wants(t, http.StatusCreated, "")
+	for path, c := range map[string]struct {
+		sub    string
+		status int
+		slug   string
+	}{
+		"/me":                          {"ada", 200, ""},
+		"/ada":                         {"ada", 200, ""},
+		"/Me":                          {"ada", 403, "not-your-claim"},
+		"/bob":                         {"ada", 403, "not-your-claim"},
+		"/" + strings.Repeat("a", 257): {"ada", 400, "invalid-request"},
+		"/a\ufffd":                     {"ada", 400, "invalid-request"},
+	} {
+		b.do(t, withSub(get(spring+path), c.sub)).wants(t, c.status, c.slug)
+	}
+	b.do(t, withSub(get(spring+"/me"), "bob")).wants(t, http.StatusNotFound, "no-claim")
+	b.do(t, withSub(get(spring+"/ada"), "bob")).wants(t, http.StatusForbidden, "not-your-claim")
+	b.do(t, withSub(get("/campaigns/autumn/claims/ada"), "bob")).wants(t, http.StatusForbidden, "not-your-claim")
+	b.do(t, withSub(get(spring+"/me"), "me")).wants(t, http.StatusNotFound, "no-claim")
+	b.do(t, get(spring+"/me")).wants(t, http.StatusUnauthorized, "unauthenticated")
+	b.do(t, get(spring+"/ada")).wants(t, http.StatusUnauthorized, "unauthenticated")
+}
+
+func TestMeIsAnOrdinaryClaimantWithoutIdentity(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.do(t, withSub(get(spring+"/me"), "ada")).wants(t, http.StatusNotFound, "no-claim")
+	b.do(t, post(spring, `{"claimant":"me"}`)).wants(t, http.StatusCreated, "")
+	equal(t, "claimant", b.do(t, get(spring+"/me")).wants(t, http.StatusOK, "").text("claimant"), "me")
+}
+
+func TestTheZeroClaimantFromTrustsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.Handler = claimapi.New(b.bank, claimapi.ClaimantFrom{}, discard())
+	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusUnauthorized, "unauthenticated")
+	b.do(t, withSub(post(spring, ""), "ada")).wants(t, http.StatusUnauthorized, "unauthenticated")
+}

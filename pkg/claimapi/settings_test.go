@@ -1,0 +1,120 @@
+package claimapi_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+)
+
+// required are the variables without which the function does not start.
+var required = []string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_CLAIMANT_FROM=jwt:sub"}
+
+func with(more ...string) []string {
+	return append(append([]string{"PATH=/bin", "ONCE=1"}, required...), more...)
+}
+
+func TestSettingsDefaults(t *testing.T) {
+	t.Parallel()
+	s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
+	must(t, err)
+	equal(t, "bank table", s.BankTable, "bank")
+	equal(t, "dedupe table", s.DedupeTable, "dedupe")
+	equal(t, "claimant from", s.ClaimantFrom.String(), "jwt:sub")
+	equal(t, "campaign cache", s.CampaignCache, 5*time.Second)
+	equal(t, "log level", s.LogLevel, slog.LevelInfo)
+}
+
+func TestSettingsGiven(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"0": 0, "0s": 0, "1.5s": 1500 * time.Millisecond} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_CAMPAIGN_CACHE=" + text))
+		must(t, err)
+		equal(t, "campaign cache", s.CampaignCache, want)
+	}
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
+		must(t, err)
+		equal(t, "log level", s.LogLevel, want)
+	}
+}
+
+func TestSettingsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		environ []string
+		names   string // of the variables at fault, in the message's order
+	}{
+		"nothing set":        {nil, "ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM"},
+		"all empty":          {[]string{"ONCEBOX_BANK_TABLE=", "ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_CLAIMANT_FROM="}, "ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM"},
+		"table missing":      {append(required[1:], "ONCEBOX_TABLE=bank"), "ONCEBOX_TABLE ONCEBOX_BANK_TABLE"},
+		"unknown":            {with("ONCEBOX_STORE=dynamodb:", "ONCEBOX_CACHE=1s"), "ONCEBOX_CACHE ONCEBOX_STORE"},
+		"bad table":          {with("ONCEBOX_BANK_TABLE=hunter2 "), "ONCEBOX_BANK_TABLE"},
+		"short table":        {with("ONCEBOX_BANK_TABLE=ab"), "ONCEBOX_BANK_TABLE"},
+		"long table":         {with("ONCEBOX_DEDUPE_TABLE=" + strings.Repeat("a", 256)), "ONCEBOX_DEDUPE_TABLE"},
+		"one table":          {with("ONCEBOX_DEDUPE_TABLE=bank"), "ONCEBOX_DEDUPE_TABLE"},
+		"jwt without claim":  {with("ONCEBOX_CLAIMANT_FROM=jwt:"), "ONCEBOX_CLAIMANT_FROM"},
+		"jwt alone":          {with("ONCEBOX_CLAIMANT_FROM=jwt"), "ONCEBOX_CLAIMANT_FROM"},
+		"iam with more":      {with("ONCEBOX_CLAIMANT_FROM=iam:hunter2"), "ONCEBOX_CLAIMANT_FROM"},
+		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
+		"other identity":     {with("ONCEBOX_CLAIMANT_FROM=JWT:sub"), "ONCEBOX_CLAIMANT_FROM"},
+		"negative cache":     {with("ONCEBOX_CAMPAIGN_CACHE=-1s"), "ONCEBOX_CAMPAIGN_CACHE"},
+		"long cache":         {with("ONCEBOX_CAMPAIGN_CACHE=5001ms"), "ONCEBOX_CAMPAIGN_CACHE"},
+		"cache without unit": {with("ONCEBOX_CAMPAIGN_CACHE=5"), "ONCEBOX_CAMPAIGN_CACHE"},
+		"bad level":          {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
+		"everything": {
+			[]string{"ONCEBOX_X=hunter2", "ONCEBOX_BANK_TABLE=hunter2!", "ONCEBOX_CLAIMANT_FROM=hunter2", "ONCEBOX_CAMPAIGN_CACHE=hunter2", "ONCEBOX_LOG_LEVEL=hunter2"},
+			"ONCEBOX_X ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM ONCEBOX_CAMPAIGN_CACHE ONCEBOX_LOG_LEVEL",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := claimapi.ParseSettings(c.environ)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			equal(t, "variables at fault", faultyVariables(t, err), c.names)
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the message repeats a value: %v", err)
+			}
+		})
+	}
+}
+
+// faultyVariables lists what the message complains of; each complaint must say
+// what is allowed.
+func faultyVariables(t *testing.T, err error) string {
+	t.Helper()
+	text, ok := strings.CutPrefix(err.Error(), "settings: ")
+	if !ok {
+		t.Errorf("the message is %q", err)
+	}
+	var names []string
+	for complaint := range strings.SplitSeq(text, "; ") {
+		name, rest, _ := strings.Cut(complaint, " ")
+		if !strings.Contains(rest, "(allowed: ") {
+			t.Errorf("%q does not say what is allowed", complaint)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	o, err := claimapi.ParseOptions([]string{"ONCEBOX_STORE=sqlite:x.db", "ONCEBOX_CAMPAIGN_CACHE=1s"})
+	must(t, err)
+	equal(t, "claimant from", o.ClaimantFrom.String(), "body")
+	equal(t, "campaign cache", o.CampaignCache, time.Second)
+	o, err = claimapi.ParseOptions([]string{"ONCEBOX_CLAIMANT_FROM=iam", "ONCEBOX_LOG_LEVEL=debug"})
+	must(t, err)
+	equal(t, "claimant from", o.ClaimantFrom.String(), "iam")
+	equal(t, "log level", o.LogLevel, slog.LevelDebug)
+	_, err = claimapi.ParseOptions([]string{"ONCEBOX_CLAIMANT_FROM=nobody", "ONCEBOX_LOG_LEVEL=loud"})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	equal(t, "variables at fault", faultyVariables(t, err), "ONCEBOX_CLAIMANT_FROM ONCEBOX_LOG_LEVEL")
+}

@@ -1,0 +1,203 @@
+package claimapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+)
+
+// bench is a handler over a real engine, with a fault or two if the test asks.
+type bench struct {
+	*claimapi.Handler
+	bank  *itembank.Bank // not under the faults
+	store *faults
+	log   *bytes.Buffer
+}
+
+// newBench makes a bank with the campaign spring and its items.
+func newBench(t testing.TB, from string, items ...string) *bench {
+	t.Helper()
+	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	b := &bench{bank: itembank.New(store), store: &faults{Store: store}, log: &bytes.Buffer{}}
+	b.campaign(t, "spring", itembank.Settings{}, items...)
+	f, err := claimapi.ParseClaimantFrom(from)
+	must(t, err)
+	log := slog.New(slog.NewJSONHandler(b.log, nil))
+	b.Handler = claimapi.New(itembank.New(b.store, itembank.WithCampaignCache(0)), f, log)
+	return b
+}
+
+// campaign makes a campaign with a small bank, so that tests are quick.
+func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items ...string) {
+	t.Helper()
+	s.Shards = 2
+	_, _, err := b.bank.CreateCampaign(t.Context(), name, s)
+	must(t, err)
+	if len(items) > 0 {
+		_, err = b.bank.Load(t.Context(), name, itembank.Items(items...), nil)
+		must(t, err)
+	}
+}
+
+// faults stands between the handler and the engine; a nil field is no fault.
+type faults struct {
+	itembank.Store
+	take func(context.Context, itembank.FreeItem, itembank.Claim) error
+}
+
+func (f *faults) Take(ctx context.Context, item itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+	if f.take != nil {
+		if err := f.take(ctx, item, c); err != nil {
+			return itembank.Evidence{}, err
+		}
+	}
+	return f.Store.Take(ctx, item, c)
+}
+
+type request = events.APIGatewayV2HTTPRequest
+
+// newRequest is a request as API Gateway hands it over: the path is decoded.
+func newRequest(method, path string) request {
+	return request{
+		Version: "2.0", RouteKey: "$default", RawPath: path,
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			Stage: "$default", RequestID: "request-1",
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: method, Path: path},
+		},
+	}
+}
+
+func get(path string) request { return newRequest(http.MethodGet, path) }
+
+func post(path, body string) request {
+	r := newRequest(http.MethodPost, path)
+	r.Headers = map[string]string{"content-type": "application/json"}
+	r.Body = body
+	return r
+}
+
+func postBase64(path string, body []byte) request {
+	r := post(path, base64.StdEncoding.EncodeToString(body))
+	r.IsBase64Encoded = true
+	return r
+}
+
+func withJWT(r request, claims map[string]string) request {
+	r.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
+		JWT: &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{Claims: claims},
+	}
+	return r
+}
+
+func withSub(r request, sub string) request { return withJWT(r, map[string]string{"sub": sub}) }
+
+func withARN(r request, arn string) request {
+	r.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
+		IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{UserARN: arn},
+	}
+	return r
+}
+
+// answer is a response with its body decoded.
+type answer struct {
+	events.APIGatewayV2HTTPResponse
+	members map[string]any
+}
+
+func (b *bench) do(t testing.TB, r request) answer {
+	t.Helper()
+	return b.doIn(t.Context(), t, r)
+}
+
+func (b *bench) doIn(ctx context.Context, t testing.TB, r request) answer {
+	t.Helper()
+	response, err := b.Handle(ctx, r)
+	must(t, err)
+	a := answer{APIGatewayV2HTTPResponse: response}
+	must(t, json.Unmarshal([]byte(response.Body), &a.members))
+	return a
+}
+
+// slug is the problem of an answer, "" if it is none.
+func (a answer) slug() string {
+	kind, _ := a.members["type"].(string)
+	_, slug, _ := strings.Cut(kind, "#")
+	return slug
+}
+
+func (a answer) text(member string) string {
+	s, _ := a.members[member].(string)
+	return s
+}
+
+// wants fails the test unless the answer has this status and problem.
+func (a answer) wants(t testing.TB, status int, slug string) answer {
+	t.Helper()
+	if a.StatusCode != status || a.slug() != slug {
+		t.Fatalf("answered %d %q, want %d %q; body %s", a.StatusCode, a.slug(), status, slug, a.Body)
+	}
+	return a
+}
+
+// pointers are the pointers of an invalid-request answer, comma separated.
+func (a answer) pointers() string {
+	var all []string
+	list, _ := a.members["errors"].([]any)
+	for _, e := range list {
+		m, _ := e.(map[string]any)
+		p, _ := m["pointer"].(string)
+		all = append(all, p)
+	}
+	return strings.Join(all, ",")
+}
+
+// lines are the log lines so far.
+func (b *bench) lines(t testing.TB) []map[string]any {
+	t.Helper()
+	var lines []map[string]any
+	for d := json.NewDecoder(bytes.NewReader(b.log.Bytes())); d.More(); {
+		var line map[string]any
+		must(t, d.Decode(&line))
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// parseTime reads a time of an answer.
+func parseTime(t testing.TB, s string) time.Time {
+	t.Helper()
+	parsed, err := time.Parse(time.RFC3339, s)
+	must(t, err)
+	return parsed
+}

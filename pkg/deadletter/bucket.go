@@ -1,0 +1,109 @@
+package deadletter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// How often a put is tried: 1.5 s of pauses.
+const (
+	maxAttempts  = 5
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// S3 is what a Bucket needs of an *s3.Client.
+type S3 interface {
+	PutObject(ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+	GetObject(ctx context.Context, in *s3.GetObjectInput, options ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+}
+
+// Bucket keeps objects in an S3 bucket, below a prefix.
+type Bucket struct {
+	client         S3
+	bucket, prefix string
+	wait           func(ctx context.Context, attempt int) error
+}
+
+var _ Objects = (*Bucket)(nil)
+
+// NewBucket uses a bucket; it is not asked. The prefix is "" or ends in "/". With
+// a client that retries by itself (NewS3Client's does not) the bell stays silent
+// for an object whose first put lost its answer.
+func NewBucket(client S3, bucket, prefix string) *Bucket {
+	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: backOff}
+}
+
+// Place is the bucket and the object's key.
+func (b *Bucket) Place(name string) Place { return Place{Bucket: b.bucket, Key: b.prefix + name} }
+
+// Create puts the object with If-None-Match: *, and again after a conflict or a
+// failure that may pass. S3 answers 412 PreconditionFailed if the key is taken,
+// and 409 ConditionalRequestConflict if another request for it was under way,
+// after which nothing is known (user guide, "How to prevent object overwrites").
+func (b *Bucket) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
+	for attempt := 1; ; attempt++ {
+		err := b.put(ctx, name, content)
+		switch {
+		case err == nil:
+			return true, nil
+		case hasCode(err, codeExists):
+			return created, nil
+		case !errors.Is(err, dedupe.ErrTryAgain) || attempt == maxAttempts:
+			return false, err
+		}
+		if ended := b.wait(ctx, attempt); ended != nil {
+			return false, b.translate("put object", fmt.Errorf("%w; before that: %s", ended, err.Error()))
+		}
+		if !hasCode(err, codeConflict) {
+			created = true // perhaps: the next 412 may be about this attempt's object
+		}
+	}
+}
+
+func (b *Bucket) put(ctx context.Context, name string, content []byte) error {
+	_, err := b.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &b.bucket, Key: aws.String(b.prefix + name), IfNoneMatch: aws.String("*"),
+		ContentType: aws.String("application/json"), Body: bytes.NewReader(content),
+	})
+	return b.translate("put object", err)
+}
+
+// Read gets an object.
+func (b *Bucket) Read(ctx context.Context, name string) ([]byte, error) {
+	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
+	if err != nil {
+		return nil, b.translate("get object", err)
+	}
+	defer func() { _ = out.Body.Close() }()
+	content, err := io.ReadAll(out.Body)
+	return content, b.translate("get object", err)
+}
+
+func (b *Bucket) translate(doing string, err error) error {
+	return translate("s3://"+b.bucket+"/"+strings.TrimSuffix(b.prefix, "/"), doing, err)
+}
+
+// backOff waits a random time that grows with the attempts.
+func backOff(ctx context.Context, attempt int) error {
+	limit := min(maxBackoff, firstBackoff<<(attempt-1))
+	t := time.NewTimer(limit/2 + rand.N(limit/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

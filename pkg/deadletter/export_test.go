@@ -1,0 +1,21 @@
+package deadletter
+
+import (
+	"context"
+	"time"
+)
+
+// MaxAttempts is how often a bucket puts an object.
+const MaxAttempts = maxAttempts
+
+// BellPause is how long a bell that failed is left alone.
+const BellPause = bellPause
+
+// SetWait replaces the pauses between attempts.
+func (b *Bucket) SetWait(wait func(ctx context.Context, attempt int) error) { b.wait = wait }
+
+// SetNow replaces the clock.
+func (s *Store) SetNow(now func() time.Time) { s.now = now }
+
+// Translate reads an error as bucket and queue do.
+func Translate(err error) error { return translate("s3://b", "put object", err) }

@@ -1,0 +1,123 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// tempPattern names files that are not whole yet. One that a crash left can go.
+const tempPattern = ".keeping-*"
+
+// Folder keeps objects as files of one folder, which several processes may
+// share. Its file system needs hard links.
+type Folder struct{ path string }
+
+var _ Objects = (*Folder)(nil)
+
+// NewFolder opens a folder, and makes it if it is not there; the one above it
+// must be.
+func NewFolder(path string) (*Folder, error) {
+	if err := openFolder(path); err != nil {
+		return nil, fmt.Errorf("failure store %s: %w", path, err)
+	}
+	return &Folder{path}, nil
+}
+
+func openFolder(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if err == nil {
+		return syncFolder(filepath.Dir(path))
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a folder")
+	}
+	return err
+}
+
+// Place is the path of the file.
+func (f *Folder) Place(name string) Place { return Place{Path: filepath.Join(f.path, name)} }
+
+// Create writes the file under another name, whole and to the disk, and then
+// gives it its own, if that is free. Errors are faults of the folder or the
+// disk, or the context's own.
+func (f *Folder) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	created, err = f.create(f.Place(name).Path, content)
+	if err == nil {
+		// Also if it was there: who made it may have died before this.
+		err = syncFolder(f.path)
+	}
+	if err != nil {
+		return false, fmt.Errorf("failure store %s: %w", f.path, err)
+	}
+	return created, nil
+}
+
+func (f *Folder) create(path string, content []byte) (created bool, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return false, nil
+	}
+	temp, err := f.writeTemp(content)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(temp)) }()
+	err = os.Link(temp, path)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (f *Folder) writeTemp(content []byte) (path string, err error) {
+	temp, err := os.CreateTemp(f.path, tempPattern)
+	if err != nil {
+		return "", err
+	}
+	_, err = temp.Write(content)
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(temp.Name()))
+	}
+	return temp.Name(), nil
+}
+
+// Read reads a file.
+func (f *Folder) Read(ctx context.Context, name string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if filepath.Base(name) != name {
+		return nil, fmt.Errorf("failure store %s: %q is not the name of an object", f.path, name)
+	}
+	content, err := os.ReadFile(f.Place(name).Path)
+	if err != nil {
+		return nil, fmt.Errorf("failure store %s: %w", f.path, err)
+	}
+	return content, nil
+}
+
+// syncFolder makes the names in a folder last. Windows cannot be asked to.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

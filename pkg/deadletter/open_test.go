@@ -1,0 +1,167 @@
+package deadletter_test
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+)
+
+func TestParseSetting(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]deadletter.Setting{
+		"s3://bucket":               {Bucket: "bucket"},
+		"s3://bucket/":              {Bucket: "bucket"},
+		"s3://my.bucket-1/a":        {Bucket: "my.bucket-1", Prefix: "a/"},
+		"s3://bucket/a/b c/é/":      {Bucket: "bucket", Prefix: "a/b c/é/"},
+		"dir:/var/kept":             {Folder: "/var/kept"},
+		"dir:kept":                  {Folder: "kept"},
+		"dir:s3://bucket/is-a-path": {Folder: "s3://bucket/is-a-path"},
+	} {
+		if got, err := deadletter.ParseSetting(text); got != want || err != nil {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+	for text, says := range map[string]string{
+		"":                                "want s3://BUCKET/PREFIX or dir:PATH",
+		"bucket":                          "want s3://BUCKET/PREFIX or dir:PATH",
+		"/var/kept":                       "want s3://BUCKET/PREFIX or dir:PATH",
+		"S3://bucket/a":                   "want s3://BUCKET/PREFIX or dir:PATH",
+		"dir:":                            "no path",
+		"s3://":                           "not the name of a bucket",
+		"s3:///a":                         "not the name of a bucket",
+		"s3://Bucket/a":                   "not the name of a bucket",
+		"s3://b/a":                        "not the name of a bucket",
+		"s3://" + strings.Repeat("b", 64): "not the name of a bucket",
+		"s3://bucket//a":                  `a part ""`,
+		"s3://bucket/a//b":                `a part ""`,
+		"s3://bucket/a//":                 `a part ""`,
+		"s3://bucket/../a":                `a part ".."`,
+		"s3://bucket/./a":                 `a part "."`,
+		"s3://bucket/a\n":                 "control character",
+		"s3://bucket/\xff":                "UTF-8",
+		"s3://bucket/" + strings.Repeat("x", 801): "longer than 800 bytes",
+	} {
+		if _, err := deadletter.ParseSetting(text); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestNewQueue(t *testing.T) {
+	t.Parallel()
+	for url, good := range map[string]bool{
+		"https://sqs.eu-west-1.amazonaws.com/123456789012/failures":      true,
+		"http://localhost:4566/000000000000/failures":                    true,
+		"https://sqs.eu-west-1.amazonaws.com/123456789012/failures.fifo": false,
+		"https://sqs.eu-west-1.amazonaws.com/":                           false,
+		"failures":                                                       false, "": false, "arn:aws:sqs:eu-west-1:123456789012:failures": false, "http://\x7f/a": false,
+	} {
+		if _, err := deadletter.NewQueue(nil, url); good != (err == nil) {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+// messages is SQS as far as SendMessage goes: it notes queue and body of each.
+type messages [][2]string
+
+func (m *messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var in struct{ QueueUrl, MessageBody string }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Header.Get("X-Amz-Target") != "AmazonSQS.SendMessage" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	if strings.HasSuffix(in.QueueUrl, "/none") {
+		w.Header().Set("X-Amzn-Query-Error", "AWS.SimpleQueueService.NonExistentQueue;Sender")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"The specified queue does not exist."}`)
+		return
+	}
+	*m = append(*m, [2]string{in.QueueUrl, in.MessageBody})
+	sum := md5.Sum([]byte(in.MessageBody))
+	_ = json.NewEncoder(w).Encode(map[string]string{"MessageId": "1", "MD5OfMessageBody": hex.EncodeToString(sum[:])})
+}
+
+// TestOpen goes the whole way, from settings to a message, on the wire.
+func TestOpen(t *testing.T) {
+	var sent messages
+	queue := httptest.NewServer(&sent)
+	defer queue.Close()
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	t.Setenv("AWS_REGION", "eu-west-1")
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	t.Setenv("AWS_ENDPOINT_URL_S3", strings.Replace(testengine.S3(t, "bucket"), "127.0.0.1", "localhost", 1))
+	t.Setenv("AWS_ENDPOINT_URL_SQS", queue.URL)
+	client, err := deadletter.NewS3Client(t.Context(), sdkconfig.Load)
+	must(t, err)
+	if n := client.Options().Retryer.MaxAttempts(); n != 1 {
+		t.Errorf("the S3 client tries %d times by itself", n)
+	}
+	folder := filepath.Join(t.TempDir(), "kept")
+	f := newFailure("1")
+	name := deadletter.Name(f.Owner)
+	for _, test := range []struct{ setting, place string }{
+		{"s3://bucket/poison", `"bucket":"bucket","key":"poison/` + name + `"`},
+		{"dir:" + folder, `"path":"` + filepath.Join(folder, name) + `"`},
+	} {
+		sent = nil
+		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
+		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k deadletter.Kept, err error) { t.Error(k, err) })
+		must(t, err)
+		must(t, keep(t, store, f))
+		got, err := store.Read(t.Context(), name)
+		must(t, err)
+		checkSame(t, got, f)
+		want := `{` + test.place + `,"owner":"123456789012/eu-west-1/orders/shardId-000000000000/1#3","reason":"no id"}`
+		if len(sent) != 1 || sent[0] != [2]string{url, want} {
+			t.Errorf("messages: %q\nwant %s", sent, want)
+		}
+	}
+	var unheard error
+	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
+		func(_ deadletter.Kept, err error) { unheard = err })
+	must(t, err)
+	must(t, keep(t, store, newFailure("2")))
+	if unheard == nil || !strings.Contains(unheard.Error(), "the queue does not exist") {
+		t.Errorf("unheard: %v", unheard)
+	}
+	store, err = deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
+	must(t, err)
+	must(t, keep(t, store, newFailure("3")))
+}
+
+func TestOpenRefusesWrongSettings(t *testing.T) {
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	folder := "dir:" + filepath.Join(t.TempDir(), "kept")
+	for _, test := range []struct{ setting, queue, says string }{
+		{"bucket", "", "want s3://BUCKET/PREFIX"},
+		{"dir:/none/of/these", "", "/none/of/these"},
+		{"s3://bucket/p", "", "AWS_REGION"},
+		{folder, "https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},
+	} {
+		if _, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, test.queue, nil); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+	t.Setenv("AWS_REGION", "eu-west-1")
+	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "failures", nil); err == nil || !strings.Contains(err.Error(), "SQS") {
+		t.Errorf("queue: %v", err)
+	}
+	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "", nil); err != nil {
+		t.Errorf("a folder needs no AWS settings: %v", err)
+	}
+}

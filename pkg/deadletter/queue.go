@@ -1,0 +1,49 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+)
+
+// SQS is what a Queue needs of an *sqs.Client.
+type SQS interface {
+	SendMessage(ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
+}
+
+// Queue is a bell: each ring is a message to an SQS queue, whose body is Kept
+// as JSON: {"bucket","key","owner","reason"}, or "path" for a folder.
+type Queue struct {
+	client SQS
+	url    string
+}
+
+var _ Bell = (*Queue)(nil)
+
+// NewQueue uses the queue of a URL; it is not asked. FIFO queues are refused:
+// they would want a group of each message.
+func NewQueue(client SQS, queueURL string) (*Queue, error) {
+	u, err := url.Parse(queueURL)
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
+	}
+	if strings.HasSuffix(u.Path, ".fifo") {
+		return nil, fmt.Errorf("the SQS queue %s is a FIFO queue; a standard one is needed", queueURL)
+	}
+	return &Queue{client, queueURL}, nil
+}
+
+// Ring sends the message. Errors: as of Store.Keep.
+func (q *Queue) Ring(ctx context.Context, k Kept) error {
+	body, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	_, err = q.client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &q.url, MessageBody: aws.String(string(body))})
+	return translate(q.url, "send message", err)
+}

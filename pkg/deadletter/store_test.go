@@ -1,0 +1,377 @@
+package deadletter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// places are the stores that all cases of Objects run on.
+func places(t *testing.T) map[string]deadletter.Objects {
+	t.Helper()
+	folder, err := deadletter.NewFolder(filepath.Join(t.TempDir(), "kept"))
+	must(t, err)
+	client := newClient(t, "bucket")
+	return map[string]deadletter.Objects{
+		"folder":             folder,
+		"bucket":             deadletter.NewBucket(client, "bucket", ""),
+		"bucket with prefix": deadletter.NewBucket(client, "bucket", "a/b c/"),
+	}
+}
+
+func newClient(t *testing.T, buckets ...string) *s3.Client {
+	t.Helper()
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(testengine.S3(t, buckets...)), Region: "eu-west-1", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), Retryer: aws.NopRetryer{},
+	})
+}
+
+func newFailure(sequence string) dedupe.Failure {
+	p := dedupe.Position{
+		Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"},
+		Shard:  "shardId-000000000000", Sequence: sequence, Sub: 3,
+	}
+	return dedupe.Failure{
+		Owner: p.String(), Position: p, Reason: "no id", PartitionKey: "key",
+		Arrival: time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC), Data: []byte("payload \x00\xff\n"),
+	}
+}
+
+// keep keeps one record.
+func keep(t *testing.T, store *deadletter.Store, f dedupe.Failure) error {
+	t.Helper()
+	kept, err := store.Keep(t.Context(), []dedupe.Failure{f})
+	if kept != 1 && err == nil || kept != 0 && err != nil {
+		t.Errorf("kept %d, %v", kept, err)
+	}
+	return err
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestObjectsAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	for name, objects := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := objects.Read(t.Context(), "one"); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("before: %v", err)
+			}
+			for i, want := range []bool{true, false, false} {
+				created, err := objects.Create(t.Context(), "one", fmt.Append(nil, i))
+				if created != want || err != nil {
+					t.Errorf("create %d: %t, %v", i, created, err)
+				}
+			}
+			if got, err := objects.Read(t.Context(), "one"); string(got) != "0" || err != nil {
+				t.Errorf("read: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestOfManyWhoCreateOneDoes(t *testing.T) {
+	t.Parallel()
+	for name, objects := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for round := range 20 {
+				var all sync.WaitGroup
+				start := make(chan struct{})
+				created := make([]bool, 16)
+				for i := range created {
+					all.Go(func() {
+						var err error
+						<-start
+						created[i], err = objects.Create(t.Context(), fmt.Sprint("n", round), fmt.Append(nil, i))
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				close(start)
+				all.Wait()
+				got, err := objects.Read(t.Context(), fmt.Sprint("n", round))
+				must(t, err)
+				for i, did := range created {
+					if did != (string(got) == fmt.Sprint(i)) {
+						t.Errorf("create %d says %t, and there is what %s wrote", i, did, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestEndedContextCreatesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, objects := range places(t) {
+		if _, err := objects.Create(ctx, "one", nil); !errors.Is(err, context.Canceled) || errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("%s: create: %v", name, err)
+		}
+		if _, err := objects.Read(ctx, "one"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: read: %v", name, err)
+		}
+		if _, err := objects.Read(t.Context(), "one"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+	}
+}
+
+// TestKeep: a record is read back as it was, and keeping it again, whatever the
+// reason is by then, changes nothing.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	for name, objects := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := deadletter.New(objects)
+			f := newFailure("49590338271490256608559692538361571095921575989136588898")
+			f.Data = append(f.Data, make([]byte, 2<<20)...)
+			must(t, keep(t, store, f))
+			again := f
+			again.Reason = "another"
+			must(t, keep(t, store, again))
+			got, err := store.Read(t.Context(), deadletter.Name(f.Owner))
+			must(t, err)
+			checkSame(t, got, f)
+		})
+	}
+}
+
+// crowded are objects whose creations wait for each other, some at a time.
+type crowded struct {
+	deadletter.Objects
+	fails string // the owner of a record that fails
+	mu    sync.Mutex
+	now   int
+	most  int
+	made  int
+}
+
+func (c *crowded) Create(_ context.Context, name string, _ []byte) (bool, error) {
+	c.count(1)
+	time.Sleep(time.Millisecond) // of the bubble: as many as may come in
+	c.count(-1)
+	if name == deadletter.Name(c.fails) {
+		return false, dedupe.ErrTryAgain
+	}
+	return true, nil
+}
+
+func (c *crowded) count(by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += by
+	c.most = max(c.most, c.now)
+	if by > 0 {
+		c.made++
+	}
+}
+
+// TestKeepMany: many records are kept at a time, and no more than are asked for. The
+// count goes up to the first failure, and soon after it no more are begun.
+func TestKeepMany(t *testing.T) {
+	t.Parallel()
+	const records, atATime, broken = 200, 7, 60
+	failures := make([]dedupe.Failure, records)
+	for i := range failures {
+		failures[i] = newFailure(fmt.Sprint(i))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		objects := &crowded{}
+		kept, err := deadletter.New(objects, deadletter.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		if kept != records || err != nil || objects.most != atATime || objects.made != records {
+			t.Errorf("kept %d of %d, %d at a time: %v", kept, objects.made, objects.most, err)
+		}
+		objects = &crowded{fails: failures[broken].Owner}
+		kept, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		if kept != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.made > broken+2*atATime {
+			t.Errorf("with a failure at %d: kept %d of %d begun: %v", broken, kept, objects.made, err)
+		}
+	})
+	if kept, err := deadletter.New(&crowded{}).Keep(t.Context(), nil); kept != 0 || err != nil {
+		t.Errorf("none: kept %d, %v", kept, err)
+	}
+}
+
+// TestOwnerless: records without an owner would all have one name, and the
+// second count as kept.
+func TestOwnerless(t *testing.T) {
+	t.Parallel()
+	store := deadletter.New(places(t)["bucket"])
+	f := newFailure("1")
+	f.Owner = ""
+	if err := keep(t, store, f); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+		t.Errorf("kept: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	// It must never change: objects are found by it.
+	owner := newFailure("49590338271490256608559692538361571095921575989136588898").Owner
+	const want = "123456789012_eu-west-1_orders_shardId-000000000000_" +
+		"49590338271490256608559692538361571095921575989136588898_3-0be34c30702e22e9866bd9547b64c600.json"
+	if got := deadletter.Name(owner); got != want {
+		t.Errorf("got %s", got)
+	}
+	names := map[string]string{}
+	for _, owner := range []string{
+		"a", "A", "a/b", "a#b", "a_b", "a%b", "a\\b", "a\nb", "..", "../a", ".", "/", "-", "é", "e\u0301", "\xff", "\xfe",
+		"NUL", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("/", 5000),
+	} {
+		name := deadletter.Name(owner)
+		folded := strings.ToLower(name)
+		if other, taken := names[folded]; taken {
+			t.Errorf("%q and %q have one name", owner, other)
+		}
+		names[folded] = owner
+		if len(name) > 200 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" || strings.Contains(name, "..") {
+			t.Errorf("%q has the name %q", owner, name)
+		}
+	}
+}
+
+// recorder is a bell that notes, and fails where it is told to.
+type recorder struct {
+	mu    sync.Mutex
+	rings []deadletter.Kept
+	err   error
+}
+
+func (r *recorder) Ring(_ context.Context, k deadletter.Kept) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rings = append(r.rings, k)
+	return r.err
+}
+
+func TestOnlyNewObjectsRing(t *testing.T) {
+	t.Parallel()
+	for name, objects := range places(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bell := &recorder{}
+			store := deadletter.New(objects, deadletter.WithBell(bell, func(k deadletter.Kept, err error) { t.Error(k, err) }))
+			for _, sequence := range []string{"1", "2", "1"} {
+				must(t, keep(t, store, newFailure(sequence)))
+			}
+			if len(bell.rings) != 2 {
+				t.Fatalf("rings: %+v", bell.rings)
+			}
+			owner := newFailure("2").Owner
+			want := deadletter.Kept{Place: objects.Place(deadletter.Name(owner)), Owner: owner, Reason: "no id"}
+			if bell.rings[1] != want || want.Place == (deadletter.Place{}) {
+				t.Errorf("got %+v, want %+v", bell.rings[1], want)
+			}
+		})
+	}
+}
+
+// TestABellThatFailsFailsNothing, and is not tried for every record.
+func TestABellThatFailsFailsNothing(t *testing.T) {
+	t.Parallel()
+	objects := places(t)["folder"]
+	bell := &recorder{err: errors.New("queue down")}
+	var unheard []error
+	store := deadletter.New(objects, deadletter.WithBell(bell, func(k deadletter.Kept, err error) {
+		unheard = append(unheard, fmt.Errorf("%s: %w", k.Owner, err))
+	}))
+	now := time.Unix(1_800_000_000, 0)
+	store.SetNow(func() time.Time { return now })
+	for i := range 10 {
+		must(t, keep(t, store, newFailure(fmt.Sprint(i))))
+	}
+	if len(bell.rings) != 1 || len(unheard) != 10 || !errors.Is(unheard[0], bell.err) || !errors.Is(unheard[9], deadletter.ErrBellPaused) {
+		t.Errorf("%d rings, unheard: %v", len(bell.rings), unheard)
+	}
+	now, bell.err = now.Add(deadletter.BellPause), nil
+	must(t, keep(t, store, newFailure("10")))
+	if len(bell.rings) != 2 || len(unheard) != 10 {
+		t.Errorf("after the pause: %d rings, unheard: %v", len(bell.rings), unheard)
+	}
+	for i := range 11 {
+		_, err := store.Read(t.Context(), deadletter.Name(newFailure(fmt.Sprint(i)).Owner))
+		must(t, err)
+	}
+}
+
+// failing are objects that nothing can be put into.
+type failing struct {
+	deadletter.Objects
+	err error
+}
+
+func (f failing) Create(context.Context, string, []byte) (bool, error) { return true, f.err }
+
+// TestAFailedKeepIsAFailure: neither kept nor rung.
+func TestAFailedKeepIsAFailure(t *testing.T) {
+	t.Parallel()
+	bell := &recorder{}
+	store := deadletter.New(failing{err: dedupe.ErrTryAgain}, deadletter.WithBell(bell, nil))
+	if err := keep(t, store, newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(bell.rings) != 0 {
+		t.Errorf("%v, %d rings", err, len(bell.rings))
+	}
+}
+
+func TestFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for _, path := range []string{file, filepath.Join(dir, "none", "kept"), ""} {
+		if _, err := deadletter.NewFolder(path); err == nil {
+			t.Errorf("%q was accepted", path)
+		}
+	}
+	path := filepath.Join(dir, "kept")
+	folder, err := deadletter.NewFolder(path)
+	must(t, err)
+	_, err = deadletter.NewFolder(path)
+	must(t, err)
+	// What a crash leaves does not count, whatever its name.
+	must(t, os.WriteFile(filepath.Join(path, ".keeping-1"), []byte(`{"ha`), 0o600))
+	created, err := folder.Create(t.Context(), "x.json", []byte("{}"))
+	if !created || err != nil {
+		t.Errorf("%t, %v", created, err)
+	}
+	entries, err := os.ReadDir(path)
+	must(t, err)
+	info, err := os.Stat(filepath.Join(path, "x.json"))
+	must(t, err)
+	if len(entries) != 2 || info.Mode().Perm() != 0o600 {
+		t.Errorf("the folder holds %v, the file's rights are %v", entries, info.Mode())
+	}
+	if _, err := folder.Read(t.Context(), "../file"); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read outside of the folder: %v", err)
+	}
+	must(t, os.Rename(path, path+".old"))
+	if created, err := folder.Create(t.Context(), "y.json", nil); created || err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("folder gone: %t, %v", created, err)
+	}
+}

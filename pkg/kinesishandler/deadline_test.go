@@ -1,0 +1,212 @@
+package kinesishandler_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// slow is a ledger, a sink and a failure store in memory, which take their time and
+// end with their callers.
+type slow struct {
+	perKey, perSend, perKeep time.Duration
+	rows                     map[dedupe.Key]dedupe.Entry
+	sent                     map[string]int
+	kept                     map[string]int
+}
+
+func (s *slow) take(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// PutIfAbsent has put what it had time for, and says so of nothing.
+func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	results := make([]dedupe.PutResult, len(entries))
+	for i, e := range entries {
+		if err := s.take(ctx, s.perKey); err != nil {
+			return nil, err
+		}
+		if old, there := s.rows[e.Key]; there {
+			results[i].Existing = &old
+			continue
+		}
+		s.rows[e.Key] = e
+	}
+	return results, nil
+}
+
+func (s *slow) RaisePurge(context.Context, []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+	panic("no record is synthetic here")
+}
+
+func (s *slow) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+	return nil, nil
+}
+
+func (s *slow) AdvanceCheckpoint(context.Context, dedupe.CheckpointKey, dedupe.Checkpoint) error {
+	return nil
+}
+
+func (s *slow) Check(dedupe.Output) error { return nil }
+
+func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+	if err := s.take(ctx, s.perSend); err != nil {
+		return 0, err
+	}
+	for _, o := range outputs {
+		s.sent[o.ID]++
+	}
+	return len(outputs), nil
+}
+
+func (s *slow) Keep(ctx context.Context, failures []dedupe.Failure) (int, error) {
+	for i, f := range failures {
+		if err := s.take(ctx, s.perKeep); err != nil {
+			return i, err
+		}
+		s.kept[f.Owner]++
+	}
+	return len(failures), nil
+}
+
+// TestDeadline: whatever is slow, the function answers before Lambda's deadline, what
+// it has done by then counts, and over redeliveries all of a batch gets done.
+func TestDeadline(t *testing.T) {
+	const limit, records, poison = 15 * time.Second, 10_000, 50
+	for _, c := range []struct {
+		name        string
+		slow        slow
+		invocations int // at most
+		repeated    int // records sent twice, at most
+	}{
+		{"ledger", slow{perKey: 2 * time.Millisecond}, 2, 0},
+		{"sink", slow{perSend: 2 * time.Second}, 4, 0},
+		{"failure store", slow{perKeep: time.Second}, 4, 0},
+		{"all", slow{perKey: time.Millisecond, perSend: time.Second, perKeep: 100 * time.Millisecond}, 3, 0},
+		// A chunk takes more than there is: nothing is done until bisects have made the
+		// batch small enough. Then a quarter of a chunk is a batch.
+		{"ledger too slow for a chunk", slow{perKey: 60 * time.Millisecond}, 200, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := c.slow
+				s.rows, s.sent, s.kept = map[dedupe.Key]dedupe.Entry{}, map[string]int{}, map[string]int{}
+				j, err := format.NewJSON(format.Options{IDPath: "id"})
+				must(t, err)
+				h := kinesishandler.New(&s, &s, &s, kinesishandler.Options{
+					Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
+				}, slog.New(slog.DiscardHandler))
+				sim := eventsource.NewSimInBubble(1)
+				defer sim.Close()
+				stream := eventsource.NewStream(1, sim.Now)
+				for n := range records {
+					data := fmt.Sprintf(`{"id":"id-%d"}`, n)
+					if n%(records/poison) == 7 {
+						data = "poison"
+					}
+					stream.Put("key", []byte(data))
+				}
+				var took []time.Duration
+				_, err = sim.Start(eventsource.Mapping{
+					Client: stream, StreamARN: clicks, BatchSize: records, ReportBatchItemFailures: true, Bisect: true, Timeout: limit,
+					Function: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+						begun := time.Now()
+						answer, err := h.Invoke(ctx, raw)
+						took = append(took, time.Since(begun))
+						return answer, err
+					},
+				})
+				must(t, err)
+				must(t, sim.Drain(5*time.Hour))
+				repeated := 0
+				for _, n := range s.sent {
+					repeated += n - 1
+				}
+				longest := slices.Max(took)
+				t.Logf("%d invocations, the longest took %v; %d records sent again", len(took), longest, repeated)
+				if longest > limit-deadline.Margin {
+					t.Errorf("an invocation took %v of %v", longest, limit)
+				}
+				equal(t, "unique records sent", len(s.sent), records-poison)
+				equal(t, "records kept", len(s.kept), poison)
+				if len(took) > c.invocations || repeated > c.repeated {
+					t.Errorf("%d invocations and %d repeats, want at most %d and %d", len(took), repeated, c.invocations, c.repeated)
+				}
+			})
+		})
+	}
+}
+
+// slowObjects are objects of a failure store that take their time.
+type slowObjects struct {
+	deadletter.Objects
+	takes time.Duration
+	mu    sync.Mutex
+	made  map[string]bool
+}
+
+func (o *slowObjects) Create(ctx context.Context, name string, _ []byte) (bool, error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(o.takes):
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	created := !o.made[name]
+	o.made[name] = true
+	return created, nil
+}
+
+// TestAggregateOfPoison: a KPL aggregate is done as a whole, so all its poison has to be
+// kept before the deadline. Here it is as many records as the KPL's default of 51,200
+// bytes holds, and a store as slow as S3 may be.
+func TestAggregateOfPoison(t *testing.T) {
+	const limit, takes = time.Minute, 50 * time.Millisecond // the stack's limit
+	aggregate := aggregateOf(51_200, func(int) []byte { return []byte(`{"n":1}`) })
+	var d kpl.Decoder
+	parts, _, err := d.Decode(aggregate)
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		j, err := format.NewJSON(format.Options{IDPath: "id"})
+		must(t, err)
+		s := &slow{rows: map[dedupe.Key]dedupe.Entry{}, sent: map[string]int{}}
+		objects := &slowObjects{takes: takes, made: map[string]bool{}}
+		h := kinesishandler.New(s, s, deadletter.New(objects), kinesishandler.Options{
+			Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		raw := rawOf(t, events.KinesisEvent{Records: []events.KinesisEventRecord{record(1, string(aggregate)), record(2, `{"id":"a"}`)}})
+		answer, err := h.Handle(ctx, raw)
+		must(t, err)
+		equal(t, "failures", len(answer.BatchItemFailures), 0)
+		equal(t, "records kept", len(objects.made), len(parts))
+		equal(t, "records sent", len(s.sent), 1)
+		if least := time.Duration(len(parts)) * takes; least < 2*limit {
+			t.Errorf("one after the other they would take %v: that shows nothing", least)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package kinesishandler
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/internal/jsonscan"
+)
+
+// This file reads the JSON of a Kinesis event, since encoding/json takes longer for
+// it than all that is done with the records afterwards
+// (docs/adr/0007-event-decoder.md). Texts with escapes or bytes that are not UTF-8,
+// which are rare, go to encoding/json, so that they mean the same.
+//
+// It takes what encoding/json takes into events.KinesisEvent, as the same, but
+// refuses three things that readers of JSON differ about and Lambda does not make: a
+// name of its own twice in an object, one in other letters, such as "Data", and data
+// as a list of numbers.
+
+// maxLevels is how deep an event may be nested; encoding/json has the same limit.
+const maxLevels = 10_000
+
+// The names that an event has. Those without a use are looked at as well: where
+// their values are no texts, it is another kind of event.
+var (
+	eventNames  = []string{"Records"}
+	recordNames = []string{
+		"kinesis", "eventVersion", "eventID", "eventName", "invokeIdentityArn", "awsRegion", "eventSource", "eventSourceARN",
+	}
+	kinesisNames = []string{
+		"kinesisSchemaVersion", "partitionKey", "sequenceNumber", "data", "approximateArrivalTimestamp", "encryptionType",
+	}
+)
+
+// eventRecord is a record as it stands in an event. Texts are parts of the event
+// where that has no escapes.
+type eventRecord struct {
+	source, arn, id        []byte
+	sequence, partitionKey []byte
+	arrival                float64 // in milliseconds, of which Kinesis gives whole ones
+	data                   []byte
+}
+
+// eventReader reads an event from its place on. Each method reads one value and
+// leaves the place behind it. A null counts as nothing, as if it were not there.
+type eventReader struct {
+	text jsonscan.Text
+	at   int
+	data []byte // of all records: one room for them, at most three quarters of the event's size
+	add  func(r eventRecord) error
+}
+
+// readEvent reads an event and calls add for each of its records, in order. It
+// reports whether there is a list of records. Errors: ErrNotKinesis, and add's.
+func readEvent(raw []byte, add func(r eventRecord) error) (found bool, err error) {
+	r := &eventReader{text: raw, data: make([]byte, 0, base64.StdEncoding.DecodedLen(len(raw))), add: add}
+	r.at = r.text.Space(0)
+	err = r.object("it", eventNames, 1, func(name string) error {
+		found = r.text.At(r.at) == '['
+		return r.list('[', name, r.record)
+	})
+	if err == nil && r.text.Space(r.at) != len(raw) {
+		err = r.notJSON()
+	}
+	return found, err
+}
+
+func (r *eventReader) record() error {
+	var record eventRecord
+	err := r.object("a record", recordNames, 3, func(name string) (err error) {
+		switch name {
+		case "kinesis":
+			err = r.kinesis(&record)
+		case "eventID":
+			record.id, err = r.string(name)
+		case "eventSource":
+			record.source, err = r.string(name)
+		case "eventSourceARN":
+			record.arn, err = r.string(name)
+		default:
+			_, err = r.string(name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.add(record)
+}
+
+func (r *eventReader) kinesis(record *eventRecord) error {
+	return r.object("kinesis", kinesisNames, 4, func(name string) (err error) {
+		switch name {
+		case "partitionKey":
+			record.partitionKey, err = r.string(name)
+		case "sequenceNumber":
+			record.sequence, err = r.string(name)
+		case "approximateArrivalTimestamp":
+			record.arrival, err = r.milliseconds(name)
+		case "data":
+			record.data, err = r.base64(name)
+		default:
+			_, err = r.string(name)
+		}
+		return err
+	})
+}
+
+// object reads an object, which is at that level of nesting. member reads the
+// values of the names that are known; others are skipped.
+func (r *eventReader) object(what string, known []string, level int, member func(name string) error) error {
+	seen := 0 // bit i: known[i]
+	return r.list('{', what, func() error {
+		name, err := r.memberName()
+		if err != nil {
+			return err
+		}
+		for i, k := range known {
+			if string(name) != k {
+				continue
+			}
+			if seen&(1<<i) != 0 {
+				return notKinesis(k + " is there twice")
+			}
+			seen |= 1 << i
+			return member(k)
+		}
+		for _, k := range known {
+			if strings.EqualFold(string(name), k) {
+				return notKinesis(k + " is spelt in other letters")
+			}
+		}
+		return r.skip(maxLevels - level)
+	})
+}
+
+// memberName reads a member's name and what is between it and the value.
+func (r *eventReader) memberName() ([]byte, error) {
+	if r.text.At(r.at) != '"' {
+		return nil, r.notJSON()
+	}
+	name, err := r.string("a name")
+	if err != nil {
+		return nil, err
+	}
+	r.at = r.text.Space(r.at)
+	if r.text.At(r.at) != ':' {
+		return nil, r.notJSON()
+	}
+	r.at = r.text.Space(r.at + 1)
+	return name, nil
+}
+
+// list reads an array, or an object, by what it begins with. what names it in
+// errors; next reads one of its elements, or one member with its name.
+func (r *eventReader) list(begin byte, what string, next func() error) error {
+	if r.text.At(r.at) != begin {
+		return r.nothing(what)
+	}
+	end := begin + 2 // [ and ], { and }
+	r.at = r.text.Space(r.at + 1)
+	if r.text.At(r.at) == end {
+		r.at++
+		return nil
+	}
+	for {
+		if err := next(); err != nil {
+			return err
+		}
+		r.at = r.text.Space(r.at)
+		switch r.text.At(r.at) {
+		case ',':
+			r.at = r.text.Space(r.at + 1)
+		case end:
+			r.at++
+			return nil
+		default:
+			return r.notJSON()
+		}
+	}
+}
+
+func (r *eventReader) string(what string) ([]byte, error) {
+	if r.text.At(r.at) != '"' {
+		return nil, r.nothing(what)
+	}
+	end, escaped := r.text.String(r.at)
+	if end < 0 {
+		return nil, r.notJSON()
+	}
+	quoted := r.text[r.at:end]
+	r.at = end
+	if text := quoted[1 : len(quoted)-1]; !escaped && utf8.Valid(text) {
+		return text, nil
+	}
+	var text string
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		return nil, r.notJSON()
+	}
+	return []byte(text), nil
+}
+
+// base64 decodes a text into the room for data. Data as Lambda writes it goes
+// there without being looked at before: what decodes has no escapes.
+func (r *eventReader) base64(what string) ([]byte, error) {
+	if r.text.At(r.at) == '"' {
+		text, _, _ := bytes.Cut(r.text[r.at+1:], []byte(`"`))
+		data, err := base64.StdEncoding.AppendDecode(r.data, text)
+		if err == nil && !hasLineBreaks(text) {
+			begin := len(r.data)
+			r.at += len(text) + len(`""`)
+			r.data = data
+			return data[begin:len(data):len(data)], nil
+		}
+	}
+	text, err := r.string(what)
+	if err != nil {
+		return nil, err
+	}
+	data, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return nil, notKinesis(what + " is not base64")
+	}
+	return data, nil
+}
+
+// hasLineBreaks finds what package base64 skips and JSON allows only as escapes.
+func hasLineBreaks(text []byte) bool {
+	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
+}
+
+// milliseconds reads a number of seconds with fractions.
+func (r *eventReader) milliseconds(what string) (float64, error) {
+	end := r.text.Number(r.at)
+	if end < 0 {
+		return 0, r.nothing(what)
+	}
+	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite, if it is too large
+	r.at = end
+	return math.Round(seconds * 1000), nil
+}
+
+// nothing reads what is not of the type that its name has: null, or a mistake.
+func (r *eventReader) nothing(what string) error {
+	begin := r.at
+	if err := r.skip(maxLevels); err != nil {
+		return err
+	}
+	if r.text[begin] != 'n' {
+		return notKinesis(fmt.Sprintf("%s is of the wrong type (at byte %d)", what, begin))
+	}
+	return nil
+}
+
+func (r *eventReader) skip(levels int) error {
+	end := r.text.Skip(r.at, levels)
+	if end < 0 {
+		return r.notJSON()
+	}
+	r.at = end
+	return nil
+}
+
+func (r *eventReader) notJSON() error {
+	return notKinesis(fmt.Sprintf("it is not JSON (at or after byte %d)", r.at))
+}

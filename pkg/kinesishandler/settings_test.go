@@ -1,0 +1,185 @@
+package kinesishandler_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// required are the variables without which the function does not start.
+var required = []string{
+	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=s3://bad-records/clicks",
+}
+
+func with(more ...string) []string {
+	return append(append([]string{"PATH=/bin", "ONCE=1", "AWS_LAMBDA_FUNCTION_NAME=dedupe-clicks"}, required...), more...)
+}
+
+func without(name string, more ...string) []string {
+	var rest []string
+	for _, v := range required {
+		if !strings.HasPrefix(v, name+"=") {
+			rest = append(rest, v)
+		}
+	}
+	return append(rest, more...)
+}
+
+func TestSettingsDefaults(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
+	must(t, err)
+	equal(t, "table", s.DedupeTable, "dedupe")
+	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Stream: "unique"})
+	equal(t, "failure store", s.FailureStore, "s3://bad-records/clicks")
+	equal(t, "queue", s.FailureQueueURL, "")
+	equal(t, "scope", s.Scope, "")
+	equal(t, "retention", s.Retention, dedupe.Retention{Window: 48 * time.Hour, Horizon: 336 * time.Hour})
+	equal(t, "passing", s.PassNatural || s.PassSynthetic, false)
+	equal(t, "checkpoint", s.Checkpoint, false)
+	equal(t, "concurrency", s.Concurrency, 32)
+	equal(t, "log level", s.LogLevel, slog.LevelInfo)
+	fields, err := s.Format.Read([]byte(`{"event":{"id":"a"}}`))
+	must(t, err)
+	equal(t, "id", fields.ID, "a")
+}
+
+func TestSettingsGiven(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_FAILURE_STORE=dir:/tmp/bad",
+		"ONCEBOX_FAILURE_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/bell", "ONCEBOX_SCOPE=web-1",
+		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=24h", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
+		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_CHECKPOINT=on",
+		"ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
+	must(t, err)
+	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
+	equal(t, "failure store", s.FailureStore, "dir:/tmp/bad")
+	equal(t, "queue", s.FailureQueueURL, "https://sqs.eu-central-1.amazonaws.com/123456789012/bell")
+	equal(t, "scope", s.Scope, "web-1")
+	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour})
+	equal(t, "natural duplicates pass", s.PassNatural, true)
+	equal(t, "synthetic duplicates pass", s.PassSynthetic, false)
+	equal(t, "checkpoint", s.Checkpoint, true)
+	equal(t, "consumer", s.Consumer, "dedupe-clicks")
+	equal(t, "concurrency", s.Concurrency, 100)
+	equal(t, "log level", s.LogLevel, slog.LevelDebug)
+	one, err := s.Format.Read([]byte(`{"event":{"id":"a"},"sent":1,"meta":{"try":1}}`))
+	must(t, err)
+	two, err := s.Format.Read([]byte(`{"event":{"id":"a"},"sent":2,"meta":{"try":2}}`))
+	must(t, err)
+	equal(t, "fingerprint without the volatile members", one.Fingerprint, two.Fingerprint)
+	renamed, err := s.Format.Rename([]byte(`{"event":{"id":"a"},"meta":{}}`), "a", "b")
+	must(t, err)
+	if !strings.HasPrefix(string(renamed), `{"event":{"id":"b"},"meta":{"contexts":[{`) {
+		t.Errorf("renamed: %s", renamed)
+	}
+}
+
+func TestSettingsRefused(t *testing.T) {
+	t.Parallel()
+	everything := "ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE"
+	for name, c := range map[string]struct {
+		environ []string
+		names   string // of the variables at fault, in the message's order
+	}{
+		"nothing set":          {nil, everything},
+		"all empty":            {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_FAILURE_STORE="}, everything},
+		"unknown":              {with("ONCEBOX_STORE=dynamodb:", "ONCEBOX_BANK_TABLE=bank"), "ONCEBOX_BANK_TABLE ONCEBOX_STORE"},
+		"bad table":            {with("ONCEBOX_DEDUPE_TABLE=hunter2 "), "ONCEBOX_DEDUPE_TABLE"},
+		"format to come":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow"), "ONCEBOX_FORMAT"},
+		"no format":            {with("ONCEBOX_FORMAT=hunter2"), "ONCEBOX_FORMAT"},
+		"id by query":          {with("ONCEBOX_ID_PATH=hunter2.#.id"), "ONCEBOX_ID_PATH"},
+		"id by modifier":       {with("ONCEBOX_ID_PATH=@hunter2"), "ONCEBOX_ID_PATH"},
+		"fingerprint is id":    {with("ONCEBOX_FINGERPRINT_PATH=event.id"), "ONCEBOX_ID_PATH"},
+		"id in contexts":       {with("ONCEBOX_CONTEXTS_PATH=event"), "ONCEBOX_ID_PATH"},
+		"contexts in a list":   {with("ONCEBOX_CONTEXTS_PATH=a.0.b"), "ONCEBOX_CONTEXTS_PATH"},
+		"empty volatile":       {with("ONCEBOX_VOLATILE=a,,b"), "ONCEBOX_VOLATILE"},
+		"volatile id":          {with("ONCEBOX_VOLATILE=a,event.id"), "ONCEBOX_ID_PATH"},
+		"all paths":            {with("ONCEBOX_ID_PATH=*", "ONCEBOX_FINGERPRINT_PATH=..", "ONCEBOX_CONTEXTS_PATH=#", "ONCEBOX_VOLATILE=a|b"), "ONCEBOX_ID_PATH ONCEBOX_FINGERPRINT_PATH ONCEBOX_CONTEXTS_PATH ONCEBOX_VOLATILE"},
+		"ids to come":          {with("ONCEBOX_IDS=derived"), "ONCEBOX_IDS"},
+		"more ids to come":     {with("ONCEBOX_IDS=rename-all"), "ONCEBOX_IDS"},
+		"no such ids":          {with("ONCEBOX_IDS=hunter2"), "ONCEBOX_IDS"},
+		"sink to come":         {with("ONCEBOX_SINK=s3://hunter2/a"), "ONCEBOX_SINK"},
+		"another to come":      {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK"},
+		"no such sink":         {with("ONCEBOX_SINK=hunter2"), "ONCEBOX_SINK"},
+		"no stream":            {with("ONCEBOX_SINK=kinesis:"), "ONCEBOX_SINK"},
+		"stream by ARN":        {with("ONCEBOX_SINK=kinesis:arn:aws:kinesis:eu-central-1:123456789012:stream/hunter2"), "ONCEBOX_SINK"},
+		"no file":              {with("ONCEBOX_SINK=ndjson:"), "ONCEBOX_SINK"},
+		"no bucket":            {with("ONCEBOX_FAILURE_STORE=s3://"), "ONCEBOX_FAILURE_STORE"},
+		"no such store":        {with("ONCEBOX_FAILURE_STORE=hunter2"), "ONCEBOX_FAILURE_STORE"},
+		"sink is the store":    {with("ONCEBOX_SINK=ndjson:hunter2/a", "ONCEBOX_FAILURE_STORE=dir:hunter2//a/"), "ONCEBOX_FAILURE_STORE"},
+		"no queue":             {with("ONCEBOX_FAILURE_QUEUE_URL=hunter2"), "ONCEBOX_FAILURE_QUEUE_URL"},
+		"FIFO queue":           {with("ONCEBOX_FAILURE_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/1/hunter2.fifo"), "ONCEBOX_FAILURE_QUEUE_URL"},
+		"capital scope":        {with("ONCEBOX_SCOPE=Hunter2"), "ONCEBOX_SCOPE"},
+		"long scope":           {with("ONCEBOX_SCOPE=" + strings.Repeat("a", 64)), "ONCEBOX_SCOPE"},
+		"no window":            {with("ONCEBOX_WINDOW=0"), "ONCEBOX_WINDOW"},
+		"negative window":      {with("ONCEBOX_WINDOW=-48h"), "ONCEBOX_WINDOW"},
+		"window in days":       {with("ONCEBOX_WINDOW=2d"), "ONCEBOX_WINDOW"},
+		"endless window":       {with("ONCEBOX_WINDOW=2000000h"), "ONCEBOX_WINDOW"},
+		"horizon of a batch":   {with("ONCEBOX_HORIZON=23h59m"), "ONCEBOX_HORIZON"},
+		"endless horizon":      {with("ONCEBOX_HORIZON=2000000h"), "ONCEBOX_HORIZON"},
+		"switches":             {with("ONCEBOX_NATURAL=true", "ONCEBOX_SYNTHETIC=1", "ONCEBOX_CHECKPOINT=On"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC ONCEBOX_CHECKPOINT"},
+		"checkpoint, no name":  {append(required[:4:4], "ONCEBOX_CHECKPOINT=on"), "ONCEBOX_CHECKPOINT"},
+		"no concurrency":       {with("ONCEBOX_CONCURRENCY=0"), "ONCEBOX_CONCURRENCY"},
+		"too much concurrency": {with("ONCEBOX_CONCURRENCY=1001"), "ONCEBOX_CONCURRENCY"},
+		"some concurrency":     {with("ONCEBOX_CONCURRENCY=many"), "ONCEBOX_CONCURRENCY"},
+		"bad level":            {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
+		"everything": {
+			[]string{
+				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2", "ONCEBOX_FAILURE_STORE=hunter2",
+				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_CONCURRENCY=hunter2", "ONCEBOX_LOG_LEVEL=hunter2",
+			},
+			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_CONCURRENCY ONCEBOX_LOG_LEVEL",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := kinesishandler.ParseSettings(c.environ)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			equal(t, "variables at fault", faultyVariables(t, err), c.names)
+			if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
+				t.Errorf("the message repeats a value: %v", err)
+			}
+		})
+	}
+}
+
+// faultyVariables lists what the message complains of; each complaint must say
+// what is allowed, and in the words of the variables.
+func faultyVariables(t *testing.T, err error) string {
+	t.Helper()
+	text, ok := strings.CutPrefix(err.Error(), "settings: ")
+	if !ok {
+		t.Errorf("the message is %q", err)
+	}
+	var names []string
+	for complaint := range strings.SplitSeq(text, "; ") {
+		name, rest, _ := strings.Cut(complaint, " ")
+		if !strings.Contains(rest, "(allowed: ") || strings.Contains(rest, "IDPath") || strings.Contains(rest, "stand-in") {
+			t.Errorf("%q does not say well what is allowed", complaint)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestOptions: elsewhere than in Lambda the store is the caller's.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db", "ONCEBOX_CHECKPOINT=on"))
+	must(t, err)
+	equal(t, "consumer", o.Consumer, "oncebox")
+	equal(t, "sink", o.Sink.Stream, "unique")
+	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
+	_, err = kinesishandler.ParseOptions([]string{"ONCEBOX_SINK=nowhere", "ONCEBOX_LOG_LEVEL=loud"})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	equal(t, "variables at fault", faultyVariables(t, err), "ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE ONCEBOX_LOG_LEVEL")
+}
