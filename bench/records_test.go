@@ -198,7 +198,7 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 func newHandler(b *testing.B, store kinesishandler.Store, sink dedupe.Sink) *kinesishandler.Handler {
 	b.Helper()
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=dir:unused",
+		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -113,8 +113,8 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 			metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", mapping), 1, 3,
 		},
 		{
-			"RecordsKeptAlarm", "records-kept", "Records that cannot be processed are kept in the failure bucket.",
-			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.BellQueue.QueueName()), 1, 0,
+			"DeadLettersAlarm", "records-kept", "Records that cannot be processed are kept in the failure bucket.",
+			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()), 1, 0,
 		},
 		{
 			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave batches up and kept them in the failure bucket.",

@@ -137,7 +137,7 @@ func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping
 		MaximumRetryAttempts:           jsii.Number(*p.Retries),
 		MaximumRecordAgeInSeconds:      jsii.Number(p.RecordAge.Seconds()),
 		DestinationConfig: &awslambda.CfnEventSourceMapping_DestinationConfigProperty{
-			OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.FailureBucket.BucketArn()},
+			OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.DeadLetterBucket.BucketArn()},
 		},
 		// For the alarms: what is given up, and what is lost.
 		MetricsConfig: &awslambda.CfnEventSourceMapping_MetricsConfigProperty{Metrics: jsii.Strings("EventCount")},

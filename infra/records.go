@@ -42,14 +42,14 @@ type RecordDedupeProps struct {
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
-	// FailureBucket keeps poison records below poison/SCOPE/, and batches that Lambda
+	// DeadLetterBucket keeps poison records below poison/SCOPE/, and batches that Lambda
 	// gives up below aws/lambda/. If it is nil, an encrypted, private and versioned one is
 	// made, which deletes nothing.
-	FailureBucket awss3.IBucket
+	DeadLetterBucket awss3.IBucket
 
-	// BellQueue gets a message for each poison record kept. It is a standard queue. If
+	// NotifyQueue gets a message for each poison record kept. It is a standard queue. If
 	// it is nil, one is made.
-	BellQueue awssqs.IQueue
+	NotifyQueue awssqs.IQueue
 
 	// EncryptionKey encrypts the streams, the bucket and the queue that are made here,
 	// instead of keys of AWS's. Table has a key of its own.
@@ -87,8 +87,8 @@ type RecordDedupe struct {
 	Construct           constructs.Construct // the scope of what is made
 	DedupeTable         awsdynamodb.ITableV2
 	Source, Destination awskinesis.IStream
-	FailureBucket       awss3.IBucket
-	BellQueue           awssqs.IQueue
+	DeadLetterBucket    awss3.IBucket
+	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
 	Mapping             awslambda.CfnEventSourceMapping
 }
@@ -120,7 +120,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
-		FailureBucket: p.FailureBucket, BellQueue: p.BellQueue,
+		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
 	}
 	if r.DedupeTable == nil {
 		r.DedupeTable = newTable(r.Construct, "DedupeTable", p.Table)
@@ -132,15 +132,15 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	if r.Destination == nil {
 		r.Destination = p.newStream(r.Construct, "Destination")
 	}
-	if r.FailureBucket == nil {
-		r.FailureBucket = newFailureBucket(r.Construct, p.EncryptionKey, p.Disposable)
+	if r.DeadLetterBucket == nil {
+		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.Disposable)
 	}
-	if r.BellQueue == nil {
-		r.BellQueue = newBellQueue(r.Construct, p.EncryptionKey)
+	if r.NotifyQueue == nil {
+		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(names{
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), destination: *r.Destination.StreamName(),
-		bucket: *r.FailureBucket.BucketName(), queueURL: *r.BellQueue.QueueUrl(),
+		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 	})
 	// A new id of this construct is a new name of the function, and a function of
 	// another name may not go on from the checkpoints (docs/operations.md).
@@ -171,14 +171,14 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if err := p.checkPlaces(scope); err != nil {
 		wrong = append(wrong, err)
 	}
-	if p.BellQueue != nil && *p.BellQueue.Fifo() {
-		wrong = append(wrong, errors.New("the BellQueue is a FIFO queue, want a standard one"))
+	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
+		wrong = append(wrong, errors.New("the NotifyQueue is a FIFO queue, want a standard one"))
 	}
 	stream := "destination"
 	if p.Destination != nil {
 		stream = *p.Destination.StreamName()
 	}
-	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/bell"})
+	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
 	_, err := kinesishandler.ParseSettings(env.known())
 	return errors.Join(append(wrong, err, env.check())...)
@@ -257,23 +257,23 @@ type names struct{ table, scope, destination, bucket, queueURL string }
 
 func (p RecordDedupeProps) environment(n names) environment {
 	return environment{
-		"ONCEBOX_DEDUPE_TABLE":      n.table,
-		"ONCEBOX_ID_PATH":           p.Rules.IDPath,
-		"ONCEBOX_SINK":              "kinesis:" + n.destination,
-		"ONCEBOX_FAILURE_STORE":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),
-		"ONCEBOX_FAILURE_QUEUE_URL": n.queueURL,
-		"ONCEBOX_SCOPE":             p.Rules.Scope,
-		"ONCEBOX_WINDOW":            durationText(p.Rules.Window),
-		"ONCEBOX_HORIZON":           durationText(p.Rules.Horizon),
-		"ONCEBOX_FINGERPRINT_PATH":  p.Rules.FingerprintPath,
-		"ONCEBOX_VOLATILE":          strings.Join(p.Rules.Volatile, ","),
-		"ONCEBOX_CONTEXTS_PATH":     p.Rules.ContextsPath,
-		"ONCEBOX_IDS":               p.Rules.IDs,
-		"ONCEBOX_NATURAL":           switchText(!p.Rules.PassNatural),
-		"ONCEBOX_SYNTHETIC":         switchText(!p.Rules.PassSynthetic),
-		"ONCEBOX_CHECKPOINT":        switchText(p.Mapping.checkpoint()),
-		"ONCEBOX_CONCURRENCY":       numberText(p.Rules.Concurrency),
-		"ONCEBOX_LOG_LEVEL":         p.Function.LogLevel,
+		"ONCEBOX_DEDUPE_TABLE":     n.table,
+		"ONCEBOX_ID_PATH":          p.Rules.IDPath,
+		"ONCEBOX_SINK":             "kinesis:" + n.destination,
+		"ONCEBOX_DEAD_LETTERS":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),
+		"ONCEBOX_NOTIFY_QUEUE_URL": n.queueURL,
+		"ONCEBOX_SCOPE":            p.Rules.Scope,
+		"ONCEBOX_WINDOW":           durationText(p.Rules.Window),
+		"ONCEBOX_HORIZON":          durationText(p.Rules.Horizon),
+		"ONCEBOX_FINGERPRINT_PATH": p.Rules.FingerprintPath,
+		"ONCEBOX_VOLATILE":         strings.Join(p.Rules.Volatile, ","),
+		"ONCEBOX_CONTEXTS_PATH":    p.Rules.ContextsPath,
+		"ONCEBOX_IDS":              p.Rules.IDs,
+		"ONCEBOX_NATURAL":          switchText(!p.Rules.PassNatural),
+		"ONCEBOX_SYNTHETIC":        switchText(!p.Rules.PassSynthetic),
+		"ONCEBOX_CHECKPOINT":       switchText(p.Mapping.checkpoint()),
+		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
+		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 	}
 }
 
@@ -295,7 +295,7 @@ func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	for _, grants := range [][]grant{
 		dedupeGrants(r.DedupeTable, scope, p.Mapping.checkpoint()), readStream(r.Source), writeStream(r.Destination),
-		keepRecords(r.FailureBucket, scope), ringBell(r.BellQueue),
+		keepRecords(r.DeadLetterBucket, scope), ringBell(r.NotifyQueue),
 	} {
 		all = append(all, grants...)
 	}

@@ -137,7 +137,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
 		Destination:     s.existingStream("DestinationStream", "destination-stream-arn"),
-		Table:           s.table, FailureBucket: s.existingBucket(), BellQueue: s.existingQueue(),
+		Table:           s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue(),
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
 			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
@@ -188,11 +188,11 @@ func (s *contextStack) existingBucket() awss3.IBucket {
 	if name == "" {
 		return nil
 	}
-	return awss3.Bucket_FromBucketAttributes(s.stack, jsii.String("FailureBucket"), &awss3.BucketAttributes{BucketName: &name, EncryptionKey: s.key})
+	return awss3.Bucket_FromBucketAttributes(s.stack, jsii.String("DeadLetterBucket"), &awss3.BucketAttributes{BucketName: &name, EncryptionKey: s.key})
 }
 
 func (s *contextStack) existingQueue() awssqs.IQueue {
-	arn := s.arn("bell-queue-arn", "sqs")
+	arn := s.arn("notifier-queue-arn", "sqs")
 	if arn == "" {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (s *contextStack) existingQueue() awssqs.IQueue {
 	if s.key != nil {
 		attributes.KeyArn = s.key.KeyArn()
 	}
-	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String("BellQueue"), attributes)
+	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String("NotifyQueue"), attributes)
 }
 
 func (s *contextStack) addClaims(p ClaimAPIProps) error {
@@ -220,8 +220,8 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 	}
 	s.output("SourceStream", "The stream that is read", *records.Source.StreamName())
 	s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
-	s.output("FailureBucket", "Records and batches that were not delivered", *records.FailureBucket.BucketName())
-	s.output("BellQueueUrl", "A message for each record kept", *records.BellQueue.QueueUrl())
+	s.output("DeadLetterBucket", "Records and batches that were not delivered", *records.DeadLetterBucket.BucketName())
+	s.output("NotifyQueueUrl", "A message for each record kept", *records.NotifyQueue.QueueUrl())
 	return nil
 }
 

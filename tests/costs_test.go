@@ -278,7 +278,7 @@ func (c *counter) Send(_ context.Context, outputs []dedupe.Output) (delivered in
 // handler is the function with settings beside the required ones.
 func (r *records) handler(settings ...string) *kinesishandler.Handler {
 	options, err := kinesishandler.ParseOptions(append([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=s3://failures",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
 	}, settings...))
 	must(r, err)
 	return kinesishandler.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))

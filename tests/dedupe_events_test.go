@@ -48,25 +48,25 @@ var dedupeCases = map[string]dedupeCase{
 	"natural-duplicates":         {tally: dedupe.Tally{In: 4, New: 2, Natural: 2}, out: "natural-1 natural-2"},
 	"rewritten-number-and-order": {tally: dedupe.Tally{In: 2, New: 1, Natural: 1}, out: "order-of-members"},
 	"synthetic-duplicates":       {tally: dedupe.Tally{In: 4, New: 1, Natural: 2, Synthetic: 1}, out: "order-1 " + order1fp1},
-	"synthetic-without-contexts": {tally: dedupe.Tally{In: 3, New: 1, Synthetic: 1, Parked: 1}, out: "contexts-1 " + derived},
+	"synthetic-without-contexts": {tally: dedupe.Tally{In: 3, New: 1, Synthetic: 1, DeadLettered: 1}, out: "contexts-1 " + derived},
 	"consumer-arn":               {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
 	"time-window":                {tally: dedupe.Tally{In: 1, New: 1}, out: "window-1"},
 	"empty-records":              {},
 
 	"kpl":               {tally: dedupe.Tally{In: 3, New: 3}, out: "kpl-1 kpl-2 kpl-3"},
 	"kpl-duplicates":    {tally: dedupe.Tally{In: 5, New: 2, Natural: 3}, out: "kpl-natural kpl-other"},
-	"kpl-vector":        {tally: dedupe.Tally{In: 2, Parked: 2}}, // its user records are no JSON
-	"kpl-poison-inside": {tally: dedupe.Tally{In: 2, New: 1, Parked: 1}, out: "kpl-good"},
-	"kpl-broken":        {tally: dedupe.Tally{In: 2, New: 1, Parked: 1}, out: "after-kpl-broken"},
-	"kpl-wrong-digest":  {tally: dedupe.Tally{In: 1, Parked: 1}},
+	"kpl-vector":        {tally: dedupe.Tally{In: 2, DeadLettered: 2}}, // its user records are no JSON
+	"kpl-poison-inside": {tally: dedupe.Tally{In: 2, New: 1, DeadLettered: 1}, out: "kpl-good"},
+	"kpl-broken":        {tally: dedupe.Tally{In: 2, New: 1, DeadLettered: 1}, out: "after-kpl-broken"},
+	"kpl-wrong-digest":  {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
 
-	"poison-not-json":      {tally: dedupe.Tally{In: 1, Parked: 1}},
-	"poison-not-utf8":      {tally: dedupe.Tally{In: 1, Parked: 1}},
-	"poison-not-an-object": {tally: dedupe.Tally{In: 1, Parked: 1}},
-	"poison-no-id":         {tally: dedupe.Tally{In: 4, Parked: 4}},
-	"poison-empty-data":    {tally: dedupe.Tally{In: 1, Parked: 1}},
-	"poison-line-break":    {tally: dedupe.Tally{In: 1, Parked: 1}}, // for an ndjson sink
-	"poison-among-good":    {tally: dedupe.Tally{In: 4, New: 2, Natural: 1, Parked: 1}, out: "among-1 among-3"},
+	"poison-not-json":      {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
+	"poison-not-utf8":      {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
+	"poison-not-an-object": {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
+	"poison-no-id":         {tally: dedupe.Tally{In: 4, DeadLettered: 4}},
+	"poison-empty-data":    {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
+	"poison-line-break":    {tally: dedupe.Tally{In: 1, DeadLettered: 1}}, // for an ndjson sink
+	"poison-among-good":    {tally: dedupe.Tally{In: 4, New: 2, Natural: 1, DeadLettered: 1}, out: "among-1 among-3"},
 
 	"http":              {fault: kinesishandler.ErrNotKinesis},
 	"sqs":               {fault: kinesishandler.ErrNotKinesis},
@@ -144,7 +144,7 @@ func (b *dedupeBench) failures() string { return filepath.Join(b.dir, "failures"
 func (b *dedupeBench) settings() []string {
 	return []string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_FINGERPRINT_PATH=fp",
-		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_FAILURE_STORE=dir:" + b.failures(),
+		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_DEAD_LETTERS=dir:" + b.failures(),
 	}
 }
 
@@ -187,7 +187,7 @@ func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
 	equal(t, name+": tally", b.lastTally(t), want.tally)
 	payloads := payloadsOf(t, event)
 	b.checkLines(t, name, lines, strings.Fields(want.out), payloads)
-	b.checkKept(t, name, payloads, want.tally.Parked)
+	b.checkKept(t, name, payloads, want.tally.DeadLettered)
 }
 
 // checkLines: the ids are those that are wanted, and a record that keeps its id

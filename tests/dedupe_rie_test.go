@@ -151,7 +151,7 @@ func TestDedupeAnswersBeforeTheFunctionTimesOut(t *testing.T) {
 }
 
 // TestDedupeFaults: each is told with the first record that failed, and by the
-// log in words; when it is mended the event gets through.
+// log in words; when it is repaired the event gets through.
 func TestDedupeFaults(t *testing.T) {
 	t.Parallel()
 	t.Run("no table", func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestDedupeFaults(t *testing.T) {
 		equal(t, "lines sent", len(b.lines(t)), 1) // those before the poison record
 		must(t, os.Mkdir(b.failures(), 0o700))
 		b.check(t, "poison-among-good", dedupeCase{
-			tally: dedupe.Tally{In: 4, Retry: 2, Natural: 1, Parked: 1}, out: "among-1 among-3",
+			tally: dedupe.Tally{In: 4, Retry: 2, Natural: 1, DeadLettered: 1}, out: "among-1 among-3",
 		})
 	})
 	t.Run("a loop", func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 			},
 		},
 		"files": {
-			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=ndjson:/nowhere/out", "ONCEBOX_FAILURE_STORE=dir:/nowhere/bad"},
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=ndjson:/nowhere/out", "ONCEBOX_DEAD_LETTERS=dir:/nowhere/bad"},
 			[]string{"/nowhere/out", "/nowhere/bad"},
 		},
 	} {
@@ -239,7 +239,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 func TestDedupeToS3(t *testing.T) {
 	t.Parallel()
 	endpoint := testengine.S3(t, "bad-records")
-	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_FAILURE_STORE=s3://bad-records/clicks", "AWS_ENDPOINT_URL_S3="+endpoint)...)
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks", "AWS_ENDPOINT_URL_S3="+endpoint)...)
 	for range 2 {
 		answer, err := b.invoke(t, readDedupeEvent(t, "poison-among-good"))
 		must(t, err)

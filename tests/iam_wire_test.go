@@ -190,10 +190,10 @@ func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 	engine, own, sink := testengine.Dynoxide(t), newTables(), newStream(t)
 	own.create(t, engine)
 	aws.names = map[string]string{
-		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "bell queue",
+		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "notifier queue",
 	}
 	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
-		"ONCEBOX_FAILURE_STORE=s3://"+failureBucket+"/poison/clicks", "ONCEBOX_FAILURE_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
+		"ONCEBOX_DEAD_LETTERS=s3://"+failureBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
 	var all dedupe.Tally
 	for _, name := range dedupeEventsInOrder(t) {
 		for range 2 {
@@ -205,13 +205,13 @@ func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 			must(t, err)
 			equal(t, name+": failed records", len(answer.BatchItemFailures), 0)
 			tally := b.lastTally(t)
-			all.Natural, all.Synthetic, all.Parked = all.Natural+tally.Natural, all.Synthetic+tally.Synthetic, all.Parked+tally.Parked
+			all.Natural, all.Synthetic, all.DeadLettered = all.Natural+tally.Natural, all.Synthetic+tally.Synthetic, all.DeadLettered+tally.DeadLettered
 			all.Retry, all.Skipped = all.Retry+tally.Retry, all.Skipped+tally.Skipped
 		}
 	}
 	equal(t, "skipped some", all.Skipped > 0, checkpoint == "on")
 	equal(t, "retried some", all.Retry > 0, checkpoint == "off")
-	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.Parked > 0, true)
+	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.DeadLettered > 0, true)
 }
 
 // dedupeEventsInOrder are the names of the events, those with the lowest sequence
@@ -265,7 +265,7 @@ func TestOtherAsksAreRefused(t *testing.T) {
 
 const (
 	failureBucket = "failures"
-	bellQueue     = "https://sqs.us-east-1.amazonaws.com/123456789012/bell"
+	bellQueue     = "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"
 )
 
 // cloud is all of AWS to a function: it notes what it is asked for, and hands it

@@ -278,7 +278,7 @@ func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 	t.Logf("answered after %v", time.Since(begun).Round(time.Millisecond))
 }
 
-// TestAMissingTableIsInternal: a wrong table name is the operator's to mend;
+// TestAMissingTableIsInternal: a wrong table name is the operator's to repair;
 // the client learns nothing of it and the log says which table.
 func TestAMissingTableIsInternal(t *testing.T) {
 	t.Parallel()

@@ -59,14 +59,14 @@ func (w *World) pass() {
 	}
 	next := heap.Pop(&w.waiting).(alarm)
 	w.now = next.at
-	next.ring <- struct{}{}
+	next.notify <- struct{}{}
 }
 
 func (w *World) wait(d time.Duration) {
-	ring := make(chan struct{}, 1) // it may be this one's turn again
-	heap.Push(&w.waiting, alarm{w.now.Add(d), ring})
+	notify := make(chan struct{}, 1) // it may be this one's turn again
+	heap.Push(&w.waiting, alarm{w.now.Add(d), notify})
 	w.pass()
-	<-ring
+	<-notify
 }
 
 func (w *World) latency() time.Duration {
@@ -92,8 +92,8 @@ func (w *World) Read(p []byte) (int, error) {
 
 // alarm is a worker that waits for its time.
 type alarm struct {
-	at   time.Time
-	ring chan struct{}
+	at     time.Time
+	notify chan struct{}
 }
 
 type alarms []alarm

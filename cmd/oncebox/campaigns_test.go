@@ -189,8 +189,8 @@ func (w *world) withdrawAll() {
 func (w *world) state() string {
 	w.Helper()
 	r, err := w.bank.Reconcile(w.Context(), w.name)
-	if err != nil || len(r.Differences) > 0 {
-		w.Fatalf("reconcile: %+v, %v", r.Differences, err)
+	if err != nil || len(r.Inconsistencies) > 0 {
+		w.Fatalf("reconcile: %+v, %v", r.Inconsistencies, err)
 	}
 	row, err := w.store.ItemRow(w.Context(), w.name, itembank.HashItem(theItem))
 	switch {
@@ -209,7 +209,7 @@ func (w *world) state() string {
 // writes are the calls that changed something since the last look.
 func (w *world) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
-		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "Mend"}, call)
+		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "Repair"}, call)
 	})
 }
 

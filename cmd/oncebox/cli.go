@@ -18,7 +18,7 @@ type cli struct {
 	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign's bank, for good."`
 	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have."`
 	Status    statusCommand    `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
-	Reconcile reconcileCommand `cmd:"" help:"Show that every item is in exactly one place, or which is not; mend it."`
+	Reconcile reconcileCommand `cmd:"" help:"Show that every item is in exactly one place, or which is not; repair it."`
 	Dedupe    dedupeCommand    `cmd:"" help:"Let every record of NDJSON files through once."`
 	Kpl       kplCommand       `cmd:"" help:"Open and make aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`

@@ -211,11 +211,11 @@ func TestBadInput(t *testing.T) {
 		{"withdraw all of an unknown campaign", []string{"withdraw", "autumn", "--all", "--yes"}, exitNo, []string{"no such campaign"}},
 		{"sweep an unknown campaign", []string{"sweep", "autumn"}, exitNo, []string{"no such campaign"}},
 		{"reconcile an unknown campaign", []string{"reconcile", "autumn"}, exitNo, []string{"no such campaign"}},
-		{"mend an unknown campaign", []string{"reconcile", "autumn", "--mend"}, exitNo, []string{"no such campaign"}},
-		{"mend an open campaign", []string{"reconcile", "spring", "--mend"}, exitUsage, []string{"spring is open", "oncebox campaign close spring"}},
-		{"items without mend", []string{"reconcile", "spring", "--items", "good.txt"}, exitUsage, []string{"--mend"}},
-		{"a column without items", []string{"reconcile", "spring", "--mend", "--column", "1"}, exitUsage, []string{"--items"}},
-		{"mend with a missing file", []string{"reconcile", "spring", "--mend", "--items", "none.txt"}, exitUsage, []string{"none.txt"}},
+		{"repair an unknown campaign", []string{"reconcile", "autumn", "--repair"}, exitNo, []string{"no such campaign"}},
+		{"repair an open campaign", []string{"reconcile", "spring", "--repair"}, exitUsage, []string{"spring is open", "oncebox campaign close spring"}},
+		{"items without repair", []string{"reconcile", "spring", "--items", "good.txt"}, exitUsage, []string{"--repair"}},
+		{"a column without items", []string{"reconcile", "spring", "--repair", "--column", "1"}, exitUsage, []string{"--items"}},
+		{"repair with a missing file", []string{"reconcile", "spring", "--repair", "--items", "none.txt"}, exitUsage, []string{"none.txt"}},
 		{"a time before times", []string{"campaign", "create", "x", "--closes", "1970-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later than 1970"}},
 		{"event of another kind", []string{"invoke", "claim", s.file("f.json", "{}")}, exitUsage, []string{"payload format 2.0"}},
 		{"port of no kind", []string{"local", "--addr", "127.0.0.1:99999"}, exitUsage, []string{"0 to 65535"}},
@@ -267,8 +267,8 @@ func TestInvokeDedupe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.want(exitUsage, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, "ONCEBOX_ID_PATH", "ONCEBOX_SINK", "ONCEBOX_FAILURE_STORE")
-	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_FAILURE_STORE=dir:."}
+	s.want(exitUsage, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, "ONCEBOX_ID_PATH", "ONCEBOX_SINK", "ONCEBOX_DEAD_LETTERS")
+	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:."}
 	var sizes []int
 	for range 2 {
 		s.want(exitDone, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`)

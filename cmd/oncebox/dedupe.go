@@ -30,8 +30,8 @@ import (
 // inMemory is the --ledger that ends with the run.
 const inMemory = ":memory:"
 
-// parkedOfStdout is the default of --parked without --out.
-const parkedOfStdout = "oncebox.parked.ndjson"
+// deadLettersOfStdout is the default of --dead-letters without --out.
+const deadLettersOfStdout = "oncebox.dead.ndjson"
 
 // firstKeeps is the one policy of --ids that is there.
 const firstKeeps = "first-keeps"
@@ -55,7 +55,7 @@ type dedupeCommand struct {
 	IDs             string         `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Who keeps the id; only first-keeps is there yet." placeholder:"POLICY"`
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h. Default: for ever." placeholder:"D"`
 	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: when the run began." placeholder:"P"`
-	Parked          string         `help:"Where records go that cannot be processed. Default: OUT.parked.ndjson, with stdout oncebox.parked.ndjson." placeholder:"FILE"`
+	DeadLetters     string         `help:"Where records go that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
 	BatchSize       int            `help:"Lines decided at a time; the result is the same. Default: ${default}." default:"1000" placeholder:"N"`
 }
 
@@ -83,7 +83,7 @@ run; stdin and pipes are spooled to a temporary file for that. With --ledger
 :memory: neither is needed.
 
 A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is kept
-whole in the parked file, as {"file","line","reason","data":base64}, and the exit
+whole in the dead-letter file, as {"file","line","reason","data":base64}, and the exit
 code is 4. The summary goes to stderr, as JSON with --output json.
 
 Examples:
@@ -121,7 +121,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.summarize(report, c.Parked)
+	return a.summarize(report, c.DeadLetters)
 }
 
 func (c *dedupeCommand) setDefaults() {
@@ -132,11 +132,11 @@ func (c *dedupeCommand) setDefaults() {
 		c.Files = []string{"-"}
 	}
 	switch {
-	case c.Parked != "":
+	case c.DeadLetters != "":
 	case c.Out == "":
-		c.Parked = parkedOfStdout
+		c.DeadLetters = deadLettersOfStdout
 	default:
-		c.Parked = c.Out + ".parked.ndjson"
+		c.DeadLetters = c.Out + ".dead.ndjson"
 	}
 }
 
@@ -166,7 +166,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: paths, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, Parked: c.Parked, BatchSize: c.BatchSize,
+		Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }
 
@@ -215,11 +215,11 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 	}
 	// What will be refused is better refused before the ledger is made. One that
 	// is not there knows of no unfinished run.
-	if err := offline.WantFolders(c.Out, c.Parked); err != nil {
+	if err := offline.WantFolders(c.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
 	if c.Out != "" {
-		if err := offline.WantUnused(c.Out, c.Parked); err != nil {
+		if err := offline.WantUnused(c.Out, c.DeadLetters); err != nil {
 			return nil, err
 		}
 	}
@@ -238,7 +238,7 @@ func (c *dedupeCommand) checkPaths(a *app) error {
 		ledger = path
 	}
 	type use struct{ what, path string }
-	uses := []use{{"--parked", c.Parked}, {"the ledger", ledger}}
+	uses := []use{{"--dead-letters", c.DeadLetters}, {"the ledger", ledger}}
 	if c.Out != "" {
 		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"}, use{"the mark of --out", c.Out + ".run"})
 	}
@@ -287,7 +287,7 @@ func isStdout(stdout io.Writer, path string) bool {
 }
 
 // summarize prints what a run has done, to stderr: survivors may be on stdout.
-func (a *app) summarize(r offline.Report, parked string) error {
+func (a *app) summarize(r offline.Report, deadLetters string) error {
 	switch {
 	case r.Again:
 		a.remark("the run %s had begun before, and was started over", r.Run)
@@ -299,10 +299,10 @@ func (a *app) summarize(r offline.Report, parked string) error {
 			return err
 		}
 	} else {
-		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + parked %d + skipped %d; out %d",
-			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.Parked, r.Skipped, r.Out)
+		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
+			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
-	return wereKept(r.Parked, parked)
+	return wereKept(r.DeadLettered, deadLetters)
 }
 
 // wereKept is an error if there are records that were set aside.
@@ -315,23 +315,23 @@ func wereKept(n int64, place string) error {
 
 // dedupeSummary is the summary as JSON.
 type dedupeSummary struct {
-	Run       string `json:"run"`
-	Resumed   int64  `json:"resumed"`
-	Again     bool   `json:"again"`
-	In        int64  `json:"in"`
-	New       int64  `json:"new"`
-	Retry     int64  `json:"retry"`
-	Natural   int64  `json:"natural"`
-	Synthetic int64  `json:"synthetic"`
-	Parked    int64  `json:"parked"`
-	Skipped   int64  `json:"skipped"`
-	Out       int64  `json:"out"`
+	Run          string `json:"run"`
+	Resumed      int64  `json:"resumed"`
+	Again        bool   `json:"again"`
+	In           int64  `json:"in"`
+	New          int64  `json:"new"`
+	Retry        int64  `json:"retry"`
+	Natural      int64  `json:"natural"`
+	Synthetic    int64  `json:"synthetic"`
+	DeadLettered int64  `json:"dead_lettered"`
+	Skipped      int64  `json:"skipped"`
+	Out          int64  `json:"out"`
 }
 
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
-		Natural: r.Natural, Synthetic: r.Synthetic, Parked: r.Parked, Skipped: r.Skipped, Out: r.Out,
+		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *shell) summary(r result) (sum dedupeSummary) {
 	if err := json.Unmarshal([]byte(first), &sum); err != nil {
 		s.Fatalf("no summary: %v\n%s", err, r.stderr)
 	}
-	if sum.Run == "" || sum.In != sum.New+sum.Retry+sum.Natural+sum.Synthetic+sum.Parked+sum.Skipped {
+	if sum.Run == "" || sum.In != sum.New+sum.Retry+sum.Natural+sum.Synthetic+sum.DeadLettered+sum.Skipped {
 		s.Errorf("the summary does not add up: %+v", sum)
 	}
 	sum.Run = ""
@@ -91,27 +91,27 @@ func TestDedupe(t *testing.T) {
 func lifeOfRecords(s *shell) {
 	s.file("in", orders)
 	first := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--out", "out")
-	first.saying(s.T, "in 6 = new 2 + retry 0 + natural 1 + synthetic 1 + parked 1 + skipped 1; out 3", "1 records", "kept apart in out.parked.ndjson")
+	first.saying(s.T, "in 6 = new 2 + retry 0 + natural 1 + synthetic 1 + dead_lettered 1 + skipped 1; out 3", "1 records", "kept apart in out.dead.ndjson")
 	if first.stdout != "" || s.read("out") != uniqueOrders {
 		s.Errorf("unexpected output %s%s", first.stdout, s.read("out"))
 	}
-	if got, want := s.read("out.parked.ndjson"), `{"file":"in","line":6,"reason":"not valid JSON","data":"eyJpZCI6"}`+"\n"; got != want {
-		s.Errorf("want parked %s, got %s", want, got)
+	if got, want := s.read("out.dead.ndjson"), `{"file":"in","line":6,"reason":"not valid JSON","data":"eyJpZCI6"}`+"\n"; got != want {
+		s.Errorf("want dead letters %s, got %s", want, got)
 	}
 	s.absent("out.run", "out.lock")
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--out", "out").saying(s.T, "out is not empty", "nothing was changed")
 
 	again := s.run(exitLook, "--output", "json", "dedupe", "in", "--id-path", "id")
-	if want := (dedupeSummary{In: 6, Natural: 4, Parked: 1, Skipped: 1}); again.stdout != "" || s.summary(again) != want {
+	if want := (dedupeSummary{In: 6, Natural: 4, DeadLettered: 1, Skipped: 1}); again.stdout != "" || s.summary(again) != want {
 		s.Errorf("want all natural, got %+v\n%s", s.summary(again), again.stdout)
 	}
-	again.saying(s.T, "kept apart in "+parkedOfStdout)
+	again.saying(s.T, "kept apart in "+deadLettersOfStdout)
 	other := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--scope", "other")
 	if other.stdout != uniqueOrders {
 		s.Errorf("another scope: unexpected output %s", other.stdout)
 	}
-	if parked := s.read(parkedOfStdout); strings.Count(parked, "\n") != 2 {
-		s.Errorf("want both runs' records in %s, got %s", parkedOfStdout, parked)
+	if deadLetters := s.read(deadLettersOfStdout); strings.Count(deadLetters, "\n") != 2 {
+		s.Errorf("want both runs' records in %s, got %s", deadLettersOfStdout, deadLetters)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestDedupeFlags(t *testing.T) {
 		"window":          {[]string{"--fingerprint-path", "fp", "--window", "100s"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
 		"window and time": {[]string{"--fingerprint-path", "fp", "--window", "100s", "--time-path", "t"}, "", dedupeSummary{New: 1, Natural: 1, Synthetic: 1, Out: 3}},
 		"contexts":        {[]string{"--fingerprint-path", "fp", "--contexts-path", "meta.c"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"contexts in use": {[]string{"--fingerprint-path", "fp", "--contexts-path", "v"}, "", dedupeSummary{Natural: 2, Parked: 1, Out: 1}},
+		"contexts in use": {[]string{"--fingerprint-path", "fp", "--contexts-path", "v"}, "", dedupeSummary{Natural: 2, DeadLettered: 1, Out: 1}},
 	} {
 		test.want.In, test.want.New = base.In, test.want.New+base.New
 		s.env = nil
@@ -150,10 +150,10 @@ func TestDedupeFlags(t *testing.T) {
 			s.env = []string{test.env}
 		}
 		code := exitDone
-		if test.want.Parked > 0 {
+		if test.want.DeadLettered > 0 {
 			code = exitLook
 		}
-		r := s.run(code, append([]string{"--output", "json", "dedupe", "in", "--id-path", "id", "--ledger", inMemory, "--parked", name}, test.args...)...)
+		r := s.run(code, append([]string{"--output", "json", "dedupe", "in", "--id-path", "id", "--ledger", inMemory, "--dead-letters", name}, test.args...)...)
 		if got := s.summary(r); got != test.want {
 			t.Errorf("%s: want %+v, got %+v", name, test.want, got)
 		}
@@ -164,7 +164,7 @@ func TestDedupeFlags(t *testing.T) {
 			t.Errorf("no context where it should be: %s", r.stdout)
 		}
 		if name == "contexts in use" && !strings.Contains(s.read(name), "the contexts are not an array") {
-			t.Errorf("not parked: %s", s.read(name))
+			t.Errorf("not dead letters: %s", s.read(name))
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestDedupeInputs(t *testing.T) {
 	if left, err := os.ReadDir(spool); err != nil || len(left) != 0 {
 		t.Errorf("files are left behind: %v, %v", left, err)
 	}
-	s.absent(parkedOfStdout)
+	s.absent(deadLettersOfStdout)
 }
 
 // TestDedupeBatchSize: the batch size changes nothing.
@@ -267,22 +267,22 @@ func TestDedupeBadInput(t *testing.T) {
 		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{"on or off"}},
 		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{"scope:"}},
 		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
-		{"out is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "./x"}, []string{"x is --parked as well as --out"}},
+		{"out is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "./x"}, []string{"x is --dead-letters as well as --out"}},
 		{"the mark is in", []string{"in.run", "--id-path", "id", "--out", "in"}, []string{"in.run is the mark of --out as well as an input"}},
 		{"the lock is in", []string{"in.lock", "--id-path", "id", "--out", "in"}, []string{"in.lock is the lock of --out as well as an input"}},
-		{"the mark is parked", []string{"in", "--id-path", "id", "--out", "x", "--parked", "x.run"}, []string{"x.run is --parked as well as the mark"}},
+		{"the mark is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "x.run"}, []string{"x.run is --dead-letters as well as the mark"}},
 		{"the mark is somebody's", []string{"empty", "--id-path", "id", "--out", "in"}, []string{"in.run is a file of somebody's"}},
-		{"parked is in", []string{"in", "--id-path", "id", "--parked", "in"}, []string{"--parked as well as an input"}},
-		{"parked is the ledger", []string{"in", "--id-path", "id", "--parked", "oncebox.db"}, []string{"--parked as well as the ledger"}},
+		{"dead letters is in", []string{"in", "--id-path", "id", "--dead-letters", "in"}, []string{"--dead-letters as well as an input"}},
+		{"dead letters is the ledger", []string{"in", "--id-path", "id", "--dead-letters", "oncebox.db"}, []string{"--dead-letters as well as the ledger"}},
 		{"ledger is in", []string{"empty", "--id-path", "id", "--ledger", "empty"}, []string{"the ledger as well as an input"}},
 		{"out of somebody", []string{"in", "--id-path", "id", "--out", "mine"}, []string{"mine is not empty"}},
-		{"parked of somebody", []string{"in", "--id-path", "id", "--out", "x", "--parked", "mine"}, []string{"mine is not empty"}},
+		{"dead letters of somebody", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "mine"}, []string{"mine is not empty"}},
 		{"out of somebody, ledger not made", []string{"in", "--id-path", "id", "--out", "mine", "--ledger", "new.db"}, []string{"mine is not empty"}},
 		{"out is a directory", []string{"in", "--id-path", "id", "--out", "."}, []string{"not a regular file"}},
 		{"out in no folder", []string{"in", "--id-path", "id", "--out", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
-		{"parked in no folder", []string{"in", "--id-path", "id", "--out", "x", "--parked", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
-		{"parked of stdout in no folder", []string{"in", "--id-path", "id", "--parked", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
-		{"parked in a file", []string{"in", "--id-path", "id", "--parked", "in/x", "--ledger", "new.db"}, []string{"in is a file"}},
+		{"dead letters in no folder", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
+		{"dead letters of stdout in no folder", []string{"in", "--id-path", "id", "--dead-letters", "none/x", "--ledger", "new.db"}, []string{"none/x"}},
+		{"dead letters in a file", []string{"in", "--id-path", "id", "--dead-letters", "in/x", "--ledger", "new.db"}, []string{"in is a file"}},
 		{"broken ledger", []string{"in", "--id-path", "id", "--ledger", "text.db"}, []string{"text.db", "not a oncebox store"}},
 		{"ledger is a directory", []string{"in", "--id-path", "id", "--ledger", "."}, []string{"not a regular file"}},
 		{"ledger in no folder", []string{"in", "--id-path", "id", "--ledger", "none/l.db"}, []string{"none"}},
@@ -293,7 +293,7 @@ func TestDedupeBadInput(t *testing.T) {
 	if os.Geteuid() != 0 { // root reads everything
 		s.run(exitUsage, "dedupe", "in", "unreadable", "--id-path", "id").saying(t, "unreadable", "permission")
 	}
-	s.absent("x", "x.run", "x.lock", "none.db", "new.db", parkedOfStdout)
+	s.absent("x", "x.run", "x.lock", "none.db", "new.db", deadLettersOfStdout)
 	if s.read("mine") != "mine\n" || s.read("in") != orders || s.read("empty") != "" {
 		t.Error("a file was changed")
 	}
@@ -338,7 +338,7 @@ func TestDedupeResumed(t *testing.T) {
 	s := newShell(t)
 	const n = 20_000
 	s.file("in", records(n)+"broken\n")
-	whole := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--parked", "p")
+	whole := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--dead-letters", "p")
 	args := []string{"--output", "json", "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db", "--out", "out", "--batch-size", "20"}
 	for i, signal := range []os.Signal{os.Interrupt, os.Kill, os.Interrupt} {
 		c := s.command(context.Background(), nil, args...)
@@ -379,8 +379,8 @@ func TestDedupeResumed(t *testing.T) {
 	if s.read("out") != whole.stdout {
 		t.Error("the output is not that of an uninterrupted run")
 	}
-	if strings.Count(s.read("out.parked.ndjson"), "\n") != 1 {
-		t.Errorf("unexpected parked file: %s", s.read("out.parked.ndjson"))
+	if strings.Count(s.read("out.dead.ndjson"), "\n") != 1 {
+		t.Errorf("unexpected dead-letter file: %s", s.read("out.dead.ndjson"))
 	}
 	s.absent("out.run", "out.lock")
 }

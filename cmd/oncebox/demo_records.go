@@ -147,7 +147,7 @@ func brokenAggregate() []byte {
 func (d *demo) recordSettings(sink string, more ...string) (kinesishandler.Options, error) {
 	return kinesishandler.ParseOptions(append(more,
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_VOLATILE=sent_at", "ONCEBOX_SINK="+sink,
-		"ONCEBOX_FAILURE_STORE=dir:"+d.failures(), "ONCEBOX_SCOPE="+d.campaign))
+		"ONCEBOX_DEAD_LETTERS=dir:"+d.failures(), "ONCEBOX_SCOPE="+d.campaign))
 }
 
 func (d *demo) failures() string { return filepath.Join(d.dir, "failures") }

@@ -47,7 +47,7 @@ var codes = []struct {
 	{errKept, exitLook},
 	{errLook, exitLook},
 	{errUnconfirmed, exitNo},
-	{itembank.ErrDifference, exitLook},
+	{itembank.ErrInconsistent, exitLook},
 	{itembank.ErrTryAgain, exitFailed},
 	{itembank.ErrRefused, exitNo},
 	{itembank.ErrInvalid, exitUsage},
@@ -74,7 +74,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrDifference):
+	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
 		return exitFailed // whatever it was: something was changed
 	}
 	for _, row := range codes {

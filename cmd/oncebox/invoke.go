@@ -74,13 +74,13 @@ func (invokeDedupe) Help() string {
 	return `Prints the handler's answer: the sequence number of the first record that
 failed, or an empty list. In process the ledger comes from --store and everything
 else from the Lambda function's variables, of which ONCEBOX_ID_PATH, ONCEBOX_SINK
-and ONCEBOX_FAILURE_STORE are required. The exit code is 1 if a record failed: the
+and ONCEBOX_DEAD_LETTERS are required. The exit code is 1 if a record failed: the
 log line says why, and the same event can be sent again at any time. It is 4 if
 all are done and some were kept in the failure store; with --url only the
 function's log tells of these.
 
 Example:
-  export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_FAILURE_STORE=dir:failed
+  export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_DEAD_LETTERS=dir:failed
   oncebox invoke dedupe events/dedupe/several.json`
 }
 
@@ -108,7 +108,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
 			return err
 		}
-		return wereKept(result.Tally.Parked, options.FailureStore)
+		return wereKept(result.Tally.DeadLettered, options.DeadLetterStore)
 	})
 }
 

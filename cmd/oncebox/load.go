@@ -86,7 +86,7 @@ func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Bank, sourc
 		report.Added, report.Known, report.Repeated, report.Rows))
 }
 
-// badItems says which file is to be mended.
+// badItems says which file is to be repaired.
 func badItems(file string, err error) error {
 	return fmt.Errorf("%s: %w; nothing was changed", file, err)
 }
@@ -98,7 +98,7 @@ type cutError struct {
 }
 
 func (e *cutError) Error() string {
-	if errors.Is(e.err, itembank.ErrDifference) {
+	if errors.Is(e.err, itembank.ErrInconsistent) {
 		return fmt.Sprintf("%s: %v", e.after, e.err)
 	}
 	return fmt.Sprintf("%s: %v; the same command goes on from there", e.after, e.err)

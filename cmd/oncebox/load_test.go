@@ -126,7 +126,7 @@ func (s *shell) onceEach(store itembank.Store, campaign string, files ...[]strin
 	s.Helper()
 	n := int64(len(distinct(files...)))
 	r, err := itembank.New(store).Reconcile(s.Context(), campaign)
-	if want := (itembank.Counts{Loaded: n, Free: n}); err != nil || r.Counts != want || len(r.Differences) > 0 {
+	if want := (itembank.Counts{Loaded: n, Free: n}); err != nil || r.Counts != want || len(r.Inconsistencies) > 0 {
 		s.Errorf("want %+v, got %+v, %v", want, r, err)
 	}
 }

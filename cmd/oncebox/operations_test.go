@@ -207,9 +207,9 @@ func TestSweepOfClaims(t *testing.T) {
 	})
 }
 
-// TestSweepPastDifferences: claims that contradict themselves are named, and all else
+// TestSweepPastInconsistencies: claims that contradict themselves are named, and all else
 // is swept.
-func TestSweepPastDifferences(t *testing.T) {
+func TestSweepPastInconsistencies(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store itembank.Store) {
 		w := newWorld(t, store, lending)
@@ -227,7 +227,7 @@ func TestSweepPastDifferences(t *testing.T) {
 		claimByBob(w)
 		w.claimFor("cid")
 		i := plants{w, campaign}.free(grant.Claim.Item)
-		if done, err := store.Mend(t.Context(), itembank.Mending{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &grant.Claim}); err != nil || !done {
+		if done, err := store.Repair(t.Context(), itembank.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &grant.Claim}); err != nil || !done {
 			t.Fatalf("planting: %t, %v", done, err)
 		}
 		w.clock.Advance(aLife + 11*time.Second)
@@ -274,8 +274,8 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 		if want := "released; the item was withdrawn before, nobody gets it again\n"; err != nil || w.out.String() != want {
 			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
 		}
-		if r := w.reconcile(reconcileCommand{Campaign: w.name}, exitDone); len(r.Differences) != 0 {
-			t.Errorf("after the release: %+v", r.Differences)
+		if r := w.reconcile(reconcileCommand{Campaign: w.name}, exitDone); len(r.Inconsistencies) != 0 {
+			t.Errorf("after the release: %+v", r.Inconsistencies)
 		}
 	})
 }
@@ -310,17 +310,17 @@ func TestReconcileDamage(t *testing.T) {
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\n"))
 	s.run(exitDone, "reconcile", "spring").saying(t, "from 20", "loaded 2, free 2, claimed 0, ended 0", "no differences")
 	s.sql("DELETE FROM bank WHERE item = 'A-2'")
-	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, mended 0", "lost  no ", "hash:"+itembank.HashItem("A-2").String(), "#000001  2 ", "have a look")
+	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, repaired 0", "lost  no ", "hash:"+itembank.HashItem("A-2").String(), "#000001  2 ", "have a look")
 	var r itembank.ReconcileReport
 	s.jsonWith(exitLook, &r, "reconcile", "spring")
-	if len(r.Differences) != 1 || r.Differences[0].Kind != itembank.Lost || r.Differences[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != itembank.Lost || r.Inconsistencies[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
 		t.Errorf("unexpected %+v", r)
 	}
 	s.run(exitDone, "campaign", "close", "spring")
-	s.run(exitUsage, "reconcile", "spring", "--mend", "--items", s.file("bad.txt", "A-2\nB\t2\n")).saying(t, "bad.txt", "line 2")
+	s.run(exitUsage, "reconcile", "spring", "--repair", "--items", s.file("bad.txt", "A-2\nB\t2\n")).saying(t, "bad.txt", "line 2")
 
-	// The wait before the mending is over at Ctrl-C.
-	c := s.command(context.Background(), nil, "reconcile", "spring", "--mend", "--items", "codes.txt")
+	// The wait before the repair is over at Ctrl-C.
+	c := s.command(context.Background(), nil, "reconcile", "spring", "--repair", "--items", "codes.txt")
 	stderr, w := io.Pipe()
 	c.Stderr = w
 	if err := c.Start(); err != nil {

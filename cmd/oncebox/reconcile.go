@@ -13,8 +13,8 @@ import (
 
 type reconcileCommand struct {
 	Campaign string  `arg:"" help:"The campaign."`
-	Mend     bool    `help:"Mend what can be mended without a guess; the campaign must be closed."`
-	Items    string  `help:"With --mend: the file that was loaded, to bring lost items back; - is stdin." placeholder:"FILE"`
+	Repair   bool    `help:"Repair what can be repaired without a guess; the campaign must be closed."`
+	Items    string  `help:"With --repair: the file that was loaded, to bring lost items back; - is stdin." placeholder:"FILE"`
 	Column   *string `help:"Column of --items, as in load." placeholder:"NAME|N"`
 }
 
@@ -25,7 +25,7 @@ another time than its row says. It may run on a live campaign: what looks wrong 
 looked at again until it is right, or was wrong in the same way twice. It reads every
 row, keeps about 100 bytes of memory for an item, and changes nothing.
 
---mend also mends, each difference in one transaction that holds only if nothing
+--repair also repairs, each difference in one transaction that holds only if nothing
 has changed meanwhile. It refuses a campaign that is not closed, and waits %.0f seconds
 first, for requests that began before it was closed.
   lost                              goes back to the bank, if --items has it
@@ -35,16 +35,16 @@ first, for requests that began before it was closed.
   held-twice, held-and-ended,
   misplaced, ends-differ, moving    is left for people to settle
 
-Exit code 4 if a difference was found and not mended.
+Exit code 4 if a difference was found and not repaired.
 
 Examples:
   oncebox reconcile spring
-  oncebox campaign close spring && oncebox reconcile spring --mend --items codes.txt`, itembank.DrainTime.Seconds())
+  oncebox campaign close spring && oncebox reconcile spring --repair --items codes.txt`, itembank.DrainTime.Seconds())
 }
 
 func (c reconcileCommand) Run(ctx context.Context, a *app) error {
-	if !c.Mend && (c.Items != "" || c.Column != nil) {
-		return &usageError{errors.New("--items and --column are for --mend"), ""}
+	if !c.Repair && (c.Items != "" || c.Column != nil) {
+		return &usageError{errors.New("--items and --column are for --repair"), ""}
 	}
 	if c.Items == "" {
 		if c.Column != nil {
@@ -61,27 +61,27 @@ func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 }
 
 func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
-	if c.Mend {
-		return c.mend(ctx, a, b, items)
+	if c.Repair {
+		return c.repair(ctx, a, b, items)
 	}
 	report, err := b.Reconcile(ctx, c.Campaign)
 	return a.reconciled(report, err)
 }
 
-func (c reconcileCommand) mend(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
+func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
-		return &usageError{fmt.Errorf("%s is %s, and only a closed campaign is mended; nothing was changed", c.Campaign, state),
+		return &usageError{fmt.Errorf("%s is %s, and only a closed campaign is repaired; nothing was changed", c.Campaign, state),
 			"oncebox campaign close " + c.Campaign + " closes it."}
 	}
 	if err := checkItems(c.Items, items); err != nil {
 		return err
 	}
 	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), c.Campaign)
-	report, err := b.Mend(ctx, c.Campaign, items)
+	report, err := b.Repair(ctx, c.Campaign, items)
 	return a.reconciled(report, err)
 }
 
@@ -101,23 +101,23 @@ func checkItems(file string, items itembank.Source) error {
 	return nil
 }
 
-// reconciled prints a report, also one that was cut after something was mended.
+// reconciled prints a report, also one that was cut after something was repaired.
 func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
-	if err != nil && len(r.Differences) == 0 {
+	if err != nil && len(r.Inconsistencies) == 0 {
 		return err
 	}
-	if r.Differences == nil {
-		r.Differences = []itembank.Difference{} // JSON shows [], not null
+	if r.Inconsistencies == nil {
+		r.Inconsistencies = []itembank.Inconsistency{} // JSON shows [], not null
 	}
-	if n := unmended(r); n > 0 && err == nil {
-		err = fmt.Errorf("%w: differences that are not mended: %d", errLook, n)
+	if n := unrepaired(r); n > 0 && err == nil {
+		err = fmt.Errorf("%w: differences that are not repaired: %d", errLook, n)
 	}
 	return errors.Join(a.print(r, describeReport(r)), err)
 }
 
-func unmended(r itembank.ReconcileReport) (n int) {
-	for _, d := range r.Differences {
-		if !d.Mended {
+func unrepaired(r itembank.ReconcileReport) (n int) {
+	for _, d := range r.Inconsistencies {
+		if !d.Repaired {
 			n++
 		}
 	}
@@ -128,14 +128,14 @@ func describeReport(r itembank.ReconcileReport) string {
 	const toTheMillisecond = "2006-01-02T15:04:05.000Z07:00"
 	text := fmt.Sprintf("from %s to %s\nloaded %d, free %d, claimed %d, ended %d\n",
 		r.From.UTC().Format(toTheMillisecond), r.To.UTC().Format(toTheMillisecond), r.Loaded, r.Free, r.Claimed, r.Ended)
-	if len(r.Differences) == 0 {
+	if len(r.Inconsistencies) == 0 {
 		return text + "no differences"
 	}
-	text += fmt.Sprintf("differences %d, mended %d\n", len(r.Differences), len(r.Differences)-unmended(r))
+	text += fmt.Sprintf("differences %d, repaired %d\n", len(r.Inconsistencies), len(r.Inconsistencies)-unrepaired(r))
 	return text + table(func(row func(...string)) {
 		row("KIND", "MENDED", "ITEM", "LOAD", "ROW", "CLAIMS")
-		for _, d := range r.Differences {
-			row(string(d.Kind), yesNo(d.Mended), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),
+		for _, d := range r.Inconsistencies {
+			row(string(d.Kind), yesNo(d.Repaired), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),
 				fmt.Sprint(d.Row), cmp.Or(strings.Join(d.Claims, ","), "-"))
 		}
 	})

@@ -55,10 +55,10 @@ func (p plants) must(done bool, err error) {
 // change plants a bank row, or takes one out, and does not care what is there.
 func (p plants) change(put, drop *itembank.FreeItem) {
 	p.Helper()
-	m := itembank.Mending{Campaign: p.name, PutFree: put, DropFree: drop}
+	m := itembank.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop}
 	other := p.free("there") // which is in the bank all the time
 	m.IfFree = &other
-	p.must(p.store.Store.Mend(p.Context(), m))
+	p.must(p.store.Store.Repair(p.Context(), m))
 }
 
 func (p plants) put(i itembank.FreeItem)  { p.Helper(); p.change(&i, nil) }
@@ -87,7 +87,7 @@ func (p plants) end() {
 	p.must(len(ended) == 1 && ended[0] == itembank.EndedNow, err)
 }
 
-var differences = map[itembank.DifferenceKind]func(plants){
+var differences = map[itembank.InconsistencyKind]func(plants){
 	itembank.Lost: func(p plants) { p.loaded(); p.drop(p.free(theItem)) },
 	itembank.HeldTwice: func(p plants) {
 		p.loaded()
@@ -130,23 +130,23 @@ var differences = map[itembank.DifferenceKind]func(plants){
 	},
 }
 
-// TestDifferences plants a difference of every kind that there is, and wants the
-// report and the exit codes, and of --mend what the table in docs/campaigns.md says.
-func TestDifferences(t *testing.T) {
+// TestInconsistencies plants a difference of every kind that there is, and wants the
+// report and the exit codes, and of --repair what the table in docs/campaigns.md says.
+func TestInconsistencies(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var kinds, listed []string
-	for _, m := range regexp.MustCompile(`DifferenceKind = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`InconsistencyKind = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
 		kinds = append(kinds, m[1])
 	}
-	mendable := map[itembank.DifferenceKind]bool{}
+	repairable := map[itembank.InconsistencyKind]bool{}
 	for _, cells := range pageTable(t, 3) {
 		kind := strings.Trim(cells[0], "`")
 		listed = append(listed, kind)
-		mendable[itembank.DifferenceKind(kind)] = !strings.HasPrefix(cells[2], "leaves it")
+		repairable[itembank.InconsistencyKind(kind)] = !strings.HasPrefix(cells[2], "leaves it")
 	}
 	slices.Sort(kinds)
 	slices.Sort(listed)
@@ -156,37 +156,37 @@ func TestDifferences(t *testing.T) {
 	onEngines(t, func(t *testing.T, store itembank.Store) {
 		for _, kind := range kinds {
 			t.Run(kind, func(t *testing.T) {
-				kind := itembank.DifferenceKind(kind)
+				kind := itembank.InconsistencyKind(kind)
 				w := newWorld(t, store, itembank.Settings{})
-				w.difference(kind, mendable[kind])
+				w.difference(kind, repairable[kind])
 			})
 		}
 	})
 }
 
-func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
+func (w *world) difference(kind itembank.InconsistencyKind, repairable bool) {
 	planted := w.plants()
 	look := reconcileCommand{Campaign: w.name}
-	if r := w.reconcile(look, exitDone); len(r.Differences) != 0 {
-		w.Fatalf("before: %+v", r.Differences)
+	if r := w.reconcile(look, exitDone); len(r.Inconsistencies) != 0 {
+		w.Fatalf("before: %+v", r.Inconsistencies)
 	}
 	differences[kind](planted)
 	r := w.reconcile(look, exitLook)
-	if len(r.Differences) != 1 || r.Differences[0].Kind != kind || r.Differences[0].Mended || r.Differences[0].Hash != itembank.HashItem(theItem).String() {
-		w.Fatalf("want one item %s, got %+v", kind, r.Differences)
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != kind || r.Inconsistencies[0].Repaired || r.Inconsistencies[0].Hash != itembank.HashItem(theItem).String() {
+		w.Fatalf("want one item %s, got %+v", kind, r.Inconsistencies)
 	}
-	mend := reconcileCommand{Campaign: w.name, Mend: true, Items: "codes.txt"}
-	w.reconcile(mend, exitUsage) // it is open
+	repair := reconcileCommand{Campaign: w.name, Repair: true, Items: "codes.txt"}
+	w.reconcile(repair, exitUsage) // it is open
 	if err := w.bank.CloseCampaign(w.Context(), w.name); err != nil {
 		w.Fatal(err)
 	}
 	begun, code, after := w.clock.Now(), exitLook, 1
-	if mendable {
+	if repairable {
 		code, after = exitDone, 0
 	}
-	r = w.reconcile(mend, code)
-	if len(r.Differences) != 1 || r.Differences[0].Mended != mendable {
-		w.Errorf("mend: %+v", r.Differences)
+	r = w.reconcile(repair, code)
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Repaired != repairable {
+		w.Errorf("repair: %+v", r.Inconsistencies)
 	}
 	if waited := w.clock.Now().Sub(begun); waited < itembank.DrainTime {
 		w.Errorf("it waited %v", waited)
@@ -194,12 +194,12 @@ func (w *world) difference(kind itembank.DifferenceKind, mendable bool) {
 	if after == 0 {
 		code = exitDone
 	}
-	if r = w.reconcile(look, code); len(r.Differences) != after {
-		w.Errorf("after: %+v", r.Differences)
+	if r = w.reconcile(look, code); len(r.Inconsistencies) != after {
+		w.Errorf("after: %+v", r.Inconsistencies)
 	}
 }
 
-// TestDrainTime: how long --mend waits is what the help and docs/campaigns.md say.
+// TestDrainTime: how long --repair waits is what the help and docs/campaigns.md say.
 func TestDrainTime(t *testing.T) {
 	t.Parallel()
 	want := fmt.Sprintf("waits %.0f seconds", itembank.DrainTime.Seconds())
@@ -229,11 +229,11 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 	if err := json.Unmarshal([]byte(raw), &r); err != nil || !strings.Contains(raw, `"differences":[`) || r.From.IsZero() || !r.From.Before(r.To) && !r.From.Equal(r.To) {
 		w.Errorf("unexpected report %s (%v)", raw, err)
 	}
-	if c.Mend {
+	if c.Repair {
 		return r // again it would find nothing
 	}
 	text := run("text")
-	for _, d := range r.Differences {
+	for _, d := range r.Inconsistencies {
 		line := regexp.MustCompile(`(?m)^` + string(d.Kind) + ` .*$`).FindString(text)
 		for _, want := range append([]string{d.LoadID, d.Item}, d.Claims...) {
 			if !strings.Contains(line, want) {
@@ -244,7 +244,7 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 			w.Errorf("want the hash %s, got\n%s", d.Hash, text)
 		}
 	}
-	if len(r.Differences) == 0 && !strings.Contains(text, "no differences") {
+	if len(r.Inconsistencies) == 0 && !strings.Contains(text, "no differences") {
 		w.Errorf("want no differences, got\n%s", text)
 	}
 	return r
@@ -260,8 +260,8 @@ func TestLostWithoutItems(t *testing.T) {
 		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
 			t.Fatal(err)
 		}
-		err := reconcileCommand{Campaign: w.name, Mend: true}.reconcile(t.Context(), w.app(), w.bank, nil)
-		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "differences 1, mended 0") {
+		err := reconcileCommand{Campaign: w.name, Repair: true}.reconcile(t.Context(), w.app(), w.bank, nil)
+		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "differences 1, repaired 0") {
 			t.Errorf("%v\n%s", err, w.out.String())
 		}
 	})

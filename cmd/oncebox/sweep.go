@@ -37,7 +37,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error
 	over()
 	text := fmt.Sprintf("returned %d, expired %d", report.Returned, report.Expired)
 	switch {
-	case errors.Is(err, itembank.ErrDifference): // the sweep is done all the same
+	case errors.Is(err, itembank.ErrInconsistent): // the sweep is done all the same
 	case err != nil && report == (itembank.SweepReport{}):
 		return err
 	case err != nil:

@@ -24,20 +24,20 @@ type judge struct {
 	violation error // the first
 	moment    int   // counts events
 
-	inputs      []*input
-	byRecord    map[string][]*input // by shard and sequence number
-	invocations map[string]*invocation
-	rows        map[dedupe.Key]dedupe.Entry // of the ledger
-	held        map[string]int              // when an owner came to hold an entry
-	objects     map[string][]byte           // of the failure store
-	rings       map[string]int
-	counted     int64 // records that were counted as new or synthetic
+	inputs        []*input
+	byRecord      map[string][]*input // by shard and sequence number
+	invocations   map[string]*invocation
+	rows          map[dedupe.Key]dedupe.Entry // of the ledger
+	held          map[string]int              // when an owner came to hold an entry
+	objects       map[string][]byte           // of the failure store
+	notifications map[string]int
+	counted       int64 // records that were counted as new or synthetic
 }
 
 func newJudge() judge {
 	return judge{
 		byRecord: map[string][]*input{}, invocations: map[string]*invocation{}, rows: map[dedupe.Key]dedupe.Entry{},
-		held: map[string]int{}, objects: map[string][]byte{}, rings: map[string]int{},
+		held: map[string]int{}, objects: map[string][]byte{}, notifications: map[string]int{},
 	}
 }
 
@@ -398,10 +398,10 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 
 // checkTally checks that all is counted, repeats as retries above all (G11).
 func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done) {
-	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.Parked+t.Skipped+t.Failed {
+	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.DeadLettered+t.Skipped+t.Failed {
 		w.violate("tally: #%d does not add up: %+v", inv.Number, t)
 	}
-	got := done{t.New + t.Retry + t.Synthetic, t.Parked, t.Natural, t.Skipped}
+	got := done{t.New + t.Retry + t.Synthetic, t.DeadLettered, t.Natural, t.Skipped}
 	if got != d || t.Out != int64(len(inv.confirmed)) {
 		w.violate("tally: #%d counts %+v, and did %+v", inv.Number, t, d)
 	}
@@ -437,38 +437,38 @@ func (w *World) atRest() error {
 	return w.checkRings()
 }
 
-// checkRings checks that the bell told of what is kept, and of nothing else.
+// checkRings checks that the notifier told of what is kept, and of nothing else.
 func (w *World) checkRings() error {
 	silent := map[string]int{}
-	if w.parts.Rung != nil {
-		heard, unheard, err := w.parts.Rung(w.ctx)
+	if w.parts.Notified != nil {
+		heard, unsent, err := w.parts.Notified(w.ctx)
 		if err != nil {
 			return err
 		}
 		for _, k := range heard {
-			w.rings[k.Owner]++
+			w.notifications[k.Owner]++
 			if !strings.HasSuffix(k.Key, deadletter.Name(k.Owner)) || k.Reason == "" {
-				w.violate("bell: it told %+v", k)
+				w.violate("notifier: it told %+v", k)
 			}
 		}
-		for _, k := range unheard {
+		for _, k := range unsent {
 			silent[k.Owner]++
 		}
 	}
-	least, most := w.parts.Rings[0], w.parts.Rings[1]
+	least, most := w.parts.Notifications[0], w.parts.Notifications[1]
 	for _, in := range w.inputs {
 		owner := in.position.String()
-		n := w.rings[owner]
-		delete(w.rings, owner)
+		n := w.notifications[owner]
+		delete(w.notifications, owner)
 		switch {
 		case in.keptAt == 0 && n+silent[owner] > 0:
-			w.violate("bell: it rang for %v, which is not kept", in)
+			w.violate("notifier: it rang for %v, which is not kept", in)
 		case in.keptAt > 0 && (n+silent[owner] < least || n > most):
-			w.violate("bell: it rang %d times for %v, not %d to %d times", n, in, least, most)
+			w.violate("notifier: it rang %d times for %v, not %d to %d times", n, in, least, most)
 		}
 	}
-	if len(w.rings) > 0 {
-		w.violate("bell: it rang for nobody's records: %v", w.rings)
+	if len(w.notifications) > 0 {
+		w.violate("notifier: it rang for nobody's records: %v", w.notifications)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (s shelf) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Ch
 func newTold(t *testing.T) *told {
 	w := &told{World: &World{
 		ctx: t.Context(), scenario: Scenario{}.orDefaults(), sim: eventsource.NewSim(epoch, 1),
-		checkpoint: new(eventsource.Checkpoint), judge: newJudge(), parts: Parts{Rings: [2]int{0, 1}},
+		checkpoint: new(eventsource.Checkpoint), judge: newJudge(), parts: Parts{Notifications: [2]int{0, 1}},
 	}}
 	t.Cleanup(w.sim.Close)
 	w.engine = dedupetest.Engine{Store: shelf{of: w}}
@@ -98,14 +98,14 @@ func (w *told) sendsAs(inv *invocation, of *input, id, data string) {
 }
 
 // keeps: the failure store has a document of the record.
-func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.Failure)) {
-	f := dedupe.Failure{
+func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
+	f := dedupe.DeadLetter{
 		Owner: of.position.String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
 	}
 	if change != nil {
 		change(&f)
 	}
-	_, _ = deadletter.New(memory{w.World}).Keep(w.ctx, []dedupe.Failure{f})
+	_, _ = deadletter.New(memory{w.World}).Keep(w.ctx, []dedupe.DeadLetter{f})
 	w.keep(f.Owner)
 	inv.kept[f.Owner] = true
 }
@@ -121,8 +121,8 @@ func (w *told) poisonKept() *input {
 
 // hears: the queue has a message of the record.
 func (w *told) hears(of *input, key, reason string) {
-	w.parts.Rung = func(context.Context) (heard, unheard []deadletter.Kept, err error) {
-		return []deadletter.Kept{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil, nil
+	w.parts.Notified = func(context.Context) (heard, unsent []deadletter.Notification, err error) {
+		return []deadletter.Notification{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil, nil
 	}
 }
 
@@ -247,15 +247,15 @@ func TestJudge(t *testing.T) {
 		{"poison called done", func(w *told) { a := w.sends(User{Kind: Broken}, 0); w.answers(w.invoked(a)) }, "G6: #1 did not keep"},
 		{"poison kept in part", func(w *told) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.Failure) { f.Data = f.Data[1:] })
+			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Data = f.Data[1:] })
 		}, "G10: record 1"},
 		{"poison kept without its partition key", func(w *told) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.Failure) { f.PartitionKey = "" })
+			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.PartitionKey = "" })
 		}, "G10: record 1"},
 		{"poison kept at another time", func(w *told) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.Failure) { f.Arrival = f.Arrival.Add(time.Second) })
+			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Arrival = f.Arrival.Add(time.Second) })
 		}, "G10: record 1"},
 		{"poison delivered", func(w *told) {
 			a := w.sends(User{Kind: NoID}, 0)
@@ -270,31 +270,31 @@ func TestJudge(t *testing.T) {
 			a := w.sends(User{Kind: Kills}, 0)
 			w.giveUp(eventsource.Discard{Shard: toldShard, Records: w.invoked(a).Records})
 		}, ""},
-		{"a bell that rings", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 1 }, ""},
-		{"a bell that rings again", func(w *told) { a := w.poisonKept(); w.rings[a.position.String()] = 2 }, "bell: it rang 2 times for record 1"},
-		{"a bell that stays silent", func(w *told) { w.poisonKept(); w.parts.Rings[0] = 1 }, "bell: it rang 0 times for record 1"},
-		{"a bell that nobody hears", func(w *told) {
+		{"a notifier that notifications", func(w *told) { a := w.poisonKept(); w.notifications[a.position.String()] = 1 }, ""},
+		{"a notifier that notifications again", func(w *told) { a := w.poisonKept(); w.notifications[a.position.String()] = 2 }, "notifier: it rang 2 times for record 1"},
+		{"a notifier that stays silent", func(w *told) { w.poisonKept(); w.parts.Notifications[0] = 1 }, "notifier: it rang 0 times for record 1"},
+		{"a notifier that nobody hears", func(w *told) {
 			a := w.poisonKept()
-			w.parts.Rings[0] = 1
-			w.parts.Rung = func(context.Context) (heard, unheard []deadletter.Kept, err error) {
-				return nil, []deadletter.Kept{{Owner: a.position.String()}}, nil
+			w.parts.Notifications[0] = 1
+			w.parts.Notified = func(context.Context) (heard, unsent []deadletter.Notification, err error) {
+				return nil, []deadletter.Notification{{Owner: a.position.String()}}, nil
 			}
 		}, ""},
-		{"a bell for what is not kept", func(w *told) {
+		{"a notifier for what is not kept", func(w *told) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
-			w.rings[a.position.String()] = 1
-		}, "bell: it rang for record 1"},
-		{"a bell for nobody", func(w *told) { w.rings["x"] = 1 }, "bell: it rang for nobody"},
+			w.notifications[a.position.String()] = 1
+		}, "notifier: it rang for record 1"},
+		{"a notifier for nobody", func(w *told) { w.notifications["x"] = 1 }, "notifier: it rang for nobody"},
 		{"a message", func(w *told) {
 			a := w.poisonKept()
 			w.hears(a, "prefix/"+deadletter.Name(a.position.String()), "bad")
 		}, ""},
-		{"a message of another object", func(w *told) { w.hears(w.poisonKept(), "prefix/"+deadletter.Name("x"), "bad") }, "bell: it told"},
+		{"a message of another object", func(w *told) { w.hears(w.poisonKept(), "prefix/"+deadletter.Name("x"), "bad") }, "notifier: it told"},
 		{"a message without a reason", func(w *told) {
 			a := w.poisonKept()
 			w.hears(a, "prefix/"+deadletter.Name(a.position.String()), "")
-		}, "bell: it told"},
+		}, "notifier: it told"},
 		{"an error in place of an answer", func(w *told) {
 			w.checkAnswer(w.invoked(), events.KinesisEventResponse{}, errThrown)
 		}, "handler: "},

@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{name: "work-continued-after-the-first-failure", by: "timed-out", as: "order", wrap: func(_ *World, f *function) { f.sink = goesOn{f.sink} }},
 	{name: "partial-failure-taken-as-delivered", by: "timed-out", as: "G6", wrap: func(_ *World, f *function) { f.sink = allDelivered{f.sink} }},
 	{name: "failed-keep-taken-as-kept", by: "poison", as: "G6", wrap: func(_ *World, f *function) { f.failures = alwaysKept{f.failures} }},
-	{name: "poison-kept-again-on-each-redelivery", by: "poison", as: "bell", wrap: func(w *World, f *function) { f.failures = &failures{w, w.overwriting()} }},
+	{name: "poison-kept-again-on-each-redelivery", by: "poison", as: "notifier", wrap: func(w *World, f *function) { f.failures = &failures{w, w.overwriting()} }},
 	{name: "poison-that-blocks", by: "poison", as: "G10", rare: true, wrap: func(_ *World, f *function) { f.failures = neverKept{} }},
 	{name: "chunk-before-the-ledger-step-of-the-one-before", by: "copies", as: "order", round: ledgerAhead},
 
@@ -347,20 +347,20 @@ func (w *World) advanceTo(ctx context.Context, s Store, p dedupe.Position) error
 }
 
 // alwaysKept takes a keep that failed for one that took place.
-type alwaysKept struct{ dedupe.FailureStore }
+type alwaysKept struct{ dedupe.DeadLetterStore }
 
-func (m alwaysKept) Keep(ctx context.Context, failures []dedupe.Failure) (int, error) {
-	_, _ = m.FailureStore.Keep(ctx, failures)
+func (m alwaysKept) Keep(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
+	_, _ = m.DeadLetterStore.Keep(ctx, failures)
 	return len(failures), nil
 }
 
 // neverKept has no place for poison.
 type neverKept struct{}
 
-func (neverKept) Keep(context.Context, []dedupe.Failure) (int, error) { return 0, errThrown }
+func (neverKept) Keep(context.Context, []dedupe.DeadLetter) (int, error) { return 0, errThrown }
 
 // overwriting is a failure store that makes an object each time.
-func (w *World) overwriting() dedupe.FailureStore {
+func (w *World) overwriting() dedupe.DeadLetterStore {
 	return w.failuresIn(overwritten{memory{w}})
 }
 
@@ -431,6 +431,6 @@ func (nowhere) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (nowhere) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+func (nowhere) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	return len(failures), nil
 }

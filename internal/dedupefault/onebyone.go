@@ -184,7 +184,7 @@ func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (r *results) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+func (r *results) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for _, f := range failures {
 		r.kept(f)
 	}
@@ -195,7 +195,7 @@ func (r *results) sent(o dedupe.Output) {
 	r.Sent = append(r.Sent, fmt.Sprintf("%s by %s %s: %s", o.ID, o.PartitionKey, o.ExplicitHashKey, o.Data))
 }
 
-func (r *results) kept(f dedupe.Failure) {
+func (r *results) kept(f dedupe.DeadLetter) {
 	r.Kept = append(r.Kept, fmt.Sprintf("%s by %s %s: %s", f.Owner, f.PartitionKey, f.ExplicitHashKey, f.Data))
 }
 
@@ -244,7 +244,7 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 	for i := from; i < to; i++ {
 		for sub, u := range l.Records[i].Users {
 			r.Tally.In++
-			record := dedupe.Failure{
+			record := dedupe.DeadLetter{
 				Owner: l.position(i, sub).String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
 			}
 			if u.Kind != Good {
@@ -254,7 +254,7 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 						return r, decision.Err
 					}
 				}
-				r.Tally.Parked++
+				r.Tally.DeadLettered++
 				r.kept(record)
 				continue
 			}
@@ -274,10 +274,10 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 }
 
 // follow does what a decision says of a record, which is given as it would be kept.
-func (r *results) follow(f dedupe.Format, record dedupe.Failure, id string, d dedupe.Decision) (err error) {
+func (r *results) follow(f dedupe.Format, record dedupe.DeadLetter, id string, d dedupe.Decision) (err error) {
 	counted := map[dedupe.Outcome]*int64{
 		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,
-		dedupe.Synthetic: &r.Tally.Synthetic, dedupe.NoID: &r.Tally.Parked,
+		dedupe.Synthetic: &r.Tally.Synthetic, dedupe.NoID: &r.Tally.DeadLettered,
 	}[d.Outcome]
 	if counted == nil {
 		return d.Err

@@ -39,7 +39,7 @@ const (
 	advanceCheckpoint = "AdvanceCheckpoint"
 	send              = "Send"
 	keep              = "Keep"
-	ring              = "Ring"
+	notify            = "Notify"
 )
 
 // waysOf returns the ways of a method.
@@ -302,10 +302,10 @@ func (s *sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int
 // failures keeps records in a failure store with faults.
 type failures struct {
 	*World
-	inner dedupe.FailureStore
+	inner dedupe.DeadLetterStore
 }
 
-func (s *failures) Keep(ctx context.Context, all []dedupe.Failure) (kept int, err error) {
+func (s *failures) Keep(ctx context.Context, all []dedupe.DeadLetter) (kept int, err error) {
 	c, err := s.begin(ctx, keep, ownersOf(all))
 	if err != nil {
 		return 0, err
@@ -339,7 +339,7 @@ func (s *failures) Keep(ctx context.Context, all []dedupe.Failure) (kept int, er
 }
 
 // everySecond is the second of them, the fourth, and so on.
-func everySecond(all []dedupe.Failure) (some []dedupe.Failure) {
+func everySecond(all []dedupe.DeadLetter) (some []dedupe.DeadLetter) {
 	for i := 1; i < len(all); i += 2 {
 		some = append(some, all[i])
 	}
@@ -353,7 +353,7 @@ type (
 	owners []dedupe.Entry
 	ids    []dedupe.Output
 
-	ownersOf []dedupe.Failure
+	ownersOf []dedupe.DeadLetter
 )
 
 func (t text) String() string  { return string(t) }

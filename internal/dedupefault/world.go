@@ -44,16 +44,16 @@ var streamName = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", 
 type Parts struct {
 	Store    Store
 	Sink     dedupe.Sink
-	Failures dedupe.FailureStore
+	Failures dedupe.DeadLetterStore
 	// Delivered reads what the Sink has, without ids; Kept reads what is kept of an
 	// owner, or fs.ErrNotExist.
 	Delivered func() []dedupe.Output
-	Kept      func(ctx context.Context, owner string) (dedupe.Failure, error)
-	// Rung reads what the bell of Failures told, and of what it said that it could
-	// not tell. For a record that is kept it rings as often as Rings says: at least,
-	// with rings that were not heard, and at most.
-	Rung  func(context.Context) (heard, unheard []deadletter.Kept, err error)
-	Rings [2]int
+	Kept      func(ctx context.Context, owner string) (dedupe.DeadLetter, error)
+	// Notified reads what the notifier of Failures told, and of what it said that it could
+	// not tell. For a record that is kept it notifications as often as Notifications says: at least,
+	// with notifications that were not heard, and at most.
+	Notified      func(context.Context) (heard, unsent []deadletter.Notification, err error)
+	Notifications [2]int
 	// Calling is told of each call before it is made, and how to cancel its invocation;
 	// it may be nil.
 	Calling func(cancel context.CancelFunc)
@@ -103,7 +103,7 @@ func (p Play) Run(ctx context.Context) (calls []string, err error) {
 	defer w.sim.Close()
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
 	w.sim.Fate = w.fate
-	w.parts = Parts{Store: p.Engine.Store, Failures: w.memoryFailures(), Rings: [2]int{0, 1}}
+	w.parts = Parts{Store: p.Engine.Store, Failures: w.memoryFailures(), Notifications: [2]int{0, 1}}
 	if p.Parts != nil {
 		w.parts = *p.Parts
 	}
@@ -142,7 +142,7 @@ func (w *World) build(m *mutant) {
 type function struct {
 	store    Store
 	sink     dedupe.Sink
-	failures dedupe.FailureStore
+	failures dedupe.DeadLetterStore
 	format   dedupe.Format
 	options  kinesishandler.Options
 }
@@ -334,7 +334,7 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 	})
 	tally := dedupe.Tally{
 		In: counts["in"], New: counts["new"], Retry: counts["retry"], Natural: counts["natural"], Synthetic: counts["synthetic"],
-		Parked: counts["parked"], Skipped: counts["skipped"], Failed: counts["failed"], Out: counts["out"],
+		DeadLettered: counts["dead_lettered"], Skipped: counts["skipped"], Failed: counts["failed"], Out: counts["out"],
 	}
 	invocationOf(ctx).tally = &tally
 	return nil
@@ -366,15 +366,15 @@ func (f oddFormat) Read(payload []byte) (format.Fields, error) {
 	return f.Format.Read(payload)
 }
 
-// memoryFailures is a failure store in memory, with a bell.
-func (w *World) memoryFailures() dedupe.FailureStore { return w.failuresIn(memory{w}) }
+// memoryFailures is a failure store in memory, with a notifier.
+func (w *World) memoryFailures() dedupe.DeadLetterStore { return w.failuresIn(memory{w}) }
 
 // failuresIn keeps one record at a time: of an invocation only one goroutine can wait.
-func (w *World) failuresIn(objects deadletter.Objects) dedupe.FailureStore {
-	return deadletter.New(objects, deadletter.WithConcurrency(1), deadletter.WithBell(memory{w}, func(deadletter.Kept, error) {}))
+func (w *World) failuresIn(objects deadletter.Objects) dedupe.DeadLetterStore {
+	return deadletter.New(objects, deadletter.WithConcurrency(1), deadletter.WithNotifier(memory{w}, func(deadletter.Notification, error) {}))
 }
 
-// memory is the objects of a failure store, and its bell.
+// memory is the objects of a failure store, and its notifier.
 type memory struct{ *World }
 
 func (m memory) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
@@ -398,23 +398,23 @@ func (m memory) Read(_ context.Context, name string) ([]byte, error) {
 
 func (m memory) Place(name string) deadletter.Place { return deadletter.Place{Key: name} }
 
-func (m memory) Ring(ctx context.Context, k deadletter.Kept) error {
-	c, err := m.begin(ctx, ring, text(k.Owner))
+func (m memory) Notify(ctx context.Context, k deadletter.Notification) error {
+	c, err := m.begin(ctx, notify, text(k.Owner))
 	if err != nil {
 		return err
 	}
-	m.rings[k.Owner]++
+	m.notifications[k.Owner]++
 	return c.end()
 }
 
 // kept reads what is kept of an owner.
-func (w *World) kept(owner string) (dedupe.Failure, error) {
+func (w *World) kept(owner string) (dedupe.DeadLetter, error) {
 	if w.parts.Kept != nil {
 		return w.parts.Kept(w.ctx, owner)
 	}
 	content, err := memory{w}.Read(w.ctx, deadletter.Name(owner))
 	if err != nil {
-		return dedupe.Failure{}, err
+		return dedupe.DeadLetter{}, err
 	}
 	return deadletter.Decode(content)
 }

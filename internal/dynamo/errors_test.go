@@ -55,7 +55,7 @@ func TestTranslate(t *testing.T) {
 		{"token with other parameters", &types.IdempotentParameterMismatchException{}, false, ""},
 		{"denied", status(403), false, ""},
 		{"bad request", status(400), false, ""},
-		{"unheard of", errors.New("?"), false, ""},
+		{"unsent of", errors.New("?"), false, ""},
 	} {
 		got := dynamo.Translate("claim", test.err, errTryAgain)
 		if errors.Is(got, errTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||

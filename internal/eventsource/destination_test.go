@@ -200,7 +200,7 @@ func TestToQueue(t *testing.T) {
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), RetryMaxAttempts: 1,
 	})
 	d := discard(t, throwing("0"))
-	must(t, eventsource.ToQueue(client, "http://queue/bell")(t.Context(), d))
+	must(t, eventsource.ToQueue(client, "http://queue/notifier")(t.Context(), d))
 	equal(t, "message", body.MessageBody, string(d.Message()))
 	if err := eventsource.ToQueue(client, "")(t.Context(), d); err == nil {
 		t.Error("sent to no queue")

@@ -92,7 +92,7 @@ func (p *Poller) Stop() {
 	p.sim.pollers = slices.DeleteFunc(p.sim.pollers, func(other *Poller) bool { return other == p })
 	for _, inv := range p.sim.invocations {
 		if inv.poller == p {
-			inv.unheard = true
+			inv.unsent = true
 		}
 	}
 }
@@ -204,7 +204,7 @@ type simInvocation struct {
 	poller        *Poller
 	fate          Fate
 	wakeAt        time.Time
-	unheard       bool // its answer counts no more
+	unsent        bool // its answer counts no more
 	late          bool // its deadline has passed
 	killed, ended bool
 	answer        json.RawMessage
@@ -295,7 +295,7 @@ func (s *Sim) resume(ctx context.Context, inv *simInvocation) {
 		return
 	}
 	s.invocations = slices.DeleteFunc(s.invocations, func(other *simInvocation) bool { return other == inv })
-	if inv.unheard {
+	if inv.unsent {
 		return
 	}
 	if s.Now().After(inv.Deadline) { // timers of its own, in a bubble, have taken it there
@@ -307,8 +307,8 @@ func (s *Sim) resume(ctx context.Context, inv *simInvocation) {
 // timeOut is an invocation's deadline.
 func (s *Sim) timeOut(ctx context.Context, inv *simInvocation) {
 	inv.late = true
-	if !inv.unheard {
-		inv.unheard = true
+	if !inv.unsent {
+		inv.unsent = true
 		inv.poller.finish(ctx, inv.Invocation, nil, ErrTimedOut)
 	}
 	if !inv.fate.Zombie {
@@ -318,7 +318,7 @@ func (s *Sim) timeOut(ctx context.Context, inv *simInvocation) {
 
 // kill ends an invocation where it waits.
 func (s *Sim) kill(inv *simInvocation) {
-	inv.killed, inv.unheard = true, true
+	inv.killed, inv.unsent = true, true
 	s.resume(context.Background(), inv)
 }
 

@@ -207,8 +207,8 @@ var Scenarios = []Scenario{
 		w.WithdrawAll("")
 		_, _ = w.Claim("", "cid")
 	}},
-	{"mend", plantedDifferences, func(w *World) {
-		w.Mend("", numbered("item", 8)...)
+	{"repair", plantedInconsistencies, func(w *World) {
+		w.Repair("", numbered("item", 8)...)
 		w.SetOpen("", true)
 		w.Get("", "cid")
 	}},
@@ -280,8 +280,8 @@ func (w *World) cutLoad(suffix string, items []string) {
 	}
 }
 
-// plantedDifferences is a closed campaign with one of each that Mend mends.
-func plantedDifferences(w *World) {
+// plantedInconsistencies is a closed campaign with one of each that Repair repairs.
+func plantedInconsistencies(w *World) {
 	w.Create("", itembank.Settings{Shards: 2})
 	c := w.campaigns[""]
 	items := numbered("item", 8)

@@ -51,7 +51,7 @@ func waysOf(method string) []Way {
 		ways = append(ways, LoseReply, Throttle, ClaimBusy, ItemBusy, BothBusy)
 	case "CloseClaim", "AddItems", "EndItems":
 		ways = append(ways, LoseReply, Throttle, ItemBusy)
-	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Mend":
+	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Repair":
 		ways = append(ways, LoseReply)
 	}
 	return ways
@@ -234,9 +234,9 @@ func (f *Faulty) ListItemRows(ctx context.Context, campaign, cursor string) (row
 	return rows, next, err
 }
 
-// Mend implements itembank.Mender.
-func (f *Faulty) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
-	return through(ctx, f, "Mend", nil, func() (bool, error) { return f.Store.Mend(ctx, m) })
+// Repair implements itembank.Repairer.
+func (f *Faulty) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+	return through(ctx, f, "Repair", nil, func() (bool, error) { return f.Store.Repair(ctx, m) })
 }
 
 // LatestLoad implements itembank.LoadStore.

@@ -343,10 +343,10 @@ func (w *World) SetOpen(suffix string, open bool) {
 	w.clock.Advance(itembank.DefaultCampaignCache)
 }
 
-// Mend mends a closed campaign.
-func (w *World) Mend(suffix string, items ...string) {
-	w.must(w.repeat("mend", func(ctx context.Context) error {
-		_, err := w.bank.Mend(ctx, w.campaigns[suffix].Name, itembank.Items(items...))
+// Repair repairs a closed campaign.
+func (w *World) Repair(suffix string, items ...string) {
+	w.must(w.repeat("repair", func(ctx context.Context) error {
+		_, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.Items(items...))
 		return err
 	}))
 }
@@ -389,8 +389,8 @@ func (w *World) reconcile(c itembank.Campaign) {
 	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
 	n := report.Counts
-	if len(report.Differences) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != int64(len(w.state.Loaded[c.Name])) {
-		w.fail("G3: %d items were loaded; counts %+v, differences %+v", len(w.state.Loaded[c.Name]), n, report.Differences)
+	if len(report.Inconsistencies) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != int64(len(w.state.Loaded[c.Name])) {
+		w.fail("G3: %d items were loaded; counts %+v, differences %+v", len(w.state.Loaded[c.Name]), n, report.Inconsistencies)
 	}
 }
 

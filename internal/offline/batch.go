@@ -45,7 +45,7 @@ type record struct {
 	line
 	size     int64 // bytes of the inputs, up to the line's end
 	blank    bool
-	poison   string // why it is parked; empty: it is not
+	poison   string // why it is deadLetters; empty: it is not
 	fields   format.Fields
 	arrival  time.Time
 	decision dedupe.Decision

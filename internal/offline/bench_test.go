@@ -96,7 +96,7 @@ func newBench(t testing.TB, inputs ...string) *bench {
 	b.job = Job{
 		Inputs: texts(inputs...), Format: format.Options{IDPath: "id", FingerprintPath: "fp"},
 		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
-		Out: b.path("out"), Parked: b.path("parked"), Now: b.clock,
+		Out: b.path("out"), DeadLetters: b.path("dead"), Now: b.clock,
 	}
 	return b
 }
@@ -152,7 +152,7 @@ func (b *bench) run() Report {
 		b.Fatal(err)
 	}
 	t := r.Tally
-	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.Parked+t.Skipped || t.Failed != 0 {
+	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.DeadLettered+t.Skipped || t.Failed != 0 {
 		b.Errorf("the tally does not add up: %+v", t)
 	}
 	if b.job.Out == "" {
@@ -161,8 +161,8 @@ func (b *bench) run() Report {
 	if got := strings.Count(b.read("out"), "\n"); int64(got) != t.Out {
 		b.Errorf("%d lines in the output, %d in the tally", got, t.Out)
 	}
-	if got := len(b.parked()); int64(got) != t.Parked {
-		b.Errorf("%d parked, %d in the tally", got, t.Parked)
+	if got := len(b.deadLetters()); int64(got) != t.DeadLettered {
+		b.Errorf("%d dead-lettered, %d in the tally", got, t.DeadLettered)
 	}
 	for _, left := range []string{"out.lock", "out.run"} {
 		if _, err := os.Stat(b.path(left)); err == nil {
@@ -176,7 +176,7 @@ func (b *bench) run() Report {
 // files and the ledger as they are.
 func (b *bench) refused(words ...string) {
 	b.Helper()
-	out, parked, entries := b.read("out"), b.read("parked"), len(b.store.entries)
+	out, deadLetters, entries := b.read("out"), b.read("dead"), len(b.store.entries)
 	_, err := b.job.Run(context.Background())
 	if !errors.Is(err, ErrRefused) {
 		b.Errorf("want a refusal, got %v", err)
@@ -187,23 +187,23 @@ func (b *bench) refused(words ...string) {
 			b.Errorf("want an error saying %q, got %v", w, err)
 		}
 	}
-	if out != b.read("out") || parked != b.read("parked") || entries != len(b.store.entries) {
+	if out != b.read("out") || deadLetters != b.read("dead") || entries != len(b.store.entries) {
 		b.Errorf("something was changed before %v", err)
 	}
 }
 
-type parkedLine struct {
+type deadLetterLine struct {
 	File   string
 	Line   int64
 	Reason string
 	Data   []byte
 }
 
-func (b *bench) parked() (lines []parkedLine) {
+func (b *bench) deadLetters() (lines []deadLetterLine) {
 	b.Helper()
-	d := json.NewDecoder(strings.NewReader(b.read("parked")))
+	d := json.NewDecoder(strings.NewReader(b.read("dead")))
 	for {
-		var l parkedLine
+		var l deadLetterLine
 		err := d.Decode(&l)
 		if errors.Is(err, io.EOF) {
 			return lines
@@ -215,7 +215,7 @@ func (b *bench) parked() (lines []parkedLine) {
 	}
 }
 
-func parkedAs(file string, line int64, reason, data string) string {
+func deadLetterAs(file string, line int64, reason, data string) string {
 	return fmt.Sprintf(`{"file":%q,"line":%d,"reason":%q,"data":%q}`+"\n", file, line, reason, base64.StdEncoding.EncodeToString([]byte(data)))
 }
 

@@ -2,7 +2,7 @@
 // once, through the same ledger and the same rules as the Lambda function.
 //
 //	job := offline.Job{Inputs: inputs, Format: format.Options{IDPath: "id"}, Scope: "default",
-//		Retention: dedupe.Retention{ForGood: true}, Store: store, Out: "out.ndjson", Parked: "out.ndjson.parked.ndjson"}
+//		Retention: dedupe.Retention{ForGood: true}, Store: store, Out: "out.ndjson", DeadLetters: "out.ndjson.dead.ndjson"}
 //	report, err := job.Run(ctx)
 //
 // # Life of a run
@@ -43,7 +43,7 @@
 // entry of what it is a copy of, so it is kept apart. A store that deletes nothing
 // (SQLite) needs no horizon: at 0 no record is too old, and the window is exact.
 //
-// # Output and parked file
+// # Output and dead-letter file
 //
 // A file is written by one run at a time: FILE.lock is locked while it works,
 // and FILE.run says which run it belongs to. Both are gone when it is finished. An
@@ -52,7 +52,7 @@
 // it is absent the run starts over, still under its id, so that nothing is missing.
 //
 // A stream such as stdout cannot be cut: a run that did not finish starts over
-// under its id, and prints all of it again. The parked file is then appended to.
+// under its id, and prints all of it again. The dead-letter file is then appended to.
 //
 // Two processes that run the same job at once to different outputs are one run
 // to the ledger: both get all survivors.

@@ -24,8 +24,8 @@ type hold struct {
 // mark is what FILE.run holds while a run is not finished. Without it any file
 // of that name, given by mistake, could be cut to the sizes of a run.
 type mark struct {
-	Run    string `json:"run"`
-	Parked string `json:"parked"` // absolute
+	Run         string `json:"run"`
+	DeadLetters string `json:"dead_lettered"` // absolute
 }
 
 func (h *hold) markPath() string { return h.output + ".run" }

@@ -9,7 +9,7 @@ import (
 
 // Input is a file of records.
 type Input struct {
-	Name string // in parked lines and in errors
+	Name string // in deadLetters lines and in errors
 	// Open opens it from its beginning. Unless the job forgets, it is opened
 	// several times and has to have the same content each time.
 	Open func() (io.ReadCloser, error)

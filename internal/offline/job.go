@@ -34,9 +34,9 @@ type Job struct {
 	// recorded, and the inputs are read only once.
 	Forgets bool
 
-	Out    string    // the output file; empty: Stream
-	Stream io.Writer // such as stdout
-	Parked string    // file for poison records, made for the first one
+	Out         string    // the output file; empty: Stream
+	Stream      io.Writer // such as stdout
+	DeadLetters string    // file for poison records, made for the first one
 
 	BatchSize int                            // never changes the result; 0: DefaultBatchSize
 	Now       func() time.Time               // nil: time.Now
@@ -84,7 +84,7 @@ type run struct {
 	lines   *lineReader
 	hold    *hold // of Out; nil without
 	out     target
-	parked  target
+	deadLetters  target
 
 	at       dedupe.Run // how far it is
 	recorded time.Time  // when that was last recorded
@@ -96,7 +96,7 @@ type run struct {
 	room      []byte  // for the lines of a batch
 	ahead     *record // read, and left for the next batch
 	survivors []byte  // of a batch, as text
-	poison    []byte  // of a batch, as parked lines
+	poison    []byte  // of a batch, as deadLetters lines
 }
 
 func newRun(j Job, f dedupe.Format) *run {
@@ -115,9 +115,9 @@ func newRun(j Job, f dedupe.Format) *run {
 	r := &run{Job: j, format: f, lines: newLineReader(j.Inputs, j.maxLine)}
 	r.decider = dedupe.Decider{Ledger: j.Store, Scope: j.Scope, Retention: j.Retention, PassSynthetic: j.PassSynthetic}
 	r.out = target{path: j.Out, open: j.open}
-	r.parked = target{path: j.Parked, open: j.open}
+	r.deadLetters = target{path: j.DeadLetters, open: j.open}
 	if j.Out == "" {
-		r.out.to, r.parked.adds = j.Stream, true
+		r.out.to, r.deadLetters.adds = j.Stream, true
 	}
 	return r
 }
@@ -125,7 +125,7 @@ func newRun(j Job, f dedupe.Format) *run {
 func (r *run) close() {
 	r.lines.close()
 	r.out.close()
-	r.parked.close()
+	r.deadLetters.close()
 	if r.hold != nil {
 		r.hold.release()
 	}
@@ -189,7 +189,7 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.out.sync(); err != nil {
 		return err
 	}
-	if err := r.parked.sync(); err != nil {
+	if err := r.deadLetters.sync(); err != nil {
 		return err
 	}
 	r.ending = r.at.Finished

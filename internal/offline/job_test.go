@@ -24,12 +24,12 @@ func TestOutcomes(t *testing.T) {
 		"", rec("2", "x")+`{"id":null}`+"\n"+`{"id":"1","fp":"z","contexts":{}}`+"\n"+strings.TrimSpace(rec("3", "x")))
 	got := b.run()
 	b.wantOut(rec("1", "x") + renamed("1", "y") + odd + rec("2", "x") + rec("3", "x"))
-	b.wantTally(got.Tally, dedupe.Tally{In: 12, New: 4, Natural: 2, Synthetic: 1, Parked: 3, Skipped: 2, Out: 5})
-	want := parkedAs("a", 8, "not valid JSON", `{"id":`) +
-		parkedAs("c", 2, "the id is missing, null or empty", `{"id":null}`) +
-		parkedAs("c", 3, "the contexts are not an array", `{"id":"1","fp":"z","contexts":{}}`)
-	if got := b.read("parked"); got != want {
-		t.Errorf("want parked\n%sgot\n%s", want, got)
+	b.wantTally(got.Tally, dedupe.Tally{In: 12, New: 4, Natural: 2, Synthetic: 1, DeadLettered: 3, Skipped: 2, Out: 5})
+	want := deadLetterAs("a", 8, "not valid JSON", `{"id":`) +
+		deadLetterAs("c", 2, "the id is missing, null or empty", `{"id":null}`) +
+		deadLetterAs("c", 3, "the contexts are not an array", `{"id":"1","fp":"z","contexts":{}}`)
+	if got := b.read("dead"); got != want {
+		t.Errorf("want dead-lettered\n%sgot\n%s", want, got)
 	}
 	if got.Resumed != 0 || got.Again || got.Run == "" {
 		t.Errorf("unexpected report %+v", got)
@@ -44,8 +44,8 @@ func TestNothingParkedNoFile(t *testing.T) {
 		if _, err := os.Stat(b.path("out")); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Stat(b.path("parked")); err == nil {
-			t.Error("a parked file was made for nothing")
+		if _, err := os.Stat(b.path("dead")); err == nil {
+			t.Error("a dead-letter file was made for nothing")
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestUsedDerivedIDs(t *testing.T) {
 	}
 	b := newBench(t, input+rec("1", "y"))
 	b.run()
-	if got := b.parked(); len(got) != 1 || got[0].Reason != reasonNoID || got[0].Line != 5 {
+	if got := b.deadLetters(); len(got) != 1 || got[0].Reason != reasonNoID || got[0].Line != 5 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -105,7 +105,7 @@ func TestPanic(t *testing.T) {
 	}
 	r.close()
 	b.wantOut(rec("1", "x") + rec("2", "x"))
-	if got := b.parked(); len(got) != 2 || got[0].Reason != reasonPanic || got[1].Reason != reasonPanic || got[1].Line != 4 {
+	if got := b.deadLetters(); len(got) != 2 || got[0].Reason != reasonPanic || got[1].Reason != reasonPanic || got[1].Line != 4 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -152,8 +152,8 @@ func TestHorizon(t *testing.T) {
 	b := newBench(t, `{"id":"1","t":"2026-11-19T12:00:00.123Z"}`+"\n"+`{"id":"2","t":"2026-11-19T12:00:00.122Z"}`+"\n")
 	b.job.Retention = dedupe.Retention{Window: time.Minute, Horizon: 24 * time.Hour}
 	b.job.Format.TimePath = "t"
-	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Parked: 1, Out: 1})
-	if got := b.parked(); got[0].Reason != reasonTooOld || got[0].Line != 2 {
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
+	if got := b.deadLetters(); got[0].Reason != reasonTooOld || got[0].Line != 2 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -189,9 +189,9 @@ func longLine(t *testing.T, limit, extra int, end string) {
 			}
 			got := b.run()
 			b.wantOut(want)
-			parked := b.parked()
-			if len(parked) != 1 || parked[0].Line != 3 || parked[0].Reason != reasonTooLong || string(parked[0].Data) != long {
-				t.Fatalf("%d bytes over: not parked whole", extra)
+			deadLetters := b.deadLetters()
+			if len(deadLetters) != 1 || deadLetters[0].Line != 3 || deadLetters[0].Reason != reasonTooLong || string(deadLetters[0].Data) != long {
+				t.Fatalf("%d bytes over: not dead-lettered whole", extra)
 			}
 			if got.In != got.New+1 {
 				t.Errorf("unexpected tally %+v", got.Tally)
@@ -211,10 +211,10 @@ func TestRefusals(t *testing.T) {
 		b.write("out", "")
 		b.run()
 	})
-	t.Run("parked file of somebody", func(t *testing.T) {
+	t.Run("dead-letter file of somebody", func(t *testing.T) {
 		b := newBench(t, input)
-		b.write("parked", "mine\n")
-		b.refused("parked is not empty")
+		b.write("dead", "mine\n")
+		b.refused("dead is not empty")
 	})
 	t.Run("folder", func(t *testing.T) {
 		b := newBench(t, input)
@@ -271,18 +271,18 @@ func TestRefusals(t *testing.T) {
 		}
 		b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
 	})
-	t.Run("shortened parked file", func(t *testing.T) {
+	t.Run("shortened dead-letter file", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
-		b.write("parked", "{")
-		b.refused("parked has 1 bytes", "remove", "out to start the run over")
-		b.remove("parked")
-		b.refused("parked has 0 bytes")
+		b.write("dead", "{")
+		b.refused("dead has 1 bytes", "remove", "out to start the run over")
+		b.remove("dead")
+		b.refused("dead has 0 bytes")
 	})
-	t.Run("another parked file", func(t *testing.T) {
+	t.Run("another dead-letter file", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
-		b.job.Parked = b.path("elsewhere")
+		b.job.DeadLetters = b.path("elsewhere")
 		b.refused("parks records in", "elsewhere")
 	})
 }
@@ -306,12 +306,12 @@ func (b *bench) interrupt(batches int) Report {
 	return r
 }
 
-// cutInTheMiddle leaves a run that has written two survivors and parked one.
+// cutInTheMiddle leaves a run that has written two survivors and dead-lettered one.
 func (b *bench) cutInTheMiddle() {
 	b.Helper()
 	b.job.BatchSize = 3
 	b.interrupt(1)
-	if got := b.read("out"); got != rec("1", "x")+rec("2", "x") || len(b.parked()) != 1 {
+	if got := b.read("out"); got != rec("1", "x")+rec("2", "x") || len(b.deadLetters()) != 1 {
 		b.Fatalf("unexpected output %s", got)
 	}
 }
@@ -323,12 +323,12 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "x"), rec("3", "x"))
 	b.cutInTheMiddle()
-	for _, name := range []string{"out", "parked"} {
+	for _, name := range []string{"out", "dead"} {
 		b.write(name, b.read(name)+strings.Repeat("garbage", 1000))
 	}
 	b.now = b.now.Add(time.Hour)
 	got := b.run()
-	if got.Resumed != 3 || got.Again || got.Tally != (dedupe.Tally{In: 5, New: 3, Natural: 1, Parked: 1, Out: 3}) {
+	if got.Resumed != 3 || got.Again || got.Tally != (dedupe.Tally{In: 5, New: 3, Natural: 1, DeadLettered: 1, Out: 3}) {
 		t.Errorf("unexpected report %+v", got)
 	}
 	b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
@@ -360,7 +360,7 @@ func TestOtherOutput(t *testing.T) {
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
 	b := newBench(t, input)
 	b.cutInTheMiddle()
-	b.job.Out, b.job.Parked = b.path("out2"), b.path("parked2")
+	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
 	if r, err := b.job.Run(context.Background()); err != nil || !r.Again || b.read("out2") != all {
 		t.Errorf("got %+v, %v: %s", r, err, b.read("out2"))
 	}
@@ -380,7 +380,7 @@ func TestOtherOutput(t *testing.T) {
 func TestEndUnheard(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "0"), rec("1", "x")+rec("2", "x")+renamed("2", "0")
-	unheard := func() *bench {
+	unsent := func() *bench {
 		b := newBench(t, input)
 		b.job.Store = deaf{b.store}
 		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "goes on from there") {
@@ -389,14 +389,14 @@ func TestEndUnheard(t *testing.T) {
 		b.job.Store = b.store
 		return b
 	}
-	want := dedupe.Tally{In: 4, New: 2, Synthetic: 1, Parked: 1, Out: 3}
-	b := unheard()
+	want := dedupe.Tally{In: 4, New: 2, Synthetic: 1, DeadLettered: 1, Out: 3}
+	b := unsent()
 	b.wantTally(b.run().Tally, want)
 	b.wantOut(all)
 	b.refused("out is not empty")
 
-	for _, name := range []string{"out", "parked"} { // what somebody adds to its files stays
-		b = unheard()
+	for _, name := range []string{"out", "dead"} { // what somebody adds to its files stays
+		b = unsent()
 		mine := b.read(name) + "mine\n"
 		b.write(name, mine)
 		b.refused("has finished", "remove "+b.path("out.run")+" to keep that")
@@ -407,7 +407,7 @@ func TestEndUnheard(t *testing.T) {
 		b.refused("is not empty")
 	}
 
-	b = unheard()
+	b = unsent()
 	b.remove("out")
 	if r := b.run(); !r.Again || r.Retry != 3 {
 		t.Errorf("unexpected report %+v", r)
@@ -417,7 +417,7 @@ func TestEndUnheard(t *testing.T) {
 	b = newBench(t, input)
 	b.cutInTheMiddle()
 	elsewhere := b.job
-	elsewhere.Out, elsewhere.Parked = b.path("out2"), b.path("parked2")
+	elsewhere.Out, elsewhere.DeadLetters = b.path("out2"), b.path("dead2")
 	if _, err := elsewhere.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -448,11 +448,11 @@ func (d deaf) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 }
 
 // TestStream: a run that broke off starts over and prints everything; after one
-// that did not everything is a copy; and parked records are added to the file.
+// that did not everything is a copy; and dead-lettered records are added to the file.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("1", "y")+"broken\n")
-	b.write("parked", "of before\n")
+	b.write("dead", "of before\n")
 	b.job.Out, b.job.BatchSize = "", 1
 	all := rec("1", "x") + rec("2", "x") + renamed("1", "y")
 	for n := range len(all) {
@@ -475,8 +475,8 @@ func TestStream(t *testing.T) {
 	if r := b.run(); r.Again || r.Natural != 3 || w.Len() != 0 {
 		t.Errorf("got %+v: %s", r, w.String())
 	}
-	if want := "of before\n" + parkedAs("a", 4, "not valid JSON", "broken") + parkedAs("a", 4, "not valid JSON", "broken"); b.read("parked") != want {
-		t.Errorf("unexpected parked file\n%s", b.read("parked"))
+	if want := "of before\n" + deadLetterAs("a", 4, "not valid JSON", "broken") + deadLetterAs("a", 4, "not valid JSON", "broken"); b.read("dead") != want {
+		t.Errorf("unexpected dead-letter file\n%s", b.read("dead"))
 	}
 }
 
@@ -560,7 +560,7 @@ func TestDigest(t *testing.T) {
 	same := digest(func(*Job) {})
 	for name, change := range map[string]func(*Job){
 		"batch size":        func(j *Job) { j.BatchSize = 7 },
-		"files":             func(j *Job) { j.Out, j.Parked = "x", "y" },
+		"files":             func(j *Job) { j.Out, j.DeadLetters = "x", "y" },
 		"names":             func(j *Job) { j.Inputs[0].Name = "x" },
 		"order of volatile": func(j *Job) { j.Format.Volatile = []string{"w", "v"} },
 	} {

@@ -37,7 +37,7 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
 	reference.run()
-	out, parked := reference.read("out"), reference.read("parked")
+	out, deadLetters := reference.read("out"), reference.read("dead_lettered")
 	for mode := range modes {
 		for n := 1; ; n++ {
 			b := newBench(t, everything()...)
@@ -55,8 +55,8 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 			b.job.BatchSize = 5
 			b.finish()
-			if b.read("out") != out || b.read("parked") != parked {
-				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant parked\n%s\ngot\n%s", n, mode, out, b.read("out"), parked, b.read("parked"))
+			if b.read("out") != out || b.read("dead") != deadLetters {
+				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.read("out"), deadLetters, b.read("dead"))
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // maxLine is the most bytes of a record: as much as a record of a Kinesis stream
-// may ever have. A longer line is parked without being held in memory.
+// may ever have. A longer line is dead-lettered without being held in memory.
 const maxLine = 10 << 20
 
 // byteOrderMark at the beginning of a file belongs to no line.

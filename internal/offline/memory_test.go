@@ -39,7 +39,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	begin := heap()
 	got := b.run()
-	if got.New != lines || got.Parked != 1 {
+	if got.New != lines || got.DeadLettered != 1 {
 		t.Fatalf("unexpected %+v", got)
 	}
 	const limit = 32 << 20 // a line of 10 MiB in a slice that grew, and a batch

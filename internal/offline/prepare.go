@@ -42,7 +42,7 @@ func (r *run) prepare(ctx context.Context) error {
 // takeOutput takes hold of the output file. What is seen to be somebody else's
 // is refused before the inputs are read.
 func (r *run) takeOutput() (err error) {
-	if err := WantFolders(r.Out, r.Parked); err != nil {
+	if err := WantFolders(r.Out, r.DeadLetters); err != nil {
 		return err
 	}
 	if r.Out == "" {
@@ -59,7 +59,7 @@ func (r *run) takeOutput() (err error) {
 
 // wantUnused refuses files that hold something.
 func (r *run) wantUnused() error {
-	err := WantUnused(r.Out, r.Parked)
+	err := WantUnused(r.Out, r.DeadLetters)
 	if errors.Is(err, ErrRefused) && r.hold.mark.Run != "" {
 		return refuse("%s belongs to the run %s, which this is not: it had other inputs, options, scope or store; "+
 			"finish it with its own command, or remove the file to give it up", r.Out, r.hold.mark.Run)
@@ -115,11 +115,11 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 }
 
 func (r *run) markFiles() error {
-	parked, err := filepath.Abs(r.Parked)
+	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
 		return err
 	}
-	if err := r.hold.writeMark(mark{Run: r.at.ID, Parked: parked}); err != nil {
+	if err := r.hold.writeMark(mark{Run: r.at.ID, DeadLetters: deadLetters}); err != nil {
 		return err
 	}
 	return r.out.ready()
@@ -132,7 +132,7 @@ func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
-	if err := r.checkParked(); err != nil {
+	if err := r.checkDeadLetters(); err != nil {
 		return err
 	}
 	out, err := length(r.Out)
@@ -143,30 +143,30 @@ func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
 		r.again = true // somebody wants all of it anew
 		at = dedupe.Run{Digest: at.Digest, ID: at.ID}
 	}
-	parked, err := length(r.Parked)
+	deadLetters, err := length(r.DeadLetters)
 	switch {
 	case err != nil:
 		return err
 	case out >= 0 && out < at.Output:
 		return refuse("%s has %d bytes and its run has written %d: remove it to start the run over", r.Out, out, at.Output)
-	case parked < at.Parked && at.Parked > 0:
-		return refuse("%s has %d bytes and its run has written %d: remove %s to start the run over", r.Parked, max(0, parked), at.Parked, r.Out)
-	case at.Finished && (out > at.Output || parked > at.Parked):
+	case deadLetters < at.DeadLetters && at.DeadLetters > 0:
+		return refuse("%s has %d bytes and its run has written %d: remove %s to start the run over", r.DeadLetters, max(0, deadLetters), at.DeadLetters, r.Out)
+	case at.Finished && (out > at.Output || deadLetters > at.DeadLetters):
 		return refuse("%s has %d bytes and %s has %d, and their run has finished after %d and %d: it is complete, and somebody has added to it; "+
-			"remove %s to keep that", r.Out, out, r.Parked, max(0, parked), at.Output, at.Parked, r.hold.markPath())
+			"remove %s to keep that", r.Out, out, r.DeadLetters, max(0, deadLetters), at.Output, at.DeadLetters, r.hold.markPath())
 	}
 	r.at, r.resumed = at, at.Lines
-	return r.cut(ctx, parked >= 0)
+	return r.cut(ctx, deadLetters >= 0)
 }
 
 // cut makes the files what they were when the run was last recorded.
-func (r *run) cut(ctx context.Context, parkedExists bool) error {
-	r.out.size, r.parked.size = r.at.Output, r.at.Parked
+func (r *run) cut(ctx context.Context, deadLettersExist bool) error {
+	r.out.size, r.deadLetters.size = r.at.Output, r.at.DeadLetters
 	if err := r.out.ready(); err != nil {
 		return err
 	}
-	if parkedExists {
-		if err := r.parked.ready(); err != nil {
+	if deadLettersExist {
+		if err := r.deadLetters.ready(); err != nil {
 			return err
 		}
 	}
@@ -176,16 +176,16 @@ func (r *run) cut(ctx context.Context, parkedExists bool) error {
 	return r.lines.skip(ctx, r.at.Input)
 }
 
-// checkParked wants the parked file that the run began with: another one would
+// checkDeadLetters wants the dead-letter file that the run began with: another one would
 // hold only a part of its records.
-func (r *run) checkParked() error {
-	parked, err := filepath.Abs(r.Parked)
+func (r *run) checkDeadLetters() error {
+	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
 		return err
 	}
-	if parked != r.hold.mark.Parked {
+	if deadLetters != r.hold.mark.DeadLetters {
 		return refuse("the unfinished run of %s parks records in %s, not in %s: name that file, or remove %[1]s to start the run over",
-			r.Out, r.hold.mark.Parked, parked)
+			r.Out, r.hold.mark.DeadLetters, deadLetters)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p plan) set(j *Job) {
 type model struct {
 	plan
 	entries     map[format.Key]*modelEntry
-	out, parked strings.Builder
+	out, deadLetters strings.Builder
 	tally       dedupe.Tally
 }
 
@@ -133,8 +133,8 @@ func (m *model) line(file, i int, s sample) {
 		m.tally.Skipped++
 		return
 	case s.reason != "":
-		m.tally.Parked++
-		m.parked.WriteString(parkedAs(string(rune('a'+file)), int64(i+1), s.reason, s.text))
+		m.tally.DeadLettered++
+		m.deadLetters.WriteString(deadLetterAs(string(rune('a'+file)), int64(i+1), s.reason, s.text))
 		return
 	case outcome == dedupe.Natural:
 		m.tally.Natural++
@@ -211,8 +211,8 @@ func TestModel(t *testing.T) {
 		if got := b.read("out"); got != want.out.String() {
 			rt.Fatalf("want output\n%s\ngot\n%s", want.out.String(), got)
 		}
-		if got := b.read("parked"); got != want.parked.String() {
-			rt.Fatalf("want parked\n%s\ngot\n%s", want.parked.String(), got)
+		if got := b.read("dead"); got != want.deadLetters.String() {
+			rt.Fatalf("want deadLetters\n%s\ngot\n%s", want.deadLetters.String(), got)
 		}
 	})
 }

@@ -27,15 +27,15 @@ func (r *run) settle(ctx context.Context, b *batch) error {
 	if _, err := r.out.Write(r.survivors); err != nil {
 		return err
 	}
-	if _, err := r.parked.Write(r.poison); err != nil {
+	if _, err := r.deadLetters.Write(r.poison); err != nil {
 		return err
 	}
-	long, err := r.parkRest(b)
+	long, err := r.deadLetterRest(b)
 	if err != nil {
 		return err
 	}
 	at.Input += long
-	at.Output, at.Parked = r.out.size, r.parked.size
+	at.Output, at.DeadLetters = r.out.size, r.deadLetters.size
 	r.at = at
 	return nil
 }
@@ -49,7 +49,7 @@ func (r *run) render(rec *record, t *dedupe.Tally) (err error) {
 		t.Skipped++
 		return nil
 	case rec.poison != "":
-		t.Parked++
+		t.DeadLettered++
 		r.poison, err = r.appendParked(r.poison, rec)
 		return err
 	case outcome == dedupe.New:
@@ -92,7 +92,7 @@ func (r *run) survivor(rec *record) (text []byte, survives bool) {
 }
 
 // appendParked appends the line of a poison record. That of one that is too long
-// ends where its data begins: parkRest writes the rest.
+// ends where its data begins: deadLetterRest writes the rest.
 func (r *run) appendParked(to []byte, rec *record) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		File   string `json:"file"`
@@ -108,20 +108,20 @@ func (r *run) appendParked(to []byte, rec *record) ([]byte, error) {
 		return to, nil
 	}
 	to = base64.StdEncoding.AppendEncode(to, rec.text)
-	return append(to, parkedEnd...), nil
+	return append(to, deadLetterEnd...), nil
 }
 
-const parkedEnd = "\"}\n"
+const deadLetterEnd = "\"}\n"
 
-// parkRest ends the parked line of a record that is too long, if that is the
+// deadLetterRest ends the dead-lettered line of a record that is too long, if that is the
 // batch's last, with all of its data. It returns how many more bytes of the
 // input are done.
-func (r *run) parkRest(b *batch) (size int64, err error) {
+func (r *run) deadLetterRest(b *batch) (size int64, err error) {
 	if !b.endsTooLong() {
 		return 0, nil
 	}
 	before := r.lines.done
-	w := bufio.NewWriterSize(&r.parked, 64<<10)
+	w := bufio.NewWriterSize(&r.deadLetters, 64<<10)
 	data := base64.NewEncoder(base64.StdEncoding, w)
 	if _, err := data.Write(b.records[len(b.records)-1].text); err != nil {
 		return 0, err
@@ -132,7 +132,7 @@ func (r *run) parkRest(b *batch) (size int64, err error) {
 	if err := data.Close(); err != nil {
 		return 0, err
 	}
-	if _, err := w.WriteString(parkedEnd); err != nil {
+	if _, err := w.WriteString(deadLetterEnd); err != nil {
 		return 0, err
 	}
 	return r.lines.done - before, w.Flush()

@@ -40,7 +40,7 @@ func (db *DB) wrap(doing string, err error) error {
 	return fmt.Errorf("%s: %s: %w", db.path, doing, err)
 }
 
-// passes reports that waiting, and nothing else, mends the error.
+// passes reports that waiting, and nothing else, repairs the error.
 func passes(err error) bool {
 	var waited *waitedError
 	return errors.As(err, &waited) || isBusy(err)

@@ -66,7 +66,7 @@ func (f ClaimantFrom) caller(e events.APIGatewayV2HTTPRequest) (string, error) {
 	}
 	id := f.identity(e.RequestContext.Authorizer)
 	if validateClaimant(id) != nil {
-		return "", errUnauthenticated // not *InvalidError: the client cannot mend it
+		return "", errUnauthenticated // not *InvalidError: the client cannot repair it
 	}
 	return id, nil
 }

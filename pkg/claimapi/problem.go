@@ -28,7 +28,7 @@ var problems = []problem{
 	{
 		causes: []error{itembank.ErrInvalid},
 		status: http.StatusBadRequest, slug: "invalid-request", title: "Invalid request",
-		detail: "The request is not valid and nothing was changed. The errors say what to mend.",
+		detail: "The request is not valid and nothing was changed. The errors say what to repair.",
 	},
 	{
 		causes: []error{errUnauthenticated},

@@ -39,7 +39,7 @@ type Bucket struct {
 var _ Objects = (*Bucket)(nil)
 
 // NewBucket uses a bucket; it is not asked. The prefix is "" or ends in "/". With
-// a client that retries by itself (NewS3Client's does not) the bell stays silent
+// a client that retries by itself (NewS3Client's does not) the notifier stays silent
 // for an object whose first put lost its answer.
 func NewBucket(client S3, bucket, prefix string) *Bucket {
 	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: backOff}

@@ -64,27 +64,27 @@ func repeat(err error, n int) (all []error) {
 	return all
 }
 
-// TestBucketFaults: an object counts as kept only when S3 said so, and rings
+// TestBucketFaults: an object counts as kept only when S3 said so, and notifications
 // whenever it may be this call's.
 func TestBucketFaults(t *testing.T) {
 	t.Parallel()
 	conflict := coded("ConditionalRequestConflict")
 	for name, test := range map[string]struct {
-		before, after []error
-		there         bool // somebody else's, from before
-		kept, rung    bool
-		tryAgain      bool
-		puts          int
+		before, after  []error
+		there          bool // somebody else's, from before
+		kept, notified bool
+		tryAgain       bool
+		puts           int
 	}{
-		"no fault":              {kept: true, rung: true, puts: 1},
+		"no fault":              {kept: true, notified: true, puts: 1},
 		"there":                 {there: true, kept: true, puts: 1},
-		"conflict, then free":   {before: repeat(conflict, 1), kept: true, rung: true, puts: 2},
+		"conflict, then free":   {before: repeat(conflict, 1), kept: true, notified: true, puts: 2},
 		"conflict, then there":  {before: repeat(conflict, 1), there: true, kept: true, puts: 2},
 		"conflicts for ever":    {before: repeat(conflict, 9), tryAgain: true, puts: deadletter.MaxAttempts},
-		"slow down, then free":  {before: repeat(coded("SlowDown"), 2), kept: true, rung: true, puts: 3},
-		"lost answer":           {after: repeat(status(503), 1), kept: true, rung: true, puts: 2},
+		"slow down, then free":  {before: repeat(coded("SlowDown"), 2), kept: true, notified: true, puts: 3},
+		"lost answer":           {after: repeat(status(503), 1), kept: true, notified: true, puts: 2},
 		"all answers lost":      {after: repeat(status(503), 9), tryAgain: true, puts: deadletter.MaxAttempts},
-		"lost answer of a 412":  {after: repeat(status(500), 1), there: true, kept: true, rung: true, puts: 2},
+		"lost answer of a 412":  {after: repeat(status(500), 1), there: true, kept: true, notified: true, puts: 2},
 		"denied":                {before: repeat(coded("AccessDenied"), 1), puts: 1},
 		"no such bucket":        {before: repeat(coded("NoSuchBucket"), 1), puts: 1},
 		"412 of something else": {before: repeat(status(412), 1), puts: 1},
@@ -94,8 +94,8 @@ func TestBucketFaults(t *testing.T) {
 			client := &shaky{S3: newClient(t, "bucket"), before: test.before, after: test.after}
 			bucket := deadletter.NewBucket(client, "bucket", "p/")
 			bucket.SetWait(func(context.Context, int) error { return nil })
-			bell := &recorder{}
-			store := deadletter.New(bucket, deadletter.WithBell(bell, nil))
+			notifier := &recorder{}
+			store := deadletter.New(bucket, deadletter.WithNotifier(notifier, nil))
 			if test.there {
 				must(t, keep(t, deadletter.New(deadletter.NewBucket(client.S3, "bucket", "p/")), newFailure("1")))
 			}
@@ -103,8 +103,8 @@ func TestBucketFaults(t *testing.T) {
 			if (err == nil) != test.kept || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
 				t.Errorf("kept: %v", err)
 			}
-			if (len(bell.rings) == 1) != test.rung || client.puts != test.puts {
-				t.Errorf("%d rings, %d puts", len(bell.rings), client.puts)
+			if (len(notifier.notifications) == 1) != test.notified || client.puts != test.puts {
+				t.Errorf("%d notifications, %d puts", len(notifier.notifications), client.puts)
 			}
 			if _, err := store.Read(t.Context(), deadletter.Name(newFailure("1").Owner)); test.kept && err != nil {
 				t.Errorf("kept, but: %v", err)
@@ -164,7 +164,7 @@ func TestTranslate(t *testing.T) {
 		{"denied", coded("AccessDenied"), false, "s3:PutObject"},
 		{"no queue", coded("QueueDoesNotExist"), false, "queue does not exist"},
 		{"bad request", status(400), false, ""},
-		{"unheard of", errors.New("?"), false, ""},
+		{"unsent of", errors.New("?"), false, ""},
 	} {
 		got := deadletter.Translate(test.err)
 		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||

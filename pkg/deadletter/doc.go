@@ -5,11 +5,11 @@
 // process, finds the object and changes nothing. Kept means that the store
 // confirmed it: S3 its answer to a conditional put, a folder its fsyncs.
 //
-// A new object rings a bell, where one is set: a message to a queue that says
-// where the object is, whose it is and why, without the payload. The bell is a
+// A new object notifications a notifier, where one is set: a message to a queue that says
+// where the object is, whose it is and why, without the payload. The notifier is a
 // help, not a promise. It is silent when a process dies between the object and
-// the ringing, and rings twice at times; the objects are what counts.
+// the notification, and notifications twice at times; the objects are what counts.
 //
 // Encryption, life and access of objects are the bucket's settings. Keep needs
-// s3:PutObject, and sqs:SendMessage for the bell; Read needs s3:GetObject.
+// s3:PutObject, and sqs:SendMessage for the notifier; Read needs s3:GetObject.
 package deadletter

@@ -40,7 +40,7 @@ type Position struct {
 }
 
 // Encode writes a record as a document.
-func Encode(f dedupe.Failure) ([]byte, error) {
+func Encode(f dedupe.DeadLetter) ([]byte, error) {
 	d := Document{
 		Format: DocumentFormat, Owner: f.Owner, Position: position(f.Position), Reason: f.Reason,
 		Arrival: f.Arrival.UTC(), Data: f.Data,
@@ -59,18 +59,18 @@ func Encode(f dedupe.Failure) ([]byte, error) {
 
 // Decode reads a document back into the record that it was made of. It refuses
 // what is damaged, incomplete or of another format.
-func Decode(content []byte) (dedupe.Failure, error) {
+func Decode(content []byte) (dedupe.DeadLetter, error) {
 	var d Document
 	if err := json.Unmarshal(content, &d); err != nil {
-		return dedupe.Failure{}, fmt.Errorf("failure store: not a document: %w", err)
+		return dedupe.DeadLetter{}, fmt.Errorf("failure store: not a document: %w", err)
 	}
 	switch {
 	case d.Format != DocumentFormat:
-		return dedupe.Failure{}, fmt.Errorf("failure store: document of format %d; this program reads %d", d.Format, DocumentFormat)
+		return dedupe.DeadLetter{}, fmt.Errorf("failure store: document of format %d; this program reads %d", d.Format, DocumentFormat)
 	case d.Owner == "" || d.Data == nil:
-		return dedupe.Failure{}, fmt.Errorf("failure store: document without owner or data")
+		return dedupe.DeadLetter{}, fmt.Errorf("failure store: document without owner or data")
 	}
-	f := dedupe.Failure{
+	f := dedupe.DeadLetter{
 		Owner: d.Owner, Position: d.Position.position(), Reason: d.Reason,
 		PartitionKey: d.PartitionKey + string(d.RawPartitionKey), ExplicitHashKey: d.ExplicitHashKey + string(d.RawExplicitHashKey),
 		Arrival: d.Arrival, Data: d.Data,

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-func checkSame(t interface{ Errorf(string, ...any) }, got, want dedupe.Failure) {
+func checkSame(t interface{ Errorf(string, ...any) }, got, want dedupe.DeadLetter) {
 	if !got.Arrival.Equal(want.Arrival) || string(got.Data) != string(want.Data) {
 		t.Errorf("arrival or data differ: %v, %v", got.Arrival, want.Arrival)
 	}
@@ -42,7 +42,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 	t.Parallel()
 	text := rapid.String()
 	rapid.Check(t, func(t *rapid.T) {
-		want := dedupe.Failure{
+		want := dedupe.DeadLetter{
 			Owner: "o" + text.Draw(t, "owner"), Reason: text.Draw(t, "reason"),
 			PartitionKey:    string(rapid.SliceOf(rapid.Byte()).Draw(t, "key")),
 			ExplicitHashKey: string(rapid.SliceOf(rapid.Byte()).Draw(t, "hash key")),

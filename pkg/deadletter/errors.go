@@ -26,7 +26,7 @@ const (
 var advice = map[string]string{
 	"NoSuchBucket":      "the bucket does not exist; check its name",
 	"PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
-	"AccessDenied":      "not allowed; the function needs s3:PutObject below the prefix (s3:GetObject to read), and sqs:SendMessage for the bell",
+	"AccessDenied":      "not allowed; the function needs s3:PutObject below the prefix (s3:GetObject to read), and sqs:SendMessage for the notifier",
 	"QueueDoesNotExist": "the queue does not exist; check its URL and region",
 	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
 }

@@ -8,8 +8,8 @@ import (
 // MaxAttempts is how often a bucket puts an object.
 const MaxAttempts = maxAttempts
 
-// BellPause is how long a bell that failed is left alone.
-const BellPause = bellPause
+// NotifyPause is how long a notifier that failed is left alone.
+const NotifyPause = notifyPause
 
 // SetWait replaces the pauses between attempts.
 func (b *Bucket) SetWait(wait func(ctx context.Context, attempt int) error) { b.wait = wait }

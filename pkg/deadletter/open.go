@@ -82,11 +82,11 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Open opens the store of a setting, and with a queue URL its bell; unheard is
-// told of bells that could not be rung. Bucket and queue are not asked: wrong
+// Open opens the store of a setting, and with a queue URL its notifier; unsent is
+// told of notifiers that could not be notified. Bucket and queue are not asked: wrong
 // names come to light with the first record. load brings the AWS settings, if they
 // are needed, such as those of config.LoadDefaultConfig.
-func Open(ctx context.Context, load Loader, setting, queueURL string, unheard func(Kept, error)) (*Store, error) {
+func Open(ctx context.Context, load Loader, setting, queueURL string, unsent func(Notification, error)) (*Store, error) {
 	at, err := ParseSetting(setting)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func Open(ctx context.Context, load Loader, setting, queueURL string, unheard fu
 	if err != nil {
 		return nil, err
 	}
-	return New(objects, WithBell(queue, unheard)), nil
+	return New(objects, WithNotifier(queue, unsent)), nil
 }
 
 func openObjects(ctx context.Context, load Loader, at Setting) (Objects, error) {

@@ -118,7 +118,7 @@ func TestOpen(t *testing.T) {
 	} {
 		sent = nil
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
-		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k deadletter.Kept, err error) { t.Error(k, err) })
+		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k deadletter.Notification, err error) { t.Error(k, err) })
 		must(t, err)
 		must(t, keep(t, store, f))
 		got, err := store.Read(t.Context(), name)
@@ -129,13 +129,13 @@ func TestOpen(t *testing.T) {
 			t.Errorf("messages: %q\nwant %s", sent, want)
 		}
 	}
-	var unheard error
+	var unsent error
 	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
-		func(_ deadletter.Kept, err error) { unheard = err })
+		func(_ deadletter.Notification, err error) { unsent = err })
 	must(t, err)
 	must(t, keep(t, store, newFailure("2")))
-	if unheard == nil || !strings.Contains(unheard.Error(), "the queue does not exist") {
-		t.Errorf("unheard: %v", unheard)
+	if unsent == nil || !strings.Contains(unsent.Error(), "the queue does not exist") {
+		t.Errorf("unsent: %v", unsent)
 	}
 	store, err = deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
 	must(t, err)

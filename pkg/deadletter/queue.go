@@ -16,14 +16,14 @@ type SQS interface {
 	SendMessage(ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 }
 
-// Queue is a bell: each ring is a message to an SQS queue, whose body is Kept
+// Queue is a notifier: each notify is a message to an SQS queue, whose body is Notification
 // as JSON: {"bucket","key","owner","reason"}, or "path" for a folder.
 type Queue struct {
 	client SQS
 	url    string
 }
 
-var _ Bell = (*Queue)(nil)
+var _ Notifier = (*Queue)(nil)
 
 // NewQueue uses the queue of a URL; it is not asked. FIFO queues are refused:
 // they would want a group of each message.
@@ -38,8 +38,8 @@ func NewQueue(client SQS, queueURL string) (*Queue, error) {
 	return &Queue{client, queueURL}, nil
 }
 
-// Ring sends the message. Errors: as of Store.Keep.
-func (q *Queue) Ring(ctx context.Context, k Kept) error {
+// Notify sends the message. Errors: as of Store.Keep.
+func (q *Queue) Notify(ctx context.Context, k Notification) error {
 	body, err := json.Marshal(k)
 	if err != nil {
 		return err

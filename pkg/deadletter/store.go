@@ -20,19 +20,19 @@ import (
 // 20 to 50 ms for each.
 const DefaultConcurrency = 32
 
-// A bell that fails costs time: ringTimeout once in bellPause, so that records
+// A notifier that fails costs time: notifyTimeout once in notifyPause, so that records
 // are kept at nearly full speed while the queue is down.
 const (
-	ringTimeout = 3 * time.Second
-	bellPause   = 30 * time.Second
+	notifyTimeout = 3 * time.Second
+	notifyPause   = 30 * time.Second
 )
 
 var (
 	errNoOwner = errors.New("failure store: a record without owner cannot be kept: all such would have one name")
 
-	// ErrBellPaused is reported for an object whose bell was not rung because
-	// the bell failed a moment ago.
-	ErrBellPaused = errors.New("the bell failed less than 30 s ago and was not tried again")
+	// ErrNotifyPaused is reported for an object whose notifier was not notified because
+	// the notifier failed a moment ago.
+	ErrNotifyPaused = errors.New("the notifier failed less than 30 s ago and was not tried again")
 )
 
 // Objects is where a Store puts its objects; *Bucket and *Folder are. They are
@@ -55,39 +55,39 @@ type Place struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// Kept tells of a new object.
-type Kept struct {
+// Notification tells of a new object.
+type Notification struct {
 	Place
 	Owner  string `json:"owner"`
 	Reason string `json:"reason"`
 }
 
-// Bell tells others of new objects; *Queue is one.
-type Bell interface {
-	Ring(ctx context.Context, k Kept) error
+// Notifier tells others of new objects; *Queue is one.
+type Notifier interface {
+	Notify(ctx context.Context, k Notification) error
 }
 
 // Store keeps records as objects. It is safe for concurrent use.
 type Store struct {
 	objects     Objects
-	bell        Bell
-	unheard     func(Kept, error)
+	notifier    Notifier
+	unsent      func(Notification, error)
 	concurrency int
 	now         func() time.Time
 	mu          sync.Mutex
 	pausedTil   time.Time
 }
 
-var _ dedupe.FailureStore = (*Store)(nil)
+var _ dedupe.DeadLetterStore = (*Store)(nil)
 
 // Option changes a Store from its defaults.
 type Option func(*Store)
 
-// WithBell rings a bell for new objects. One that cannot be rung does not fail
-// the record, which is kept all the same; unheard, never nil, is told: a log.
+// WithNotifier notifications a notifier for new objects. One that cannot be notified does not fail
+// the record, which is kept all the same; unsent, never nil, is told: a log.
 // Calls may be concurrent.
-func WithBell(bell Bell, unheard func(Kept, error)) Option {
-	return func(s *Store) { s.bell, s.unheard = bell, unheard }
+func WithNotifier(notifier Notifier, unsent func(Notification, error)) Option {
+	return func(s *Store) { s.notifier, s.unsent = notifier, unsent }
 }
 
 // WithConcurrency sets how many records of a Keep are kept at a time, at least one;
@@ -98,7 +98,7 @@ func WithConcurrency(n int) Option {
 
 // New makes a store of objects.
 func New(objects Objects, options ...Option) *Store {
-	s := &Store{objects: objects, unheard: func(Kept, error) {}, concurrency: DefaultConcurrency, now: time.Now}
+	s := &Store{objects: objects, unsent: func(Notification, error) {}, concurrency: DefaultConcurrency, now: time.Now}
 	for _, o := range options {
 		o(s)
 	}
@@ -109,7 +109,7 @@ func New(objects Objects, options ...Option) *Store {
 // is it, with the reason it was kept for first. After a failure it begins one more at most.
 // Errors: the family dedupe.ErrTryAgain; else settings, rights or disk are wrong;
 // the context's own.
-func (s *Store) Keep(ctx context.Context, failures []dedupe.Failure) (kept int, err error) {
+func (s *Store) Keep(ctx context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	var failed atomic.Bool
@@ -134,7 +134,7 @@ func (s *Store) Keep(ctx context.Context, failures []dedupe.Failure) (kept int, 
 	return len(failures), nil
 }
 
-func (s *Store) keep(ctx context.Context, f dedupe.Failure) error {
+func (s *Store) keep(ctx context.Context, f dedupe.DeadLetter) error {
 	if f.Owner == "" {
 		return errNoOwner
 	}
@@ -144,32 +144,32 @@ func (s *Store) keep(ctx context.Context, f dedupe.Failure) error {
 	}
 	name := Name(f.Owner)
 	created, err := s.objects.Create(ctx, name, content)
-	if err == nil && created && s.bell != nil {
-		s.ring(ctx, Kept{s.objects.Place(name), f.Owner, f.Reason})
+	if err == nil && created && s.notifier != nil {
+		s.notify(ctx, Notification{s.objects.Place(name), f.Owner, f.Reason})
 	}
 	return err
 }
 
 // Read reads a record back, by the name of its object. One that is not there is
 // fs.ErrNotExist; other errors are as of Keep and Decode.
-func (s *Store) Read(ctx context.Context, name string) (dedupe.Failure, error) {
+func (s *Store) Read(ctx context.Context, name string) (dedupe.DeadLetter, error) {
 	content, err := s.objects.Read(ctx, name)
 	if err != nil {
-		return dedupe.Failure{}, err
+		return dedupe.DeadLetter{}, err
 	}
 	return Decode(content)
 }
 
-func (s *Store) ring(ctx context.Context, k Kept) {
+func (s *Store) notify(ctx context.Context, k Notification) {
 	if s.paused() {
-		s.unheard(k, ErrBellPaused)
+		s.unsent(k, ErrNotifyPaused)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, ringTimeout)
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	if err := s.bell.Ring(ctx, k); err != nil {
+	if err := s.notifier.Notify(ctx, k); err != nil {
 		s.pause()
-		s.unheard(k, err)
+		s.unsent(k, err)
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *Store) paused() bool {
 func (s *Store) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pausedTil = s.now().Add(bellPause)
+	s.pausedTil = s.now().Add(notifyPause)
 }
 
 var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)

@@ -43,21 +43,21 @@ func newClient(t *testing.T, buckets ...string) *s3.Client {
 	})
 }
 
-func newFailure(sequence string) dedupe.Failure {
+func newFailure(sequence string) dedupe.DeadLetter {
 	p := dedupe.Position{
 		Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"},
 		Shard:  "shardId-000000000000", Sequence: sequence, Sub: 3,
 	}
-	return dedupe.Failure{
+	return dedupe.DeadLetter{
 		Owner: p.String(), Position: p, Reason: "no id", PartitionKey: "key",
 		Arrival: time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC), Data: []byte("payload \x00\xff\n"),
 	}
 }
 
 // keep keeps one record.
-func keep(t *testing.T, store *deadletter.Store, f dedupe.Failure) error {
+func keep(t *testing.T, store *deadletter.Store, f dedupe.DeadLetter) error {
 	t.Helper()
-	kept, err := store.Keep(t.Context(), []dedupe.Failure{f})
+	kept, err := store.Keep(t.Context(), []dedupe.DeadLetter{f})
 	if kept != 1 && err == nil || kept != 0 && err != nil {
 		t.Errorf("kept %d, %v", kept, err)
 	}
@@ -198,7 +198,7 @@ func (c *crowded) count(by int) {
 func TestKeepMany(t *testing.T) {
 	t.Parallel()
 	const records, atATime, broken = 200, 7, 60
-	failures := make([]dedupe.Failure, records)
+	failures := make([]dedupe.DeadLetter, records)
 	for i := range failures {
 		failures[i] = newFailure(fmt.Sprint(i))
 	}
@@ -257,17 +257,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// recorder is a bell that notes, and fails where it is told to.
+// recorder is a notifier that notes, and fails where it is told to.
 type recorder struct {
-	mu    sync.Mutex
-	rings []deadletter.Kept
-	err   error
+	mu            sync.Mutex
+	notifications []deadletter.Notification
+	err           error
 }
 
-func (r *recorder) Ring(_ context.Context, k deadletter.Kept) error {
+func (r *recorder) Notify(_ context.Context, k deadletter.Notification) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rings = append(r.rings, k)
+	r.notifications = append(r.notifications, k)
 	return r.err
 }
 
@@ -276,18 +276,18 @@ func TestOnlyNewObjectsRing(t *testing.T) {
 	for name, objects := range places(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bell := &recorder{}
-			store := deadletter.New(objects, deadletter.WithBell(bell, func(k deadletter.Kept, err error) { t.Error(k, err) }))
+			notifier := &recorder{}
+			store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(k deadletter.Notification, err error) { t.Error(k, err) }))
 			for _, sequence := range []string{"1", "2", "1"} {
 				must(t, keep(t, store, newFailure(sequence)))
 			}
-			if len(bell.rings) != 2 {
-				t.Fatalf("rings: %+v", bell.rings)
+			if len(notifier.notifications) != 2 {
+				t.Fatalf("notifications: %+v", notifier.notifications)
 			}
 			owner := newFailure("2").Owner
-			want := deadletter.Kept{Place: objects.Place(deadletter.Name(owner)), Owner: owner, Reason: "no id"}
-			if bell.rings[1] != want || want.Place == (deadletter.Place{}) {
-				t.Errorf("got %+v, want %+v", bell.rings[1], want)
+			want := deadletter.Notification{Place: objects.Place(deadletter.Name(owner)), Owner: owner, Reason: "no id"}
+			if notifier.notifications[1] != want || want.Place == (deadletter.Place{}) {
+				t.Errorf("got %+v, want %+v", notifier.notifications[1], want)
 			}
 		})
 	}
@@ -297,23 +297,23 @@ func TestOnlyNewObjectsRing(t *testing.T) {
 func TestABellThatFailsFailsNothing(t *testing.T) {
 	t.Parallel()
 	objects := places(t)["folder"]
-	bell := &recorder{err: errors.New("queue down")}
-	var unheard []error
-	store := deadletter.New(objects, deadletter.WithBell(bell, func(k deadletter.Kept, err error) {
-		unheard = append(unheard, fmt.Errorf("%s: %w", k.Owner, err))
+	notifier := &recorder{err: errors.New("queue down")}
+	var unsent []error
+	store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(k deadletter.Notification, err error) {
+		unsent = append(unsent, fmt.Errorf("%s: %w", k.Owner, err))
 	}))
 	now := time.Unix(1_800_000_000, 0)
 	store.SetNow(func() time.Time { return now })
 	for i := range 10 {
 		must(t, keep(t, store, newFailure(fmt.Sprint(i))))
 	}
-	if len(bell.rings) != 1 || len(unheard) != 10 || !errors.Is(unheard[0], bell.err) || !errors.Is(unheard[9], deadletter.ErrBellPaused) {
-		t.Errorf("%d rings, unheard: %v", len(bell.rings), unheard)
+	if len(notifier.notifications) != 1 || len(unsent) != 10 || !errors.Is(unsent[0], notifier.err) || !errors.Is(unsent[9], deadletter.ErrNotifyPaused) {
+		t.Errorf("%d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
-	now, bell.err = now.Add(deadletter.BellPause), nil
+	now, notifier.err = now.Add(deadletter.NotifyPause), nil
 	must(t, keep(t, store, newFailure("10")))
-	if len(bell.rings) != 2 || len(unheard) != 10 {
-		t.Errorf("after the pause: %d rings, unheard: %v", len(bell.rings), unheard)
+	if len(notifier.notifications) != 2 || len(unsent) != 10 {
+		t.Errorf("after the pause: %d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
 	for i := range 11 {
 		_, err := store.Read(t.Context(), deadletter.Name(newFailure(fmt.Sprint(i)).Owner))
@@ -329,13 +329,13 @@ type failing struct {
 
 func (f failing) Create(context.Context, string, []byte) (bool, error) { return true, f.err }
 
-// TestAFailedKeepIsAFailure: neither kept nor rung.
+// TestAFailedKeepIsAFailure: neither kept nor notified.
 func TestAFailedKeepIsAFailure(t *testing.T) {
 	t.Parallel()
-	bell := &recorder{}
-	store := deadletter.New(failing{err: dedupe.ErrTryAgain}, deadletter.WithBell(bell, nil))
-	if err := keep(t, store, newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(bell.rings) != 0 {
-		t.Errorf("%v, %d rings", err, len(bell.rings))
+	notifier := &recorder{}
+	store := deadletter.New(failing{err: dedupe.ErrTryAgain}, deadletter.WithNotifier(notifier, nil))
+	if err := keep(t, store, newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(notifier.notifications) != 0 {
+		t.Errorf("%v, %d notifications", err, len(notifier.notifications))
 	}
 }
 

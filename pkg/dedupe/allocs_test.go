@@ -25,7 +25,7 @@ func (f *free) Check(dedupe.Output) error { return nil }
 func (f *free) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
-func (f *free) Keep(_ context.Context, all []dedupe.Failure) (int, error) { return len(all), nil }
+func (f *free) Keep(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
 
 // mostAllocs bounds the allocations of a new record from its bytes to the sink,
 // with the id and the fingerprint by path: these two texts and the owner's. All

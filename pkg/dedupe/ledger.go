@@ -83,12 +83,12 @@ type Runs interface {
 // Run is how far an offline run has come. A cut run goes on from here under its
 // id, after cutting its files to these sizes.
 type Run struct {
-	Digest   string // of inputs and options
-	ID       string // part of the owners of its records
-	Finished bool
-	Input    int64 // bytes of the inputs done
-	Lines    int64 // lines of the inputs done
-	Output   int64 // bytes of the output
-	Parked   int64 // bytes of the parked file
-	Tally    Tally
+	Digest      string // of inputs and options
+	ID          string // part of the owners of its records
+	Finished    bool
+	Input       int64 // bytes of the inputs done
+	Lines       int64 // lines of the inputs done
+	Output      int64 // bytes of the output
+	DeadLetters int64 // bytes of the dead-letter file
+	Tally       Tally
 }

@@ -49,8 +49,8 @@ type Sink interface {
 	Send(ctx context.Context, outputs []Output) (delivered int, err error)
 }
 
-// Failure is a record that can never be processed.
-type Failure struct {
+// DeadLetter is a record that can never be processed.
+type DeadLetter struct {
 	Owner           string // names the object, so that keeping it again changes nothing
 	Position        Position
 	Reason          string // a fixed text
@@ -60,13 +60,13 @@ type Failure struct {
 	Data            []byte // the whole payload
 }
 
-// FailureStore keeps such records whole.
-type FailureStore interface {
+// DeadLetterStore keeps such records whole.
+type DeadLetterStore interface {
 	// Keep keeps records, several at a time where it can. It returns how many of
 	// them, from the first on, are kept for sure, now or before; with fewer than
 	// all there is an error. Of the others some may be kept too. It is safe to
 	// repeat.
-	Keep(ctx context.Context, failures []Failure) (kept int, err error)
+	Keep(ctx context.Context, failures []DeadLetter) (kept int, err error)
 }
 
 // Format reads and rewrites payloads; *format.JSON is one. Errors of type
@@ -77,17 +77,17 @@ type Format interface {
 }
 
 // Tally counts user records by what became of them:
-// In = New + Retry + Natural + Synthetic + Parked + Skipped + Failed.
+// In = New + Retry + Natural + Synthetic + DeadLettered + Skipped + Failed.
 type Tally struct {
-	In        int64 `json:"in"`
-	New       int64 `json:"new"`
-	Retry     int64 `json:"retry"`
-	Natural   int64 `json:"natural"`
-	Synthetic int64 `json:"synthetic"`
-	Parked    int64 `json:"parked"`  // kept in the failure store
-	Skipped   int64 `json:"skipped"` // at or below the checkpoint; aggregates count as one
-	Failed    int64 `json:"failed"`  // and all after the first that failed, which come again; those not opened yet count as one
-	Out       int64 `json:"out"`     // sent
+	In           int64 `json:"in"`
+	New          int64 `json:"new"`
+	Retry        int64 `json:"retry"`
+	Natural      int64 `json:"natural"`
+	Synthetic    int64 `json:"synthetic"`
+	DeadLettered int64 `json:"dead_lettered"` // kept in the failure store
+	Skipped      int64 `json:"skipped"`       // at or below the checkpoint; aggregates count as one
+	Failed       int64 `json:"failed"`        // and all after the first that failed, which come again; those not opened yet count as one
+	Out          int64 `json:"out"`           // sent
 }
 
 // Settings are what a Processor needs besides its parts.
@@ -109,11 +109,11 @@ type Processor struct {
 	decider  Decider
 	format   Format
 	sink     Sink
-	failures FailureStore
+	failures DeadLetterStore
 }
 
 // NewProcessor makes a Processor.
-func NewProcessor(ledger Ledger, f Format, sink Sink, failures FailureStore, s Settings) *Processor {
+func NewProcessor(ledger Ledger, f Format, sink Sink, failures DeadLetterStore, s Settings) *Processor {
 	if s.Chunk <= 0 {
 		s.Chunk = DefaultChunk
 	}
@@ -254,7 +254,7 @@ func (r *run) keep(ctx context.Context, ready int) (unkept int, err error) {
 			poison = append(poison, i)
 		}
 	}
-	failures := make([]Failure, 0, min(len(poison), r.settings.Chunk))
+	failures := make([]DeadLetter, 0, min(len(poison), r.settings.Chunk))
 	for places := range slices.Chunk(poison, r.settings.Chunk) {
 		failures = failures[:0]
 		for _, place := range places {
@@ -308,7 +308,7 @@ func (r *run) count(failed int) {
 		case u.record >= failed:
 			t.Failed++
 		case u.poison != nil:
-			t.Parked++
+			t.DeadLettered++
 		default:
 			u.decision.Outcome.count(t)
 		}

@@ -166,9 +166,9 @@ func (u *userRecord) prepare(p *Processor) {
 	}
 }
 
-func (r *run) failure(u *userRecord) Failure {
+func (r *run) failure(u *userRecord) DeadLetter {
 	position := r.position(u)
-	return Failure{
+	return DeadLetter{
 		Owner: position.String(), Position: position, Reason: u.poison.Reason,
 		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
 		Arrival: u.source.Arrival, Data: u.payload,

@@ -23,8 +23,8 @@
 // object at the top. Bytes that are not UTF-8 may stand in strings and names,
 // as encoding/json allows: they stay as they are and compare as bytes. The
 // texts that identify a record, which stores keep, must be Unicode: an id with
-// other bytes, or with half of a surrogate pair, is bad rather than mended,
-// since mending makes different ids one.
+// other bytes, or with half of a surrogate pair, is bad rather than repaired,
+// since repair makes different ids one.
 //
 // # Bad records
 //

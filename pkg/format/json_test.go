@@ -48,7 +48,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":[]}}`, "", neither},
 		{`{"a":{"id":["x"]}}`, "", neither},
 		{`{"a":{"id":{}}}`, "", neither},
-		// What would be mended to U+FFFD, and so to one id.
+		// What would be repaired to U+FFFD, and so to one id.
 		{`{"a":{"id":"` + "\xff" + `"}}`, "", unlawful},
 		{`{"a":{"id":"\n` + "\xc3" + `"}}`, "", unlawful},
 		{`{"a":{"id":"` + "\xed\xa0\x80" + `"}}`, "", unlawful},

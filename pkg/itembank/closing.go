@@ -24,7 +24,7 @@ type Released struct {
 // An item that is marked as ended (ErrHeldAndEnded) stays as it is marked.
 //
 // Errors: *InvalidError, ErrNoCampaign, *ClaimedElsewhereError where the claim is of
-// another campaign of the scope, ErrTryAgain, the family ErrDifference.
+// another campaign of the scope, ErrTryAgain, the family ErrInconsistent.
 func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Released{}, err

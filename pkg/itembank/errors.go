@@ -9,7 +9,7 @@ import (
 // can act on belongs to one of them; errors.Is with the family asks for all of
 // its members at once. An error of no family is a fault to be looked at.
 var (
-	// ErrInvalid: the input is wrong and nothing was changed. Mend it first.
+	// ErrInvalid: the input is wrong and nothing was changed. Repair it first.
 	// The error is an *InvalidError.
 	ErrInvalid = errors.New("itembank: invalid input")
 
@@ -22,9 +22,9 @@ var (
 	// safe, and finds what the first one did.
 	ErrTryAgain = errors.New("itembank: try again")
 
-	// ErrDifference: the store holds rows that contradict each other, or the
+	// ErrInconsistent: the store holds rows that contradict each other, or the
 	// ground moved under the operation. Nothing was guessed; somebody has to look.
-	ErrDifference = errors.New("itembank: difference found")
+	ErrInconsistent = errors.New("itembank: difference found")
 )
 
 // The members of ErrRefused.
@@ -38,27 +38,27 @@ var (
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")
 )
 
-// The members of ErrDifference.
+// The members of ErrInconsistent.
 var (
-	// ErrStrayItem: an item is in the bank, but no row says that it was ever loaded.
-	ErrStrayItem = member(ErrDifference, "an item is in the bank without a row that says it was loaded")
+	// ErrOrphanItem: an item is in the bank, but no row says that it was ever loaded.
+	ErrOrphanItem = member(ErrInconsistent, "an item is in the bank without a row that says it was loaded")
 	// ErrNoSuchRow: a row that another one speaks of is not there.
-	ErrNoSuchRow = member(ErrDifference, "a row is missing that another one speaks of")
+	ErrNoSuchRow = member(ErrInconsistent, "a row is missing that another one speaks of")
 	// ErrHeldAndFree: an item is held by a claimant and in the bank.
-	ErrHeldAndFree = member(ErrDifference, "an item is held and in the bank")
+	ErrHeldAndFree = member(ErrInconsistent, "an item is held and in the bank")
 	// ErrFreeAndEnded: an item is in the bank and has ended.
-	ErrFreeAndEnded = member(ErrDifference, "an item is in the bank and has ended")
+	ErrFreeAndEnded = member(ErrInconsistent, "an item is in the bank and has ended")
 	// ErrHeldAndEnded: an item is held by a claimant and has ended. Release of that
 	// claim settles it.
-	ErrHeldAndEnded = member(ErrDifference, "an item is held and has ended")
-	// ErrReopened: a campaign was opened while it was being mended.
-	ErrReopened = member(ErrDifference, "the campaign was opened while it was being mended")
+	ErrHeldAndEnded = member(ErrInconsistent, "an item is held and has ended")
+	// ErrReopened: a campaign was opened while it was being repaired.
+	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
 	// ErrInputChanged: a load's input was not the same on its second reading.
 	// The items written are in the bank; the load stays unfinished.
-	ErrInputChanged = member(ErrDifference, "the input changed while it was being loaded")
+	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
 	// ErrOvertaken: the campaign's generation changed during a load. The
 	// items went to the generation that the load began with.
-	ErrOvertaken = member(ErrDifference, "the campaign's generation changed during the load")
+	ErrOvertaken = member(ErrInconsistent, "the campaign's generation changed during the load")
 )
 
 // InvalidError says which input is wrong and what it must look like.

@@ -128,15 +128,15 @@ func TestLives(t *testing.T) {
 // to no other.
 func TestErrorFamilies(t *testing.T) {
 	t.Parallel()
-	families := []error{itembank.ErrInvalid, itembank.ErrRefused, itembank.ErrTryAgain, itembank.ErrDifference}
+	families := []error{itembank.ErrInvalid, itembank.ErrRefused, itembank.ErrTryAgain, itembank.ErrInconsistent}
 	for family, members := range map[error][]error{
 		itembank.ErrInvalid: {&itembank.InvalidError{}, &itembank.LineError{Err: &itembank.InvalidError{}}},
 		itembank.ErrRefused: {
 			itembank.ErrSoldOut, itembank.ErrNotOpen, itembank.ErrClosed, itembank.ErrNoCampaign, itembank.ErrNoClaim,
 			itembank.ErrClaimedElsewhere, &itembank.ClaimedElsewhereError{},
 		},
-		itembank.ErrDifference: {
-			itembank.ErrStrayItem, itembank.ErrInputChanged, itembank.ErrOvertaken, itembank.ErrNoSuchRow,
+		itembank.ErrInconsistent: {
+			itembank.ErrOrphanItem, itembank.ErrInputChanged, itembank.ErrOvertaken, itembank.ErrNoSuchRow,
 			itembank.ErrHeldAndFree, itembank.ErrHeldAndEnded, itembank.ErrReopened,
 		},
 	} {

@@ -85,7 +85,7 @@ type LoadProgress func(done, total int64)
 // processes may load the same or overlapping items at once.
 //
 // Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
-// ErrTryAgain, after which the same load resumes; the family ErrDifference. Also when
+// ErrTryAgain, after which the same load resumes; the family ErrInconsistent. Also when
 // there is an error the report says how far the load came: up to where it resumes.
 func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress LoadProgress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
@@ -257,7 +257,7 @@ func (w *loading) flush(ctx context.Context) error {
 	for i, a := range firsts {
 		switch answers[i].Outcome {
 		case Stray:
-			return fmt.Errorf("item %d of the input: %w", a.Row, ErrStrayItem)
+			return fmt.Errorf("item %d of the input: %w", a.Row, ErrOrphanItem)
 		case AddedNow:
 			holders[a.Item.Hash] = ItemRow{LoadID: a.LoadID, Row: a.Row}
 		default:

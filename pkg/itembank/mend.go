@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// DrainTime is how long Mend waits before it reads: so long after the closing of a
+// DrainTime is how long Repair waits before it reads: so long after the closing of a
 // campaign a request may still hand out an item of it. It trusts a copy of the rules
 // for DefaultCampaignCache, and then lives for 30 s at most, which is the longest
 // integration time-out of an API Gateway HTTP API
@@ -14,15 +14,15 @@ import (
 // 5 s are to spare.
 const DrainTime = DefaultCampaignCache + 30*time.Second + 5*time.Second
 
-// mendedLoad is the load id of item rows that Mend puts.
-const mendedLoad = "mended"
+// repairedLoad is the load id of item rows that Repair puts.
+const repairedLoad = "repaired"
 
-// Mend reconciles a closed campaign, and mends the differences that can be mended
+// Repair reconciles a closed campaign, and repairs the differences that can be repaired
 // without a guess: each by one transaction that holds only if what the difference
 // rests on is still so.
 //
 //   - lost: the item goes back to the bank, if items holds it, since no row does; its
-//     row counts that as a return, so that of two Mends one does it
+//     row counts that as a return, so that of two Repairs one does it
 //   - held-and-free, free-and-ended: the bank row goes
 //   - free-twice: the bank rows that are not where they belong go, if one is
 //   - free-not-loaded, held-not-loaded: the item row is put
@@ -34,11 +34,11 @@ const mendedLoad = "mended"
 // Bank with a longer WithCampaignCache elsewhere has to be stopped. Nothing rests on
 // that but the report: what moves looks wrong. In the end it looks again at what it
 // changed: an item that had several things wrong is reported with what is left, and
-// may be mended by another Mend. The report says
+// may be repaired by another Repair. The report says
 // what was done, and until when, also when there is an error. Errors: those of
 // Reconcile; an open or scheduled campaign is an *InvalidError, one that was opened
 // meanwhile ErrReopened.
-func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (report ReconcileReport, err error) {
+func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (report ReconcileReport, err error) {
 	report.From = b.now()
 	defer func() { report.To = b.now() }()
 	c, err := b.Campaign(ctx, campaign)
@@ -46,7 +46,7 @@ func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (report 
 		return report, err
 	}
 	if c.StateAt(b.clock.Now()) != Closed {
-		return report, &InvalidError{"campaign", "must be closed before it is mended"}
+		return report, &InvalidError{"campaign", "must be closed before it is repaired"}
 	}
 	if err := b.clock.Sleep(ctx, DrainTime); err != nil {
 		return report, err
@@ -62,34 +62,34 @@ func (b *Bank) Mend(ctx context.Context, campaign string, items Source) (report 
 	if err := b.checkClosed(ctx, campaign); err != nil {
 		return report, err
 	}
-	mended := map[Hash]bool{}
+	repaired := map[Hash]bool{}
 	for _, f := range found {
 		d := f.difference()
-		if d.Mended, err = b.mend(ctx, c, f, texts[f.hash]); err != nil {
+		if d.Repaired, err = b.repair(ctx, c, f, texts[f.hash]); err != nil {
 			return report, err
 		}
-		if d.Mended {
-			mended[f.hash] = true
+		if d.Repaired {
+			repaired[f.hash] = true
 		}
-		report.Differences = append(report.Differences, d)
+		report.Inconsistencies = append(report.Inconsistencies, d)
 	}
-	if err := b.judge(ctx, c, mended, report.Differences); err != nil {
+	if err := b.judge(ctx, c, repaired, report.Inconsistencies); err != nil {
 		return report, err
 	}
 	return report, b.checkClosed(ctx, campaign)
 }
 
-// judge looks once more at what was mended, and reports with what is left an item that
+// judge looks once more at what was repaired, and reports with what is left an item that
 // had more than one thing wrong.
-func (b *Bank) judge(ctx context.Context, c Campaign, mended map[Hash]bool, differences []Difference) error {
-	if len(mended) == 0 {
+func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[Hash]bool, differences []Inconsistency) error {
+	if len(repaired) == 0 {
 		return nil
 	}
-	now, err := b.lookAt(ctx, c, mended)
+	now, err := b.lookAt(ctx, c, repaired)
 	if err != nil {
 		return err
 	}
-	left := map[string]Difference{}
+	left := map[string]Inconsistency{}
 	for h, f := range now {
 		if f.kind() != "" {
 			left[h.String()] = f.difference()
@@ -127,11 +127,11 @@ func textsOf(found []finding, items Source) (map[Hash]string, error) {
 	return texts, nil
 }
 
-// mend does what is safe for one item. False: nothing is, or it is no longer so.
-func (b *Bank) mend(ctx context.Context, c Campaign, f finding, text string) (bool, error) {
-	steps := f.mendings(c, text)
+// repair does what is safe for one item. False: nothing is, or it is no longer so.
+func (b *Bank) repair(ctx context.Context, c Campaign, f finding, text string) (bool, error) {
+	steps := f.repairRequests(c, text)
 	for _, m := range steps {
-		done, err := b.store.Mend(ctx, m)
+		done, err := b.store.Repair(ctx, m)
 		if err != nil || !done {
 			return false, err
 		}
@@ -139,13 +139,13 @@ func (b *Bank) mend(ctx context.Context, c Campaign, f finding, text string) (bo
 	return len(steps) > 0, nil
 }
 
-// mendings are the steps that mend an item. There are none for rows whose text is
+// repairRequests are the steps that repair an item. There are none for rows whose text is
 // another item's: they may be the only ones that hold it.
-func (f finding) mendings(c Campaign, text string) (steps []Mending) {
+func (f finding) repairRequests(c Campaign, text string) (steps []RepairRequest) {
 	if f.foreign() {
 		return nil
 	}
-	step := func(m Mending) {
+	step := func(m RepairRequest) {
 		m.Campaign, m.Hash = c.Name, f.hash
 		steps = append(steps, m)
 	}
@@ -153,31 +153,31 @@ func (f finding) mendings(c Campaign, text string) (steps []Mending) {
 	case Lost:
 		if text != "" {
 			shard := Shard{c.Name, f.row.Generation, f.hash.ShardOf(c.Shards)}
-			step(Mending{PutFree: &FreeItem{shard, f.hash, text, f.row.EndsAt}, IfRow: f.row})
+			step(RepairRequest{PutFree: &FreeItem{shard, f.hash, text, f.row.EndsAt}, IfRow: f.row})
 		}
 	case HeldAndFree:
 		for i := range f.free {
-			step(Mending{DropFree: &f.free[i], IfClaim: &f.claims[0]})
+			step(RepairRequest{DropFree: &f.free[i], IfClaim: &f.claims[0]})
 		}
 	case FreeAndEnded:
 		for i := range f.free {
-			step(Mending{DropFree: &f.free[i], IfRow: f.row})
+			step(RepairRequest{DropFree: &f.free[i], IfRow: f.row})
 		}
 	case FreeTwice:
 		if right := f.rightPlace(); right != nil {
 			for i := range f.free {
 				if f.free[i].Shard != right.Shard {
-					step(Mending{DropFree: &f.free[i], IfFree: right})
+					step(RepairRequest{DropFree: &f.free[i], IfFree: right})
 				}
 			}
 		}
 	case FreeNotLoaded:
-		row := ItemRow{LoadID: mendedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
-		step(Mending{PutRow: &row, IfFree: &f.free[0]})
+		row := ItemRow{LoadID: repairedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
+		step(RepairRequest{PutRow: &row, IfFree: &f.free[0]})
 	case HeldNotLoaded:
 		// When it was loaded is not known, but that it was before it was claimed.
-		row := ItemRow{LoadID: mendedLoad, Generation: c.Generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
-		step(Mending{PutRow: &row, IfClaim: &f.claims[0]})
+		row := ItemRow{LoadID: repairedLoad, Generation: c.Generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
+		step(RepairRequest{PutRow: &row, IfClaim: &f.claims[0]})
 	}
 	return steps
 }

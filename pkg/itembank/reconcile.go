@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// DifferenceKind is a way in which the rows of an item contradict each other.
-type DifferenceKind string
+// InconsistencyKind is a way in which the rows of an item contradict each other.
+type InconsistencyKind string
 
 // The kinds. An item that was loaded is in exactly one place: in the bank, in a
 // claim, or ended.
 const (
-	Lost          DifferenceKind = "lost"            // in no place
-	HeldTwice     DifferenceKind = "held-twice"      // in several claims
-	HeldAndFree   DifferenceKind = "held-and-free"   // in a claim and in the bank
-	HeldAndEnded  DifferenceKind = "held-and-ended"  // in a claim, and marked as ended
-	FreeAndEnded  DifferenceKind = "free-and-ended"  // in the bank, and marked as ended
-	FreeTwice     DifferenceKind = "free-twice"      // in several places of the bank
-	Misplaced     DifferenceKind = "misplaced"       // in a shard, generation or row that is not its own
-	FreeNotLoaded DifferenceKind = "free-not-loaded" // in the bank, and no row says that it was loaded
-	HeldNotLoaded DifferenceKind = "held-not-loaded" // in a claim, and no row says that it was loaded
-	EndsDiffer    DifferenceKind = "ends-differ"     // in the bank with another end of its life than its row says
-	Moving        DifferenceKind = "moving"          // somewhere else at every look: look again later
+	Lost          InconsistencyKind = "lost"            // in no place
+	HeldTwice     InconsistencyKind = "held-twice"      // in several claims
+	HeldAndFree   InconsistencyKind = "held-and-free"   // in a claim and in the bank
+	HeldAndEnded  InconsistencyKind = "held-and-ended"  // in a claim, and marked as ended
+	FreeAndEnded  InconsistencyKind = "free-and-ended"  // in the bank, and marked as ended
+	FreeTwice     InconsistencyKind = "free-twice"      // in several places of the bank
+	Misplaced     InconsistencyKind = "misplaced"       // in a shard, generation or row that is not its own
+	FreeNotLoaded InconsistencyKind = "free-not-loaded" // in the bank, and no row says that it was loaded
+	HeldNotLoaded InconsistencyKind = "held-not-loaded" // in a claim, and no row says that it was loaded
+	EndsDiffer    InconsistencyKind = "ends-differ"     // in the bank with another end of its life than its row says
+	Moving        InconsistencyKind = "moving"          // somewhere else at every look: look again later
 )
 
-// Difference is what is wrong with one item.
-type Difference struct {
-	Kind   DifferenceKind `json:"kind"`
-	Hash   string         `json:"hash"`
-	Item   string         `json:"item,omitempty"`    // where a row holds it
-	LoadID string         `json:"load_id,omitempty"` // which load added it,
-	Row    int64          `json:"row,omitempty"`     // from which of its items
-	Claims []string       `json:"claims,omitempty"`  // ids of the claims that hold it
-	Mended bool           `json:"mended"`
+// Inconsistency is what is wrong with one item.
+type Inconsistency struct {
+	Kind     InconsistencyKind `json:"kind"`
+	Hash     string            `json:"hash"`
+	Item     string            `json:"item,omitempty"`    // where a row holds it
+	LoadID   string            `json:"load_id,omitempty"` // which load added it,
+	Row      int64             `json:"row,omitempty"`     // from which of its items
+	Claims   []string          `json:"claims,omitempty"`  // ids of the claims that hold it
+	Repaired bool              `json:"repaired"`
 }
 
 // ReconcileReport is what a Reconcile saw between two moments.
 type ReconcileReport struct {
-	From        time.Time    `json:"from"`
-	To          time.Time    `json:"to"`
-	Counts                   // at the first look
-	Differences []Difference `json:"differences"`
+	From            time.Time       `json:"from"`
+	To              time.Time       `json:"to"`
+	Counts                          // at the first look
+	Inconsistencies []Inconsistency `json:"differences"`
 }
 
 // How long a Reconcile watches an item that looked wrong. What moves while it is
@@ -61,7 +61,7 @@ const (
 // It reads every row once, and twice or more if something looks wrong, and keeps
 // about 100 bytes of memory for each item, and 2 KB for one that looks wrong.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain; ErrDifference where a row is in
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain; ErrInconsistent where a row is in
 // another's place, so that no list of its own holds it. Any other difference is no error.
 func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport, error) {
 	report := ReconcileReport{From: b.now()}
@@ -71,7 +71,7 @@ func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport,
 	}
 	found, err := b.reconcile(ctx, c, &report)
 	for _, f := range found {
-		report.Differences = append(report.Differences, f.difference())
+		report.Inconsistencies = append(report.Inconsistencies, f.difference())
 	}
 	report.To = b.now()
 	return report, err
@@ -286,7 +286,7 @@ func (b *Bank) readRows(ctx context.Context, c Campaign, found map[Hash]finding)
 }
 
 // kind says what is wrong, the worst first; "" if nothing is.
-func (f finding) kind() DifferenceKind {
+func (f finding) kind() InconsistencyKind {
 	ended := f.row != nil && f.row.State != ""
 	switch {
 	case f.moving:
@@ -338,8 +338,8 @@ func (f finding) same(o finding) bool {
 		slices.EqualFunc(f.claims, o.claims, func(x, y Claim) bool { return x.ID == y.ID })
 }
 
-func (f finding) difference() Difference {
-	d := Difference{Kind: f.kind(), Hash: f.hash.String()}
+func (f finding) difference() Inconsistency {
+	d := Inconsistency{Kind: f.kind(), Hash: f.hash.String()}
 	for _, i := range f.free {
 		d.Item = i.Value
 	}

@@ -52,10 +52,10 @@ func TestReconcileWhereMuchIsWrong(t *testing.T) {
 		}
 		lost := &withoutBank{Store: store}
 		report, err := itembank.New(lost, itembank.WithClock(itembanktest.NewClock())).Reconcile(t.Context(), "spring")
-		if err != nil || len(report.Differences) != test.items || lost.itemRows != test.reads {
-			t.Errorf("%d items: got %d differences after %d reads of single rows, %v; want %d reads", test.items, len(report.Differences), lost.itemRows, err, test.reads)
+		if err != nil || len(report.Inconsistencies) != test.items || lost.itemRows != test.reads {
+			t.Errorf("%d items: got %d differences after %d reads of single rows, %v; want %d reads", test.items, len(report.Inconsistencies), lost.itemRows, err, test.reads)
 		}
-		for _, d := range report.Differences {
+		for _, d := range report.Inconsistencies {
 			if d.Kind != itembank.Lost || d.LoadID == "" || d.Row == 0 {
 				t.Fatalf("want it lost, with its load and row: %+v", d)
 			}

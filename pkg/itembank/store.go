@@ -21,7 +21,7 @@ type Store interface {
 	LoadStore
 	EndStore
 	Lister
-	Mender
+	Repairer
 	Counter
 }
 
@@ -203,15 +203,15 @@ type ListedItem struct {
 	ItemRow
 }
 
-// Mender puts right what contradicts itself.
-type Mender interface {
-	// Mend makes one change IF what it rests on is so, in one transaction. Done is
+// Repairer puts right what contradicts itself.
+type Repairer interface {
+	// Repair makes one change IF what it rests on is so, in one transaction. Done is
 	// false if it is not so any more, and nothing was changed.
-	Mend(ctx context.Context, m Mending) (done bool, err error)
+	Repair(ctx context.Context, m RepairRequest) (done bool, err error)
 }
 
-// Mending is a change of one row of an item, and what it rests on: one of each.
-type Mending struct {
+// RepairRequest is a change of one row of an item, and what it rests on: one of each.
+type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 

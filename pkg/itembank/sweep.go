@@ -24,9 +24,9 @@ type Progress func(done int64)
 // at once.
 //
 // A claim whose rows contradict each other stays as it is, and the sweep goes on. At
-// its end that is an error of the family ErrDifference, which names the first few.
+// its end that is an error of the family ErrInconsistent, which names the first few.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrDifference. The
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. The
 // report says what was done also when there is an error.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	var report SweepReport
@@ -53,7 +53,7 @@ func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport,
 		}
 		released, err := b.closeEnded(ctx, claim)
 		switch {
-		case errors.Is(err, ErrDifference):
+		case errors.Is(err, ErrInconsistent):
 			left.note(err)
 		case err != nil:
 			return err

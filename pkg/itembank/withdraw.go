@@ -19,7 +19,7 @@ type WithdrawReport struct {
 // invalid nothing is changed.
 //
 // Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
-// ErrTryAgain; the family ErrDifference. The report says what was done also when
+// ErrTryAgain; the family ErrInconsistent. The report says what was done also when
 // there is an error.
 func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (WithdrawReport, error) {
 	var report WithdrawReport
@@ -110,7 +110,7 @@ func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item FreeItem) e
 	case err != nil:
 		return err
 	case row == nil:
-		return fmt.Errorf("%w: %q", ErrStrayItem, item.Value)
+		return fmt.Errorf("%w: %q", ErrOrphanItem, item.Value)
 	}
 	return fmt.Errorf("%w: %q", ErrFreeAndEnded, item.Value)
 }

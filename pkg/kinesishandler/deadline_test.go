@@ -80,7 +80,7 @@ func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (s *slow) Keep(ctx context.Context, failures []dedupe.Failure) (int, error) {
+func (s *slow) Keep(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for i, f := range failures {
 		if err := s.take(ctx, s.perKeep); err != nil {
 			return i, err

@@ -51,7 +51,7 @@ type Store interface {
 type Handler struct {
 	store    Store
 	sink     dedupe.Sink
-	failures dedupe.FailureStore
+	failures dedupe.DeadLetterStore
 	options  Options
 	log      *slog.Logger
 
@@ -63,7 +63,7 @@ type Handler struct {
 
 // New makes a Handler of parts: of the options it does not use those that name
 // a sink or failure store. The log gets one line per invocation.
-func New(store Store, sink dedupe.Sink, failures dedupe.FailureStore, o Options, log *slog.Logger) *Handler {
+func New(store Store, sink dedupe.Sink, failures dedupe.DeadLetterStore, o Options, log *slog.Logger) *Handler {
 	return &Handler{
 		store: store, sink: sink, failures: failures, options: o, log: log,
 		closeSink:  func() error { return nil },
@@ -85,7 +85,7 @@ type invocation struct {
 //
 // An error fails the invocation, so that none of its records counts as
 // delivered: ErrNotKinesis, ErrManyShards and ErrLoop, which stay until somebody
-// mends the settings, and panics. With bisect Lambda then splits the batch.
+// repairs the settings, and panics. With bisect Lambda then splits the batch.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 	result, err := h.Process(ctx, raw)
 	if err != nil {
@@ -187,14 +187,14 @@ func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
 // warning if records were kept in the failure store.
 func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) {
 	level, t := slog.LevelInfo, i.result.Tally
-	if t.Parked > 0 {
+	if t.DeadLettered > 0 {
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
 		slog.String("request_id", requestID(ctx)),
 		slog.String("stream", streamOf(i.batch)), slog.String("shard", i.batch.Shard), slog.Int("records", len(i.batch.Records)),
 		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
-		slog.Int64("synthetic", t.Synthetic), slog.Int64("parked", t.Parked), slog.Int64("skipped", t.Skipped),
+		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", h.repeated.Swap(0)),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}

@@ -140,7 +140,7 @@ func TestOneLogLinePerInvocation(t *testing.T) {
 	line := b.line(t)
 	for name, want := range map[string]any{
 		"level": "WARN", "msg": "batch", "request_id": "request-1", "stream": "123456789012/eu-central-1/clicks", "shard": shard0,
-		"records": 4.0, "in": 4.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "parked": 1.0,
+		"records": 4.0, "in": 4.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "dead_lettered": 1.0,
 		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "failed_sequence": nil, "error": nil,
 	} {
 		equal(t, name, line[name], want)

@@ -53,7 +53,7 @@ func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (w *watched) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+func (w *watched) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	if before := w.kept; before/200_000 < (before+len(failures))/200_000 || before == 0 {
 		w.look()
 	}

@@ -16,7 +16,7 @@ import (
 // first records. Close the Handler after use.
 func Open(ctx context.Context, load deadletter.Loader, store Store, o Options, log *slog.Logger) (*Handler, error) {
 	h := New(store, nil, nil, o, log)
-	failures, err := deadletter.Open(ctx, load, o.FailureStore, o.FailureQueueURL, h.unheard)
+	failures, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, h.unsent)
 	if err = errors.Join(err, h.openSink(ctx, load)); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -41,9 +41,9 @@ func (h *Handler) openSink(ctx context.Context, load deadletter.Loader) error {
 	return err
 }
 
-// unheard logs a record that is kept and that no message was sent about.
-func (h *Handler) unheard(k deadletter.Kept, err error) {
-	h.log.Warn("bell not rung", "object", k.Place, "owner", k.Owner, "reason", k.Reason, "error", err.Error())
+// unsent logs a record that is kept and that no message was sent about.
+func (h *Handler) unsent(k deadletter.Notification, err error) {
+	h.log.Warn("notifier not notified", "object", k.Place, "owner", k.Owner, "reason", k.Reason, "error", err.Error())
 }
 
 // Close closes what Open opened, and does nothing for a Handler that New made.

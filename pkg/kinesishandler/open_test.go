@@ -20,7 +20,7 @@ import (
 func openIn(t *testing.T, dir string) (*kinesishandler.Handler, error) {
 	t.Helper()
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:" + filepath.Join(dir, "out.ndjson"), "ONCEBOX_FAILURE_STORE=dir:" + filepath.Join(dir, "bad"),
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:" + filepath.Join(dir, "out.ndjson"), "ONCEBOX_DEAD_LETTERS=dir:" + filepath.Join(dir, "bad"),
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -73,7 +73,7 @@ func TestOpenTellsOfEverything(t *testing.T) {
 	must(t, h.Close())
 }
 
-// TestOpenOnAWS: the sink is a stream and the bell a queue; both are out of
+// TestOpenOnAWS: the sink is a stream and the notifier a queue; both are out of
 // reach here. The record that was kept stays so, and the log tells that nobody
 // was told of it.
 func TestOpenOnAWS(t *testing.T) {
@@ -86,8 +86,8 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=dir:" + dir,
-		"ONCEBOX_FAILURE_QUEUE_URL=" + nowhere.URL + "/123456789012/bell",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:" + dir,
+		"ONCEBOX_NOTIFY_QUEUE_URL=" + nowhere.URL + "/123456789012/notifier",
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -101,11 +101,11 @@ func TestOpenOnAWS(t *testing.T) {
 	equal(t, "failed", b.do(t, event(`poison`)), "")
 	lines := b.lines(t)
 	equal(t, "lines", len(lines), 2)
-	equal(t, "bell", lines[0]["msg"], any("bell not rung"))
+	equal(t, "notifier", lines[0]["msg"], any("notifier not notified"))
 	if text := fmt.Sprint(lines[0]); strings.Contains(text, "poison ") || !strings.Contains(text, dir) {
 		t.Errorf("want where it is kept, and no data: %s", text)
 	}
-	equal(t, "kept", lines[1]["parked"], any(1.0))
+	equal(t, "kept", lines[1]["dead_lettered"], any(1.0))
 
 	equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "1")
 	if n, _ := b.line(t)["repeated"].(float64); n < 1 {

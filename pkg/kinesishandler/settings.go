@@ -28,8 +28,8 @@ const (
 	varContextsPath    = "ONCEBOX_CONTEXTS_PATH"
 	varIDs             = "ONCEBOX_IDS"
 	varSink            = "ONCEBOX_SINK"
-	varFailureStore    = "ONCEBOX_FAILURE_STORE"
-	varFailureQueueURL = "ONCEBOX_FAILURE_QUEUE_URL"
+	varDeadLetters     = "ONCEBOX_DEAD_LETTERS"
+	varNotifyQueueURL  = "ONCEBOX_NOTIFY_QUEUE_URL"
 	varScope           = "ONCEBOX_SCOPE"
 	varWindow          = "ONCEBOX_WINDOW"
 	varHorizon         = "ONCEBOX_HORIZON"
@@ -45,7 +45,7 @@ const (
 
 var known = []string{
 	varDedupeTable, varFormat, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
-	varFailureStore, varFailureQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varCheckpoint,
+	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varCheckpoint,
 	varConcurrency, varLogLevel,
 }
 
@@ -82,8 +82,8 @@ type SinkSetting struct {
 type Options struct {
 	Format          dedupe.Format
 	Sink            SinkSetting
-	FailureStore    string // as deadletter.Open takes it
-	FailureQueueURL string // "": no bell
+	DeadLetterStore string // as deadletter.Open takes it
+	NotifyQueueURL  string // "": no notifier
 	Scope           string // "": the name of the stream that records come from
 	Retention       dedupe.Retention
 	PassNatural     bool
@@ -138,8 +138,8 @@ func (p parser) options(environ []string) Options {
 	o := Options{
 		Format:          p.format(),
 		Sink:            p.sink(),
-		FailureStore:    p.failureStore(),
-		FailureQueueURL: p.failureQueueURL(),
+		DeadLetterStore: p.failureStore(),
+		NotifyQueueURL:  p.failureQueueURL(),
 		Scope:           p.scope(),
 		Retention:       p.retention(),
 		PassNatural:     !p.Switch(varNatural, true),
@@ -150,8 +150,8 @@ func (p parser) options(environ []string) Options {
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
 	p.ids()
-	if folder, ok := strings.CutPrefix(o.FailureStore, "dir:"); ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
-		p.Wrong(varFailureStore, "is the file of "+varSink, "a folder of its own")
+	if folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:"); ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
+		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
 	}
 	return o
 }
@@ -265,23 +265,23 @@ func (p parser) sink() SinkSetting {
 
 func (p parser) failureStore() string {
 	const allowed = "s3://BUCKET/PREFIX or dir:PATH"
-	text := p.Required(varFailureStore, allowed)
+	text := p.Required(varDeadLetters, allowed)
 	if text == "" {
 		return ""
 	}
 	if _, err := deadletter.ParseSetting(text); err != nil {
-		p.Wrong(varFailureStore, "is none of its forms", allowed)
+		p.Wrong(varDeadLetters, "is none of its forms", allowed)
 	}
 	return text
 }
 
 func (p parser) failureQueueURL() string {
-	text := p.Text(varFailureQueueURL)
+	text := p.Text(varNotifyQueueURL)
 	if text == "" {
 		return ""
 	}
 	if _, err := deadletter.NewQueue(nil, text); err != nil {
-		p.Wrong(varFailureQueueURL, "is not the URL of a standard SQS queue", "https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
+		p.Wrong(varNotifyQueueURL, "is not the URL of a standard SQS queue", "https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
 	}
 	return text
 }

@@ -12,7 +12,7 @@ import (
 
 // required are the variables without which the function does not start.
 var required = []string{
-	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=s3://bad-records/clicks",
+	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks",
 }
 
 func with(more ...string) []string {
@@ -35,8 +35,8 @@ func TestSettingsDefaults(t *testing.T) {
 	must(t, err)
 	equal(t, "table", s.DedupeTable, "dedupe")
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Stream: "unique"})
-	equal(t, "failure store", s.FailureStore, "s3://bad-records/clicks")
-	equal(t, "queue", s.FailureQueueURL, "")
+	equal(t, "failure store", s.DeadLetterStore, "s3://bad-records/clicks")
+	equal(t, "queue", s.NotifyQueueURL, "")
 	equal(t, "scope", s.Scope, "")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: 48 * time.Hour, Horizon: 336 * time.Hour})
 	equal(t, "passing", s.PassNatural || s.PassSynthetic, false)
@@ -50,15 +50,15 @@ func TestSettingsDefaults(t *testing.T) {
 
 func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_FAILURE_STORE=dir:/tmp/bad",
-		"ONCEBOX_FAILURE_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/bell", "ONCEBOX_SCOPE=web-1",
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_DEAD_LETTERS=dir:/tmp/bad",
+		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=24h", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_CHECKPOINT=on",
 		"ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
-	equal(t, "failure store", s.FailureStore, "dir:/tmp/bad")
-	equal(t, "queue", s.FailureQueueURL, "https://sqs.eu-central-1.amazonaws.com/123456789012/bell")
+	equal(t, "failure store", s.DeadLetterStore, "dir:/tmp/bad")
+	equal(t, "queue", s.NotifyQueueURL, "https://sqs.eu-central-1.amazonaws.com/123456789012/notifier")
 	equal(t, "scope", s.Scope, "web-1")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour})
 	equal(t, "natural duplicates pass", s.PassNatural, true)
@@ -81,13 +81,13 @@ func TestSettingsGiven(t *testing.T) {
 
 func TestSettingsRefused(t *testing.T) {
 	t.Parallel()
-	everything := "ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE"
+	everything := "ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS"
 	for name, c := range map[string]struct {
 		environ []string
 		names   string // of the variables at fault, in the message's order
 	}{
 		"nothing set":          {nil, everything},
-		"all empty":            {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_FAILURE_STORE="}, everything},
+		"all empty":            {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_DEAD_LETTERS="}, everything},
 		"unknown":              {with("ONCEBOX_STORE=dynamodb:", "ONCEBOX_BANK_TABLE=bank"), "ONCEBOX_BANK_TABLE ONCEBOX_STORE"},
 		"bad table":            {with("ONCEBOX_DEDUPE_TABLE=hunter2 "), "ONCEBOX_DEDUPE_TABLE"},
 		"format to come":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow"), "ONCEBOX_FORMAT"},
@@ -109,11 +109,11 @@ func TestSettingsRefused(t *testing.T) {
 		"no stream":            {with("ONCEBOX_SINK=kinesis:"), "ONCEBOX_SINK"},
 		"stream by ARN":        {with("ONCEBOX_SINK=kinesis:arn:aws:kinesis:eu-central-1:123456789012:stream/hunter2"), "ONCEBOX_SINK"},
 		"no file":              {with("ONCEBOX_SINK=ndjson:"), "ONCEBOX_SINK"},
-		"no bucket":            {with("ONCEBOX_FAILURE_STORE=s3://"), "ONCEBOX_FAILURE_STORE"},
-		"no such store":        {with("ONCEBOX_FAILURE_STORE=hunter2"), "ONCEBOX_FAILURE_STORE"},
-		"sink is the store":    {with("ONCEBOX_SINK=ndjson:hunter2/a", "ONCEBOX_FAILURE_STORE=dir:hunter2//a/"), "ONCEBOX_FAILURE_STORE"},
-		"no queue":             {with("ONCEBOX_FAILURE_QUEUE_URL=hunter2"), "ONCEBOX_FAILURE_QUEUE_URL"},
-		"FIFO queue":           {with("ONCEBOX_FAILURE_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/1/hunter2.fifo"), "ONCEBOX_FAILURE_QUEUE_URL"},
+		"no bucket":            {with("ONCEBOX_DEAD_LETTERS=s3://"), "ONCEBOX_DEAD_LETTERS"},
+		"no such store":        {with("ONCEBOX_DEAD_LETTERS=hunter2"), "ONCEBOX_DEAD_LETTERS"},
+		"sink is the store":    {with("ONCEBOX_SINK=ndjson:hunter2/a", "ONCEBOX_DEAD_LETTERS=dir:hunter2//a/"), "ONCEBOX_DEAD_LETTERS"},
+		"no queue":             {with("ONCEBOX_NOTIFY_QUEUE_URL=hunter2"), "ONCEBOX_NOTIFY_QUEUE_URL"},
+		"FIFO queue":           {with("ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/1/hunter2.fifo"), "ONCEBOX_NOTIFY_QUEUE_URL"},
 		"capital scope":        {with("ONCEBOX_SCOPE=Hunter2"), "ONCEBOX_SCOPE"},
 		"long scope":           {with("ONCEBOX_SCOPE=" + strings.Repeat("a", 64)), "ONCEBOX_SCOPE"},
 		"no window":            {with("ONCEBOX_WINDOW=0"), "ONCEBOX_WINDOW"},
@@ -130,10 +130,10 @@ func TestSettingsRefused(t *testing.T) {
 		"bad level":            {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
 			[]string{
-				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2", "ONCEBOX_FAILURE_STORE=hunter2",
+				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2", "ONCEBOX_DEAD_LETTERS=hunter2",
 				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_CONCURRENCY=hunter2", "ONCEBOX_LOG_LEVEL=hunter2",
 			},
-			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_CONCURRENCY ONCEBOX_LOG_LEVEL",
+			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_CONCURRENCY ONCEBOX_LOG_LEVEL",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,5 +181,5 @@ func TestOptions(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	equal(t, "variables at fault", faultyVariables(t, err), "ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_FAILURE_STORE ONCEBOX_LOG_LEVEL")
+	equal(t, "variables at fault", faultyVariables(t, err), "ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_LOG_LEVEL")
 }

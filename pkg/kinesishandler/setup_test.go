@@ -35,7 +35,7 @@ type bench struct {
 func newBench(t testing.TB, environ ...string) *bench {
 	t.Helper()
 	o, err := kinesishandler.ParseOptions(append([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_FAILURE_STORE=dir:unused",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	}, environ...))
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -80,7 +80,7 @@ func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 }
 
 // Keep keeps a record once, as failure stores do.
-func (m *memory) Keep(_ context.Context, failures []dedupe.Failure) (int, error) {
+func (m *memory) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for i, f := range failures {
 		if slices.Contains(m.data, string(f.Data)) {
 			continue

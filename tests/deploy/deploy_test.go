@@ -72,7 +72,7 @@ func TestBothJobs(t *testing.T) {
 	t.Run("destroy keeps the data", func(t *testing.T) {
 		saved := d.save(t)
 		app.destroy(t)
-		left := want.afterwards("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "FailureBucket",
+		left := want.afterwards("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "DeadLetterBucket",
 			"access-logs", "claim-function-logs", "dedupe-function-logs")
 		check(t, d.read(t), left)
 		d.checkSaved(t, saved)
@@ -129,7 +129,7 @@ func (d *deployed) save(t *testing.T) saved {
 		must(t, err)
 	}
 	_, err := d.s3.PutObject(t.Context(), &s3.PutObjectInput{
-		Bucket: aws.String(d.outputs["FailureBucket"]), Key: aws.String(savedText), Body: strings.NewReader(savedText),
+		Bucket: aws.String(d.outputs["DeadLetterBucket"]), Key: aws.String(savedText), Body: strings.NewReader(savedText),
 	})
 	must(t, err)
 	put, err := d.kinesis.PutRecord(t.Context(), &kinesis.PutRecordInput{
@@ -155,7 +155,7 @@ func (d *deployed) checkSaved(t *testing.T, s saved) {
 		}
 	}
 	_, err := d.s3.HeadObject(t.Context(), &s3.HeadObjectInput{
-		Bucket: aws.String(d.outputs["FailureBucket"]), Key: aws.String(savedText),
+		Bucket: aws.String(d.outputs["DeadLetterBucket"]), Key: aws.String(savedText),
 	})
 	if err != nil {
 		t.Errorf("the failure bucket has lost an object: %v", err)

@@ -44,14 +44,14 @@ func streamFacts(name string) facts {
 const onlyTLS = `[{"Action":"%s:*","Condition":{"Bool":{"aws:SecureTransport":"false"}},"Effect":"Deny","Principal":{"AWS":"*"},"Resource":%s}]`
 
 var failureStoreFacts = facts{
-	"FailureBucket encryption": "AES256",
-	"FailureBucket versioning": "Enabled",
-	"FailureBucket blocks":     "public ACLs true, ignores them true, public policies true, restricts to the account true",
-	"FailureBucket policy":     fmt.Sprintf(onlyTLS, "s3", `["arn:aws:s3:::FailureBucket","arn:aws:s3:::FailureBucket/*"]`),
+	"DeadLetterBucket encryption": "AES256",
+	"DeadLetterBucket versioning": "Enabled",
+	"DeadLetterBucket blocks":     "public ACLs true, ignores them true, public policies true, restricts to the account true",
+	"DeadLetterBucket policy":     fmt.Sprintf(onlyTLS, "s3", `["arn:aws:s3:::DeadLetterBucket","arn:aws:s3:::DeadLetterBucket/*"]`),
 
-	"BellQueueUrl retention":         "1209600 s",
-	"BellQueueUrl encryption by SQS": "true",
-	"BellQueueUrl policy":            fmt.Sprintf(onlyTLS, "sqs", `"arn:aws:sqs:us-east-1:123456789012:BellQueueUrl"`),
+	"NotifyQueueUrl retention":         "1209600 s",
+	"NotifyQueueUrl encryption by SQS": "true",
+	"NotifyQueueUrl policy":            fmt.Sprintf(onlyTLS, "sqs", `"arn:aws:sqs:us-east-1:123456789012:NotifyQueueUrl"`),
 }
 
 // mappingFacts: 483,840 s are 80 % of the source's 168 h.
@@ -59,7 +59,7 @@ var mappingFacts = facts{
 	"mapping is":              "Enabled",
 	"mapping from":            "arn:aws:kinesis:us-east-1:123456789012:stream/SourceStream",
 	"mapping to":              "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function",
-	"mapping gives up to":     "arn:aws:s3:::FailureBucket",
+	"mapping gives up to":     "arn:aws:s3:::DeadLetterBucket",
 	"mapping starts at":       "TRIM_HORIZON",
 	"mapping batch":           "1000 records, 0 s",
 	"mapping parallelization": "1",
@@ -89,15 +89,15 @@ func claimEnvironment(claimantFrom string) facts {
 }
 
 var dedupeEnvironment = facts{
-	"dedupe-function ONCEBOX_DEDUPE_TABLE":      "DedupeTable",
-	"dedupe-function ONCEBOX_ID_PATH":           "event.id",
-	"dedupe-function ONCEBOX_SINK":              "kinesis:DestinationStream",
-	"dedupe-function ONCEBOX_FAILURE_STORE":     "s3://FailureBucket/poison/SourceStream",
-	"dedupe-function ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/BellQueueUrl",
-	"dedupe-function ONCEBOX_HORIZON":           "336h0m0s",
-	"dedupe-function ONCEBOX_NATURAL":           "on",
-	"dedupe-function ONCEBOX_SYNTHETIC":         "on",
-	"dedupe-function ONCEBOX_CHECKPOINT":        "on",
+	"dedupe-function ONCEBOX_DEDUPE_TABLE":     "DedupeTable",
+	"dedupe-function ONCEBOX_ID_PATH":          "event.id",
+	"dedupe-function ONCEBOX_SINK":             "kinesis:DestinationStream",
+	"dedupe-function ONCEBOX_DEAD_LETTERS":     "s3://DeadLetterBucket/poison/SourceStream",
+	"dedupe-function ONCEBOX_NOTIFY_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/NotifyQueueUrl",
+	"dedupe-function ONCEBOX_HORIZON":          "336h0m0s",
+	"dedupe-function ONCEBOX_NATURAL":          "on",
+	"dedupe-function ONCEBOX_SYNTHETIC":        "on",
+	"dedupe-function ONCEBOX_CHECKPOINT":       "on",
 }
 
 func apiFacts(authorization string, logDays int) facts {
@@ -149,7 +149,7 @@ func recordAlarms(topic string) facts {
 		"dedupe-function-throttles":     "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
 		"iterator-age":                  "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
 		"stream-not-read":               "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
-		"records-kept":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=BellQueueUrl",
+		"records-kept":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
 		"batches-given-up":              "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount EventSourceMappingUUID=mapping",
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
 		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",

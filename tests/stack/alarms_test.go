@@ -29,7 +29,7 @@ var alarms = map[string][]string{
 	"claim-function-throttles":      {"Sum of Throttles, AWS/Lambda, FunctionName=claim function: 1"},
 	"iterator-age":                  {"Maximum of IteratorAge, AWS/Lambda, FunctionName=dedupe function: 600000"},
 	"stream-not-read":               {"SampleCount of PolledEventCount, AWS/Lambda, EventSourceMappingUUID=mapping: 1, below it or silent 3 times"},
-	"records-kept":                  {"Maximum of ApproximateNumberOfMessagesVisible, AWS/SQS, QueueName=bell queue: 1"},
+	"records-kept":                  {"Maximum of ApproximateNumberOfMessagesVisible, AWS/SQS, QueueName=notifier queue: 1"},
 	"batches-given-up":              {"Sum of OnFailureDestinationDeliveredEventCount, AWS/Lambda, EventSourceMappingUUID=mapping: 1"},
 	"destination-delivery-failures": {"Sum of DestinationDeliveryFailures, AWS/Lambda, FunctionName=dedupe function: 1"},
 	"records-lost":                  {"Sum of DroppedEventCount, AWS/Lambda, EventSourceMappingUUID=mapping: 1"},
@@ -194,7 +194,7 @@ func watched(tpl template) map[string]string {
 		variables := at(f, "Properties.Environment.Variables")
 		words[rendered(at(variables, "ONCEBOX_BANK_TABLE"))] = "bank table"
 		words[rendered(at(variables, "ONCEBOX_DEDUPE_TABLE"))] = "dedupe table"
-		words[strings.Replace(rendered(at(variables, "ONCEBOX_FAILURE_QUEUE_URL")), "}", ".QueueName}", 1)] = "bell queue"
+		words[strings.Replace(rendered(at(variables, "ONCEBOX_NOTIFY_QUEUE_URL")), "}", ".QueueName}", 1)] = "notifier queue"
 	}
 	for id := range tpl.resources(mappingType) {
 		words["${"+id+"}"] = "mapping"

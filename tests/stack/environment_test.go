@@ -25,17 +25,17 @@ var everySetting = values(
 // TestEnvironment: the variables of each function, all of them and to the letter.
 func TestEnvironment(t *testing.T) {
 	made := map[string]string{
-		"ONCEBOX_BANK_TABLE":        "its-claimsbanktable521ef770",
-		"ONCEBOX_CLAIMANT_FROM":     "body",
-		"ONCEBOX_DEDUPE_TABLE":      "its-dedupetableba3ed9bf",
-		"ONCEBOX_SINK":              "kinesis:its-recordsdestination579047a1",
-		"ONCEBOX_FAILURE_STORE":     "s3://its-recordsfailurebucket49b349c2/poison/its-recordssource5459a2ed",
-		"ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/its-recordsbellqueue33c0c3ae",
-		"ONCEBOX_ID_PATH":           "id",
-		"ONCEBOX_HORIZON":           "336h0m0s",
-		"ONCEBOX_NATURAL":           "on",
-		"ONCEBOX_SYNTHETIC":         "on",
-		"ONCEBOX_CHECKPOINT":        "on",
+		"ONCEBOX_BANK_TABLE":       "its-claimsbanktable521ef770",
+		"ONCEBOX_CLAIMANT_FROM":    "body",
+		"ONCEBOX_DEDUPE_TABLE":     "its-dedupetableba3ed9bf",
+		"ONCEBOX_SINK":             "kinesis:its-recordsdestination579047a1",
+		"ONCEBOX_DEAD_LETTERS":     "s3://its-recordsfailurebucket49b349c2/poison/its-recordssource5459a2ed",
+		"ONCEBOX_NOTIFY_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/its-recordsbellqueue33c0c3ae",
+		"ONCEBOX_ID_PATH":          "id",
+		"ONCEBOX_HORIZON":          "336h0m0s",
+		"ONCEBOX_NATURAL":          "on",
+		"ONCEBOX_SYNTHETIC":        "on",
+		"ONCEBOX_CHECKPOINT":       "on",
 	}
 	for name, tc := range map[string]struct {
 		values map[string]any
@@ -56,18 +56,18 @@ func TestEnvironment(t *testing.T) {
 			"ONCEBOX_ID_PATH": "event.id", "ONCEBOX_FINGERPRINT_PATH": "event.print", "ONCEBOX_VOLATILE": "sent_at,trace",
 			"ONCEBOX_CONTEXTS_PATH": "event.contexts", "ONCEBOX_IDS": "first-keeps", "ONCEBOX_SCOPE": "orders",
 			"ONCEBOX_WINDOW": "72h0m0s", "ONCEBOX_HORIZON": "400h0m0s", "ONCEBOX_NATURAL": "off", "ONCEBOX_SYNTHETIC": "off",
-			"ONCEBOX_CONCURRENCY": "64", "ONCEBOX_FAILURE_STORE": "s3://its-recordsfailurebucket49b349c2/poison/orders",
+			"ONCEBOX_CONCURRENCY": "64", "ONCEBOX_DEAD_LETTERS": "s3://its-recordsfailurebucket49b349c2/poison/orders",
 		}},
 		"what exists": {everythingExists, map[string]string{
 			"ONCEBOX_BANK_TABLE": "their-bank", "ONCEBOX_DEDUPE_TABLE": "their-dedupe", "ONCEBOX_SINK": "kinesis:others",
-			"ONCEBOX_FAILURE_STORE":     "s3://their-failures/poison/theirs",
-			"ONCEBOX_FAILURE_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
+			"ONCEBOX_DEAD_LETTERS":     "s3://their-failures/poison/theirs",
+			"ONCEBOX_NOTIFY_QUEUE_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
 		}},
 		"lists, numbers and truth values of cdk.json": {
 			map[string]any{"volatile": []any{"a", "b"}, "concurrency": 7.0, "scope": true},
 			map[string]string{
 				"ONCEBOX_VOLATILE": "a,b", "ONCEBOX_CONCURRENCY": "7", "ONCEBOX_SCOPE": "true",
-				"ONCEBOX_FAILURE_STORE": "s3://its-recordsfailurebucket49b349c2/poison/true",
+				"ONCEBOX_DEAD_LETTERS": "s3://its-recordsfailurebucket49b349c2/poison/true",
 			},
 		},
 	} {
@@ -99,10 +99,10 @@ func TestEndpointIsForBoth(t *testing.T) {
 
 // notSettings are the variables that no context value sets by their name.
 var notSettings = map[string]string{
-	"ONCEBOX_FORMAT":            "there is one format now, which is the default",
-	"ONCEBOX_SINK":              "destination-stream-arn, or the stream that is made",
-	"ONCEBOX_FAILURE_STORE":     "failure-bucket, or the bucket that is made",
-	"ONCEBOX_FAILURE_QUEUE_URL": "bell-queue-arn, or the queue that is made",
+	"ONCEBOX_FORMAT":           "there is one format now, which is the default",
+	"ONCEBOX_SINK":             "destination-stream-arn, or the stream that is made",
+	"ONCEBOX_DEAD_LETTERS":     "failure-bucket, or the bucket that is made",
+	"ONCEBOX_NOTIFY_QUEUE_URL": "notifier-queue-arn, or the queue that is made",
 }
 
 // TestEveryVariableCanBeSet: by oncebox:x-y, but for those above.
@@ -145,7 +145,7 @@ var everythingExists = values(
 	"bank-table", "their-bank", "dedupe-table", "their-dedupe",
 	"source-stream-arn", theirStream, "source-retention", "168h",
 	"destination-stream-arn", "arn:aws:kinesis:eu-west-1:123456789012:stream/others",
-	"failure-bucket", "their-failures", "bell-queue-arn", theirQueue,
+	"failure-bucket", "their-failures", "notifier-queue-arn", theirQueue,
 )
 
 // TestEveryContextValueHasAnEffect on what is made.
@@ -174,7 +174,7 @@ func TestEveryContextValueHasAnEffect(t *testing.T) {
 		"ids": {value: "first-keeps"}, "scope": {value: "orders"}, "window": {value: "1h"}, "horizon": {value: "337h"},
 		"natural": {value: "off"}, "synthetic": {value: "off"}, "concurrency": {value: "33"},
 		"source-stream-arn": {theirStream, values("source-retention", "24h")}, "source-retention": {value: "25h"},
-		"destination-stream-arn": {value: theirStream}, "failure-bucket": {value: "theirs"}, "bell-queue-arn": {value: theirQueue},
+		"destination-stream-arn": {value: theirStream}, "failure-bucket": {value: "theirs"}, "notifier-queue-arn": {value: theirQueue},
 		"batch-size": {value: "999"}, "batch-window": {value: "1s"}, "parallelization": {"3", values("aggregation", "off")},
 		"retries": {value: "0"}, "checkpoint": {value: "off"}, "record-age": {value: "1h"}, "dedupe-code": {value: code},
 	}

@@ -52,7 +52,7 @@ func TestNothingIsMadeOfWhatExists(t *testing.T) {
 		delete(outputs, "ApiUrl")
 		if want := map[string]string{
 			"BankTable": "their-bank", "DedupeTable": "their-dedupe", "SourceStream": "theirs", "DestinationStream": "others",
-			"FailureBucket": "their-failures", "BellQueueUrl": "https://sqs.eu-west-1.${AWS::URLSuffix}/123456789012/theirs",
+			"DeadLetterBucket": "their-failures", "NotifyQueueUrl": "https://sqs.eu-west-1.${AWS::URLSuffix}/123456789012/theirs",
 		}; !maps.Equal(outputs, want) {
 			t.Errorf("%s: the outputs are %v, want %v", name, outputs, want)
 		}
@@ -85,9 +85,9 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
 			Rules: infra.RecordRules{IDPath: "id"}, Function: function, DedupeTable: dedupe,
 			Source: stream("source"), SourceRetention: 24 * time.Hour, Destination: stream("destination"),
-			FailureBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
+			DeadLetterBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
 				&awss3.BucketAttributes{BucketName: jsii.String("their-failures"), EncryptionKey: key("bucket")}),
-			BellQueue: awssqs.Queue_FromQueueAttributes(stack, jsii.String("Queue"),
+			NotifyQueue: awssqs.Queue_FromQueueAttributes(stack, jsii.String("Queue"),
 				&awssqs.QueueAttributes{QueueArn: jsii.String(theirQueue), KeyArn: key("queue").KeyArn()}),
 		})
 		must(t, err)

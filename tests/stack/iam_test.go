@@ -75,7 +75,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 				"source-stream-arn":      theirStream,
 				"source-retention":       "168h",
 				"destination-stream-arn": "arn:aws:kinesis:eu-west-1:123456789012:stream/others",
-				"failure-bucket":         "their-failures", "bell-queue-arn": theirQueue,
+				"failure-bucket":         "their-failures", "notifier-queue-arn": theirQueue,
 			},
 			sections: []string{always, withCheckpoint},
 			existing: map[string]string{
@@ -84,7 +84,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 				theirStream: "source stream",
 				"arn:aws:kinesis:eu-west-1:123456789012:stream/others": "destination stream",
 				"arn:${AWS::Partition}:s3:::their-failures":            "failure bucket",
-				theirQueue: "bell queue",
+				theirQueue: "notifier queue",
 			},
 		},
 	} {
@@ -304,7 +304,7 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		bucket, scope, _ := strings.Cut(strings.TrimPrefix(variable("FAILURE_STORE"), "s3://"), "/poison/")
 		made["failure bucket"] = bucket
 		words[scope] = scopeWord
-		made["bell queue"] = variable("FAILURE_QUEUE_URL")
+		made["notifier queue"] = variable("FAILURE_QUEUE_URL")
 		for _, mapping := range tpl.resources(mappingType) {
 			words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
 		}

@@ -443,7 +443,7 @@ func variablesOf(function resource) map[string]string {
 	all, _ := at(function, "Properties.Environment.Variables").(map[string]any)
 	for name, value := range all {
 		text := rendered(value)
-		if name == "ONCEBOX_FAILURE_QUEUE_URL" && strings.HasPrefix(text, "${") {
+		if name == "ONCEBOX_NOTIFY_QUEUE_URL" && strings.HasPrefix(text, "${") {
 			text = "https://sqs.eu-west-1.amazonaws.com/123456789012/" + text
 		}
 		text = strings.ReplaceAll(text, "${AWS::URLSuffix}", "amazonaws.com")

@@ -35,7 +35,7 @@ func (f *fixture) bench() *bench {
 	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
 	f.must(err)
 	return &bench{
-		fixture: f, store: f.Store, format: mutatedFormat(j), sink: &sink{}, failures: &failures{kept: map[string]dedupe.Failure{}},
+		fixture: f, store: f.Store, format: mutatedFormat(j), sink: &sink{}, failures: &failures{kept: map[string]dedupe.DeadLetter{}},
 		settings: dedupe.Settings{Scope: f.scope, Retention: dedupe.Retention{Window: window, Horizon: horizon}},
 	}
 }
@@ -167,12 +167,12 @@ func (b *bench) wantDelivered(want ...delivery) {
 // failures keeps failures by owner.
 type failures struct {
 	mu     sync.Mutex
-	kept   map[string]dedupe.Failure
-	fault  func(dedupe.Failure) error
+	kept   map[string]dedupe.DeadLetter
+	fault  func(dedupe.DeadLetter) error
 	hidden int // of those kept it does not speak
 }
 
-func (s *failures) Keep(_ context.Context, failures []dedupe.Failure) (kept int, err error) {
+func (s *failures) Keep(_ context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, failure := range failures {

@@ -303,7 +303,7 @@ func noIDLeft(f *fixture) {
 	third := format.DerivedID(second, "y")
 	b.done(rec(1, "a", "x"), rec(2, first, "x"), rec(3, second, "x"), rec(4, third, "x"))
 	b.sink.got = nil
-	b.wantTally(b.done(rec(5, "a", "y"), rec(6, "b", "x")), dedupe.Tally{In: 2, Parked: 1, New: 1, Out: 1})
+	b.wantTally(b.done(rec(5, "a", "y"), rec(6, "b", "x")), dedupe.Tally{In: 2, DeadLettered: 1, New: 1, Out: 1})
 	b.wantDelivered(delivery{"b", 6})
 	b.wantKept(5)
 }
@@ -332,7 +332,7 @@ func poison(f *fixture) {
 	b := f.bench()
 	broken := `{"id":"a"`
 	b.wantTally(b.done(rec(1, "a", "x"), raw(2, broken), raw(3, `{"n":3}`), rec(4, "b", "x"), raw(5, ""), raw(6, `{"id":null}`)),
-		dedupe.Tally{In: 6, New: 2, Parked: 4, Out: 2})
+		dedupe.Tally{In: 6, New: 2, DeadLettered: 4, Out: 2})
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 4})
 	for _, kept := range b.failures.kept {
 		if kept.Position.Sequence == "2" && string(kept.Data) != broken {
@@ -348,7 +348,7 @@ func poison(f *fixture) {
 // then it fails, and nothing after it is sent.
 func poisonNotKept(f *fixture) {
 	b := f.bench()
-	b.failures.fault = func(dedupe.Failure) error { return errCrash }
+	b.failures.fault = func(dedupe.DeadLetter) error { return errCrash }
 	batch := []dedupe.Record{rec(1, "a", "x"), raw(2, "?"), rec(3, "b", "x")}
 	r := b.stuck(2, batch...)
 	b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
@@ -363,14 +363,14 @@ func poisonNotKept(f *fixture) {
 // the first on.
 func poisonKeptInPart(f *fixture) {
 	b := f.bench()
-	b.failures.fault = func(failure dedupe.Failure) error {
+	b.failures.fault = func(failure dedupe.DeadLetter) error {
 		if failure.Position.Sequence == rec(4, "", "").Sequence {
 			return errCrash
 		}
 		return nil
 	}
 	many := []dedupe.Record{rec(1, "m", "x"), raw(2, "?"), rec(3, "n", "x"), raw(4, "?"), raw(5, "?"), rec(6, "o", "x")}
-	b.wantTally(b.stuck(4, many...).Tally, dedupe.Tally{In: 6, New: 2, Parked: 1, Failed: 3, Out: 2})
+	b.wantTally(b.stuck(4, many...).Tally, dedupe.Tally{In: 6, New: 2, DeadLettered: 1, Failed: 3, Out: 2})
 	b.failures.fault = nil
 	b.failures.hidden = 1 // and says nothing of an error
 	b.stuck(5, many...)
@@ -386,7 +386,7 @@ func tooLarge(f *fixture) {
 	b := f.bench()
 	b.sink.limit = 40
 	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "a fingerprint that makes it too large"), rec(3, "c", "x")),
-		dedupe.Tally{In: 3, New: 2, Parked: 1, Out: 2})
+		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
 	b.wantKept(2)
 }
 
@@ -403,7 +403,7 @@ func (p panicking) Read(payload []byte) (format.Fields, error) {
 func panics(f *fixture) {
 	b := f.bench()
 	b.format = panicking{b.format}
-	b.wantTally(b.done(rec(1, "a", "x"), raw(2, "panic"), rec(3, "b", "x")), dedupe.Tally{In: 3, New: 2, Parked: 1, Out: 2})
+	b.wantTally(b.done(rec(1, "a", "x"), raw(2, "panic"), rec(3, "b", "x")), dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
 	b.wantKept(2)
 }
 
@@ -421,8 +421,8 @@ func aggregates(f *fixture) {
 	b := f.bench()
 	first := b.aggregate(1, payload(10, "a", "x"), payload(11, "b", "x"), payload(12, "a", "x"), []byte("?"))
 	b.wantTally(b.done(first, rec(2, "b", "x"), rec(3, "c", "x")),
-		dedupe.Tally{In: 6, New: 3, Natural: 2, Parked: 1, Out: 3})
-	b.wantTally(b.done(first), dedupe.Tally{In: 4, Retry: 2, Natural: 1, Parked: 1, Out: 2})
+		dedupe.Tally{In: 6, New: 3, Natural: 2, DeadLettered: 1, Out: 3})
+	b.wantTally(b.done(first), dedupe.Tally{In: 4, Retry: 2, Natural: 1, DeadLettered: 1, Out: 2})
 	b.wantDelivered(delivery{"a", 10}, delivery{"b", 11}, delivery{"c", 3}, delivery{"a", 10}, delivery{"b", 11})
 	for owner, kept := range b.failures.kept {
 		if want := stream.String() + "/" + shard + "/1#3"; owner != want || kept.PartitionKey != "own" || kept.ExplicitHashKey != "7" {
@@ -432,8 +432,8 @@ func aggregates(f *fixture) {
 
 	broken := b.aggregate(4, payload(40, "d", "x"))
 	broken.Data = resigned(broken.Data, 0xff)
-	b.failures.kept = map[string]dedupe.Failure{}
-	b.wantTally(b.done(broken, rec(5, "e", "x")), dedupe.Tally{In: 2, New: 1, Parked: 1, Out: 1})
+	b.failures.kept = map[string]dedupe.DeadLetter{}
+	b.wantTally(b.done(broken, rec(5, "e", "x")), dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
 	b.wantKept(4)
 }
 
@@ -566,7 +566,7 @@ func badOutputs(f *fixture) {
 		b.settings.Scope = freshScope()
 		b.done(rec(1, "a", "x"))
 		test.breaks(b)
-		b.wantTally(b.done(rec(2, "a", "y"), rec(3, "b", "x")), dedupe.Tally{In: 2, Parked: 1, New: 1, Out: 1})
+		b.wantTally(b.done(rec(2, "a", "y"), rec(3, "b", "x")), dedupe.Tally{In: 2, DeadLettered: 1, New: 1, Out: 1})
 		b.wantKept(2)
 		for _, kept := range b.failures.kept {
 			if kept.Reason != test.reason || !kept.Arrival.Equal(rec(2, "a", "y").Arrival) {

@@ -347,7 +347,7 @@ func runs(f *fixture) {
 	if none != nil || err != nil {
 		f.Fatalf("absent run: want nil and no error, got %+v, %v", none, err)
 	}
-	want := dedupe.Run{Digest: "digest", ID: "run-1", Input: 1 << 40, Lines: 7, Output: 3, Parked: 2, Tally: dedupe.Tally{In: 7, New: 6, Parked: 1, Out: 6}}
+	want := dedupe.Run{Digest: "digest", ID: "run-1", Input: 1 << 40, Lines: 7, Output: 3, DeadLetters: 2, Tally: dedupe.Tally{In: 7, New: 6, DeadLettered: 1, Out: 6}}
 	for range 2 {
 		f.must(f.Store.SaveRun(f.ctx, f.scope, want))
 		got, err := f.Store.ReadRun(f.ctx, f.scope, "digest")

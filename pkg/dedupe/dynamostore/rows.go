@@ -64,23 +64,23 @@ func (r checkpointRow) checkpoint() *dedupe.Checkpoint {
 
 type runRow struct {
 	key
-	ID       string       `dynamodbav:"run_id"`
-	Finished bool         `dynamodbav:"finished"`
-	Input    int64        `dynamodbav:"input"`
-	Lines    int64        `dynamodbav:"lines"`
-	Output   int64        `dynamodbav:"output"`
-	Parked   int64        `dynamodbav:"parked"`
-	Tally    dedupe.Tally `dynamodbav:"tally"`
+	ID          string       `dynamodbav:"run_id"`
+	Finished    bool         `dynamodbav:"finished"`
+	Input       int64        `dynamodbav:"input"`
+	Lines       int64        `dynamodbav:"lines"`
+	Output      int64        `dynamodbav:"output"`
+	DeadLetters int64        `dynamodbav:"dead_lettered"`
+	Tally       dedupe.Tally `dynamodbav:"tally"`
 }
 
 func newRunRow(scope string, r dedupe.Run) runRow {
-	return runRow{runKey(scope, r.Digest), r.ID, r.Finished, r.Input, r.Lines, r.Output, r.Parked, r.Tally}
+	return runRow{runKey(scope, r.Digest), r.ID, r.Finished, r.Input, r.Lines, r.Output, r.DeadLetters, r.Tally}
 }
 
 func (r runRow) run(digest string) *dedupe.Run {
 	return &dedupe.Run{
 		Digest: digest, ID: r.ID, Finished: r.Finished, Input: r.Input, Lines: r.Lines,
-		Output: r.Output, Parked: r.Parked, Tally: r.Tally,
+		Output: r.Output, DeadLetters: r.DeadLetters, Tally: r.Tally,
 	}
 }
 

@@ -35,14 +35,16 @@ const (
 	ledger service = iota
 	sink
 	objects
-	bell
+	notifier
 	services
 )
 
-func (s service) String() string { return [...]string{"ledger", "sink", "failure store", "bell"}[s] }
+func (s service) String() string {
+	return [...]string{"ledger", "sink", "failure store", "notifier"}[s]
+}
 
 // everyAttempt fails as often as the function's clients attempt a request.
-var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5, bell: 2}
+var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5, notifier: 2}
 
 // The invocation's context ends while a request is under way. What has an effect then
 // may have it at any time after.
@@ -103,7 +105,7 @@ func faultsOf(requests [services][]string) (all []wireFault) {
 				faults = faultproxy.OfKinesis()
 			case objects:
 				faults = faultproxy.OfS3()
-			case bell:
+			case notifier:
 				faults = faultproxy.OfSQS()
 			}
 			for _, fault := range faults {
@@ -182,28 +184,28 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 	}
 }
 
-// rings is how often the bell may ring for a record that is kept: once, which may
+// notifications is how often the notifier may notify for a record that is kept: once, which may
 // be several messages, since the client attempts it again if it hears nothing for a
-// second. It rings again if the object was there already when a put that had failed was
+// second. It notifications again if the object was there already when a put that had failed was
 // tried again, for whose it is nobody knows then. It stays silent if a put that had its
 // effect failed, and nobody tried again: also one that was under way beside a message
 // with which the invocation was cancelled.
-func (f wireFault) rings() (leastAndMost [2]int) {
+func (f wireFault) notifications() (leastAndMost [2]int) {
 	switch cancelled := f.fault == cancelBefore || f.fault == cancelAfter; {
 	case f.of == objects:
-		return [2]int{0, 2 * everyAttempt[bell]}
-	case f.of == bell && cancelled:
-		return [2]int{0, everyAttempt[bell]}
+		return [2]int{0, 2 * everyAttempt[notifier]}
+	case f.of == notifier && cancelled:
+		return [2]int{0, everyAttempt[notifier]}
 	}
-	return [2]int{1, everyAttempt[bell]}
+	return [2]int{1, everyAttempt[notifier]}
 }
 
-// queue is what the bell rings to.
+// queue is what the notifier notifications to.
 type queue struct {
-	client  *sqs.Client
-	url     string
-	mu      sync.Mutex
-	unheard []deadletter.Kept
+	client *sqs.Client
+	url    string
+	mu     sync.Mutex
+	unsent []deadletter.Notification
 }
 
 func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
@@ -219,21 +221,21 @@ func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
 	return &queue{client: client, url: *made.QueueUrl}, nil
 }
 
-func (q *queue) miss(k deadletter.Kept, _ error) {
+func (q *queue) miss(k deadletter.Notification, _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unheard = append(q.unheard, k)
+	q.unsent = append(q.unsent, k)
 }
 
 // read reads all messages.
-func (q *queue) read(ctx context.Context) (heard, unheard []deadletter.Kept, err error) {
+func (q *queue) read(ctx context.Context) (heard, unsent []deadletter.Notification, err error) {
 	for {
 		page, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.url, MaxNumberOfMessages: 10})
 		if err != nil || len(page.Messages) == 0 {
-			return heard, q.unheard, err
+			return heard, q.unsent, err
 		}
 		for _, message := range page.Messages {
-			var k deadletter.Kept
+			var k deadletter.Notification
 			if err := json.Unmarshal([]byte(*message.Body), &k); err != nil {
 				return nil, nil, err
 			}
@@ -254,7 +256,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	defer stop()
 	s3Proxy, stop := faultproxy.StartS3(w.s3, f.plan(objects, by))
 	defer stop()
-	sqsProxy, stop := faultproxy.StartSQS(w.sqs, f.plan(bell, by))
+	sqsProxy, stop := faultproxy.StartSQS(w.sqs, f.plan(notifier, by))
 	defer stop()
 
 	dynamoClient, err := dynamo.NewClient(ctx, config(dynamoProxy.URL))
@@ -288,14 +290,14 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	if err != nil {
 		return requests, err
 	}
-	rung, err := deadletter.NewQueue(sqsClient, queue.url)
+	notified, err := deadletter.NewQueue(sqsClient, queue.url)
 	if err != nil {
 		return requests, err
 	}
 	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
 		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
 		Sink:     to,
-		Failures: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithBell(rung, queue.miss)),
+		Failures: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
 				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
@@ -303,18 +305,18 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 			return all
 		},
 		Calling: by.calls,
-		Kept: func(ctx context.Context, owner string) (dedupe.Failure, error) {
+		Kept: func(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
 			return kept.Read(ctx, deadletter.Name(owner))
 		},
-		Rung:  queue.read,
-		Rings: f.rings(),
+		Notified:      queue.read,
+		Notifications: f.notifications(),
 	}}.Run(ctx)
-	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy, bell: sqsProxy} {
+	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy, notifier: sqsProxy} {
 		requests[of] = p.Operations()
 	}
 	// A message that takes a second is sent again, or those after it are not: their number
 	// is not always the same.
-	if made := len(requests[f.of]); err == nil && made <= f.at && f.of != bell {
+	if made := len(requests[f.of]); err == nil && made <= f.at && f.of != notifier {
 		err = fmt.Errorf("the fault was never met: the function made %d requests: %s", made, strings.Join(requests[f.of], " "))
 	}
 	return requests, err

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	saveRun = `INSERT OR REPLACE INTO run (scope, digest, id, finished, input, lines, output, parked, tally)
+	saveRun = `INSERT OR REPLACE INTO run (scope, digest, id, finished, input, lines, output, dead_letters, tally)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	selectRun = `SELECT digest, id, finished, input, lines, output, parked, tally FROM run
+	selectRun = `SELECT digest, id, finished, input, lines, output, dead_letters, tally FROM run
 		WHERE scope = ? AND digest = ?`
 )
 
@@ -31,7 +31,7 @@ func readRun(ctx context.Context, on *sqlite.Statements, scope, digest string) (
 	var r dedupe.Run
 	var tally []byte
 	found, err := on.One(ctx, selectRun, sqlite.Args{scope, digest},
-		&r.Digest, &r.ID, &r.Finished, &r.Input, &r.Lines, &r.Output, &r.Parked, &tally)
+		&r.Digest, &r.ID, &r.Finished, &r.Input, &r.Lines, &r.Output, &r.DeadLetters, &tally)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 		return err
 	}
 	return s.db.Write(ctx, "save run", func(ctx context.Context, w *sqlite.Statements) error {
-		_, err := w.Exec(ctx, saveRun, scope, r.Digest, r.ID, r.Finished, r.Input, r.Lines, r.Output, r.Parked, string(tally))
+		_, err := w.Exec(ctx, saveRun, scope, r.Digest, r.ID, r.Finished, r.Input, r.Lines, r.Output, r.DeadLetters, string(tally))
 		return err
 	})
 }

@@ -50,7 +50,7 @@ const makeTables = `
 		input    INTEGER NOT NULL,
 		lines    INTEGER NOT NULL,
 		output   INTEGER NOT NULL,
-		parked   INTEGER NOT NULL,
+		dead_letters INTEGER NOT NULL,
 		tally    TEXT NOT NULL,
 		PRIMARY KEY (scope, digest)
 	) STRICT, WITHOUT ROWID;`

@@ -83,10 +83,10 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 	}
 }
 
-// TestMendReadsConflicts: a failed condition is an answer, a conflict is none.
-func TestMendReadsConflicts(t *testing.T) {
+// TestRepairReadsConflicts: a failed condition is an answer, a conflict is none.
+func TestRepairReadsConflicts(t *testing.T) {
 	t.Parallel()
-	mending := itembank.Mending{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}}
+	repair := itembank.RepairRequest{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}}
 	for _, test := range []struct {
 		name          string
 		change, basis types.CancellationReason
@@ -100,7 +100,7 @@ func TestMendReadsConflicts(t *testing.T) {
 		{"throttled", throttled, none, true},
 		{"no reason", none, none, true},
 	} {
-		done, err := dynamostore.New(cancelled(test.change, test.basis), bankTable, dedupeTable).Mend(t.Context(), mending)
+		done, err := dynamostore.New(cancelled(test.change, test.basis), bankTable, dedupeTable).Repair(t.Context(), repair)
 		if done || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain || (err != nil) != test.tryAgain {
 			t.Errorf("%s: want not done, try again %t, got %t, %v", test.name, test.tryAgain, done, err)
 		}
@@ -125,8 +125,8 @@ func TestEndFailuresAreErrors(t *testing.T) {
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
 		_, closing := store.CloseClaim(t.Context(), itembank.Closing{State: itembank.Burned})
-		_, mending := store.Mend(t.Context(), itembank.Mending{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}})
-		for method, err := range map[string]error{"close": closing, "mend": mending} {
+		_, repair := store.Repair(t.Context(), itembank.RepairRequest{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}})
+		for method, err := range map[string]error{"close": closing, "repair": repair} {
 			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 				t.Errorf("%s, %s: want an error, try again %t; got %v", method, test.name, test.tryAgain, err)
 			}

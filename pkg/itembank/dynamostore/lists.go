@@ -14,7 +14,7 @@ import (
 )
 
 // ListClaims lists the claims of a scope, partition by partition. One that is not in
-// its own is of the family ErrDifference.
+// its own is of the family ErrInconsistent.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
 	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 }
 
 // ListItemRows lists the item rows of a campaign, partition by partition. One that is
-// not in its own is of the family ErrDifference.
+// not in its own is of the family ErrInconsistent.
 func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
 	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
 	if err != nil {
@@ -69,7 +69,7 @@ func checkPlace(doing string, found, own key) error {
 		return nil
 	}
 	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q belongs at %q, %q; move it there, or delete it if a row is there that is right",
-		doing, itembank.ErrDifference, found.PK, found.SK, own.PK, own.SK)
+		doing, itembank.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
 // list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is

@@ -44,7 +44,7 @@ func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, err := bank.Reconcile(ctx, campaign); err != nil || len(r.Differences) > 0 {
+			if r, err := bank.Reconcile(ctx, campaign); err != nil || len(r.Inconsistencies) > 0 {
 				t.Fatalf("before: %+v, %v", r, err)
 			}
 
@@ -54,8 +54,8 @@ func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = bank.Reconcile(ctx, campaign)
-			if where := fmt.Sprintf("the row %q, %q ", other[0], other[1]); !errors.Is(err, itembank.ErrDifference) || !strings.Contains(err.Error(), where) {
-				t.Errorf("want %v and %s, got %v", itembank.ErrDifference, where, err)
+			if where := fmt.Sprintf("the row %q, %q ", other[0], other[1]); !errors.Is(err, itembank.ErrInconsistent) || !strings.Contains(err.Error(), where) {
+				t.Errorf("want %v and %s, got %v", itembank.ErrInconsistent, where, err)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 	case !ahead:
 		return failed(doing, err)
 	case old == nil:
-		return fmt.Errorf("dynamodb: %s: %w: load %s was never started", doing, itembank.ErrDifference, l.ID())
+		return fmt.Errorf("dynamodb: %s: %w: load %s was never started", doing, itembank.ErrInconsistent, l.ID())
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// Mend is one transaction of the change and of what it rests on: a condition check,
+// Repair is one transaction of the change and of what it rests on: a condition check,
 // or the count of a return in the item row.
-func (s *Store) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
-	const doing = "mend"
+func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+	const doing = "repair"
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems: []types.TransactWriteItem{s.change(m), s.basis(m)},
 	})
@@ -31,7 +31,7 @@ func (s *Store) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
 }
 
-func (s *Store) change(m itembank.Mending) types.TransactWriteItem {
+func (s *Store) change(m itembank.RepairRequest) types.TransactWriteItem {
 	switch {
 	case m.PutFree != nil:
 		return putIfAbsent(s.bankTable, newBankRow(*m.PutFree))
@@ -48,7 +48,7 @@ func (s *Store) change(m itembank.Mending) types.TransactWriteItem {
 }
 
 // basis is what the change rests on.
-func (s *Store) basis(m itembank.Mending) types.TransactWriteItem {
+func (s *Store) basis(m itembank.RepairRequest) types.TransactWriteItem {
 	switch {
 	case m.IfRow != nil:
 		return s.rowAsSeen(m)
@@ -63,7 +63,7 @@ func (s *Store) basis(m itembank.Mending) types.TransactWriteItem {
 }
 
 // rowAsSeen checks the item row, and counts in it if the item returns.
-func (s *Store) rowAsSeen(m itembank.Mending) types.TransactWriteItem {
+func (s *Store) rowAsSeen(m itembank.RepairRequest) types.TransactWriteItem {
 	condition := "generation = :generation"
 	names := map[string]string{"#state": "state", "#returns": "returns"}
 	values := map[string]types.AttributeValue{

@@ -51,4 +51,4 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-var cases = slices.Concat(storeCases, endStoreCases, mendStoreCases, claimCases, loadCases, endCases, withdrawCases, reconcileCases, mendCases)
+var cases = slices.Concat(storeCases, endStoreCases, repairStoreCases, claimCases, loadCases, endCases, withdrawCases, reconcileCases, repairCases)

@@ -22,7 +22,7 @@ var endCases = []testCase{
 	{"ends/release-when-closed", releaseWhenClosed},
 	{"ends/release-with-a-lost-reply", releaseLostReply},
 	{"ends/release-meets-others", releaseMeetsOthers},
-	{"ends/release-finds-a-difference", releaseFindsDifference},
+	{"ends/release-finds-a-difference", releaseFindsInconsistency},
 	{"ends/release-of-what-has-ended", releaseOfWhatHasEnded},
 	{"ends/released-items-have-one-holder", releasedItemsHaveOneHolder},
 	{"ends/invalid-input", invalidEnds},
@@ -48,8 +48,8 @@ var endCases = []testCase{
 	{"ends/ended-item-in-two-places", endedItemInTwoPlaces},
 	{"ends/expiring-does-not-wait", expiringDoesNotWait},
 	{"ends/sweep", sweep},
-	{"ends/sweep-goes-on-past-differences", sweepPastDifferences},
-	{"ends/sweep-cut-past-differences", sweepCutPastDifferences},
+	{"ends/sweep-goes-on-past-differences", sweepPastInconsistencies},
+	{"ends/sweep-cut-past-differences", sweepCutPastInconsistencies},
 	{"ends/sweeps-at-once", sweepsAtOnce},
 	{"ends/sweep-cut-at-every-change", sweepCut},
 	{"ends/claim-read-first", claimReadFirst},
@@ -275,8 +275,8 @@ func releaseMeetsOthers(f *fixture) {
 	f.wantWhere("held by bob", c, claim.Item, "bob")
 }
 
-// releaseFindsDifference: rows that contradict each other stay as they are.
-func releaseFindsDifference(f *fixture) {
+// releaseFindsInconsistency: rows that contradict each other stay as they are.
+func releaseFindsInconsistency(f *fixture) {
 	c, items := f.stocked(3, itembank.Settings{OnEnd: itembank.Return})
 	for i, test := range []struct {
 		name  string
@@ -290,7 +290,7 @@ func releaseFindsDifference(f *fixture) {
 		claim := f.take(c, "ann", items[i])
 		test.plant(items[i])
 		got, err := f.bank().Release(f.ctx, f.name, "ann", claim.ID)
-		if !errors.Is(err, test.want) || !errors.Is(err, itembank.ErrDifference) || got != (itembank.Released{}) {
+		if !errors.Is(err, test.want) || !errors.Is(err, itembank.ErrInconsistent) || got != (itembank.Released{}) {
 			f.Errorf("%s: want %v, got %+v, %v", test.name, test.want, got, err)
 		}
 		f.wantWhere(test.where, c, items[i], "ann")
@@ -389,9 +389,9 @@ func invalidEnds(f *fixture) {
 		_, withdraw := b.Withdraw(f.ctx, name, itembank.Items("a"))
 		_, withdrawAll := b.WithdrawAll(f.ctx, name, nil)
 		_, reconcile := b.Reconcile(f.ctx, name)
-		_, mend := b.Mend(f.ctx, name, nil)
+		_, repair := b.Repair(f.ctx, name, nil)
 		for method, err := range map[string]error{
-			"Sweep": sweep, "Withdraw": withdraw, "WithdrawAll": withdrawAll, "Reconcile": reconcile, "Mend": mend,
+			"Sweep": sweep, "Withdraw": withdraw, "WithdrawAll": withdrawAll, "Reconcile": reconcile, "Repair": repair,
 		} {
 			if !errors.Is(err, want) {
 				f.Errorf("%s of %q: want %v, got %v", method, name, want, err)
@@ -1169,13 +1169,13 @@ func (f *fixture) contradicting() (c itembank.Campaign, clock *Clock, wrong map[
 	return c, clock, wrong
 }
 
-// sweepPastDifferences: claims that contradict themselves stay as they are, and keep
+// sweepPastInconsistencies: claims that contradict themselves stay as they are, and keep
 // nothing else from being swept. The first few are named, and all are counted.
-func sweepPastDifferences(f *fixture) {
+func sweepPastInconsistencies(f *fixture) {
 	c, clock, wrong := f.contradicting()
 	for _, want := range []itembank.SweepReport{{Returned: 6, Expired: 3}, {}} {
 		report, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
-		if report != want || !errors.Is(err, itembank.ErrDifference) {
+		if report != want || !errors.Is(err, itembank.ErrInconsistent) {
 			f.Fatalf("want %+v and a difference, got %+v, %v", want, report, err)
 		}
 		ways, named := map[error]bool{}, 0
@@ -1209,9 +1209,9 @@ func sweepPastDifferences(f *fixture) {
 	f.wantWhere("expired", c, "old-00000")
 }
 
-// sweepCutPastDifferences: a sweep that the store stopped is to be repeated, whatever
+// sweepCutPastInconsistencies: a sweep that the store stopped is to be repeated, whatever
 // it met before; and that is not lost.
-func sweepCutPastDifferences(f *fixture) {
+func sweepCutPastInconsistencies(f *fixture) {
 	_, clock, wrong := f.contradicting()
 	failing := &Hooked{Store: f.Store, Before: func(method string) error {
 		if method == "FreeItems" { // after all claims
@@ -1220,7 +1220,7 @@ func sweepCutPastDifferences(f *fixture) {
 		return nil
 	}}
 	report, err := itembank.New(failing, itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
-	if !errors.Is(err, errLost) || errors.Is(err, itembank.ErrDifference) || report != (itembank.SweepReport{Returned: 6}) {
+	if !errors.Is(err, errLost) || errors.Is(err, itembank.ErrInconsistent) || report != (itembank.SweepReport{Returned: 6}) {
 		f.Errorf("want %v alone, got %+v, %v", errLost, report, err)
 	}
 	named := 0

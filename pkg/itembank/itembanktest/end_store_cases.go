@@ -504,9 +504,9 @@ func endItems(f *fixture) {
 			}
 		}
 	}
-	unknown := itembank.Ending{Item: f.freeItem(c, "unheard-of"), State: itembank.Withdrawn}
-	if got := f.endSettled(unknown); got[0] != itembank.NotFree || f.itemRow(c, "unheard-of") != nil {
-		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", itembank.NotFree, got[0], f.itemRow(c, "unheard-of"))
+	unknown := itembank.Ending{Item: f.freeItem(c, "unsent-of"), State: itembank.Withdrawn}
+	if got := f.endSettled(unknown); got[0] != itembank.NotFree || f.itemRow(c, "unsent-of") != nil {
+		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", itembank.NotFree, got[0], f.itemRow(c, "unsent-of"))
 	}
 }
 

@@ -124,9 +124,9 @@ func (h *Hooked) ListItemRows(ctx context.Context, campaign, cursor string) (row
 	return rows, next, err
 }
 
-// Mend implements itembank.Mender.
-func (h *Hooked) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
-	return hooked(h, "Mend", func() (bool, error) { return h.Store.Mend(ctx, m) })
+// Repair implements itembank.Repairer.
+func (h *Hooked) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+	return hooked(h, "Repair", func() (bool, error) { return h.Store.Repair(ctx, m) })
 }
 
 // LatestLoad implements itembank.LoadStore.

@@ -487,7 +487,7 @@ func strayItem(f *fixture) {
 	c := f.create(itembank.Settings{})
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "stray")))
 	_, err := f.bank().Load(f.ctx, f.name, itembank.Items("good", "stray"), nil)
-	if !errors.Is(err, itembank.ErrStrayItem) || !errors.Is(err, itembank.ErrDifference) {
+	if !errors.Is(err, itembank.ErrOrphanItem) || !errors.Is(err, itembank.ErrInconsistent) {
 		f.Errorf("want a difference, got %v", err)
 	}
 	f.wantCounts(itembank.Counts{Loaded: 1, Free: 2})

@@ -6,37 +6,37 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// mendCases pin what Mend does about items with several things wrong, and beside
-// another Mend.
-var mendCases = []testCase{
-	{"mend/two-at-once", mendTwoAtOnce},
-	{"mend/several-things-wrong", mendSeveralThings},
-	{"mend/texts-of-other-items", mendForeignTexts},
-	{"mend/life-of-the-item", mendLife},
+// repairCases pin what Repair does about items with several things wrong, and beside
+// another Repair.
+var repairCases = []testCase{
+	{"repair/two-at-once", repairTwoAtOnce},
+	{"repair/several-things-wrong", repairSeveralThings},
+	{"repair/texts-of-other-items", repairForeignTexts},
+	{"repair/life-of-the-item", repairLife},
 }
 
-// mendTwoAtOnce: one Mend is slow. Meanwhile another one puts the lost item back, the
+// repairTwoAtOnce: one Repair is slow. Meanwhile another one puts the lost item back, the
 // campaign is opened, and somebody gets the item. It is not put back again.
-func mendTwoAtOnce(f *fixture) {
+func repairTwoAtOnce(f *fixture) {
 	c := f.healthy("lost")
 	flaws[0].plant(f, c, "lost")
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	want := f.expected(c, flaws[0])
 	slow := movedBefore{f.Store, map[itembank.Hash]func(){itembank.HashItem("lost"): func() {
 		quick := want
-		quick.Mended = true
-		f.mended(f.bank(itembank.WithClock(NewClock())), itembank.Items("lost"), quick)
+		quick.Repaired = true
+		f.repaired(f.bank(itembank.WithClock(NewClock())), itembank.Items("lost"), quick)
 		f.must(f.bank().OpenCampaign(f.ctx, f.name))
 		f.take(c, "cid", "lost")
 		f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	}}}
-	f.mended(itembank.New(slow, itembank.WithClock(NewClock())), itembank.Items("lost"), want)
+	f.repaired(itembank.New(slow, itembank.WithClock(NewClock())), itembank.Items("lost"), want)
 	f.wantWhere("held by cid", c, "lost", "cid")
 	f.reconciled()
 }
 
-// mendSeveralThings: each Mend mends the worst of an item, and says what is left.
-func mendSeveralThings(f *fixture) {
+// repairSeveralThings: each Repair repairs the worst of an item, and says what is left.
+func repairSeveralThings(f *fixture) {
 	c := f.healthy("held, free, burned", "held, free, not loaded", "free twice, withdrawn", "misplaced, not loaded")
 	held := func(item string) {
 		f.take(c, holder(item), item)
@@ -55,34 +55,34 @@ func mendSeveralThings(f *fixture) {
 
 	left := []struct {
 		item  string
-		kinds [3]itembank.DifferenceKind // after each Mend
+		kinds [3]itembank.InconsistencyKind // after each Repair
 	}{
-		{"held, free, burned", [3]itembank.DifferenceKind{itembank.HeldAndEnded, itembank.HeldAndEnded, itembank.HeldAndEnded}},
-		{"held, free, not loaded", [3]itembank.DifferenceKind{itembank.HeldNotLoaded, "", ""}},
-		{"free twice, withdrawn", [3]itembank.DifferenceKind{itembank.FreeAndEnded, "", ""}},
-		{"misplaced, not loaded", [3]itembank.DifferenceKind{itembank.Misplaced, itembank.Misplaced, itembank.Misplaced}},
+		{"held, free, burned", [3]itembank.InconsistencyKind{itembank.HeldAndEnded, itembank.HeldAndEnded, itembank.HeldAndEnded}},
+		{"held, free, not loaded", [3]itembank.InconsistencyKind{itembank.HeldNotLoaded, "", ""}},
+		{"free twice, withdrawn", [3]itembank.InconsistencyKind{itembank.FreeAndEnded, "", ""}},
+		{"misplaced, not loaded", [3]itembank.InconsistencyKind{itembank.Misplaced, itembank.Misplaced, itembank.Misplaced}},
 	}
 	for n := range 3 {
-		report, err := f.bank(itembank.WithClock(NewClock())).Mend(f.ctx, f.name, nil)
+		report, err := f.bank(itembank.WithClock(NewClock())).Repair(f.ctx, f.name, nil)
 		f.must(err)
-		got := map[string]itembank.Difference{}
-		for _, d := range report.Differences {
+		got := map[string]itembank.Inconsistency{}
+		for _, d := range report.Inconsistencies {
 			got[d.Hash] = d
 		}
 		for _, want := range left {
 			d, reported := got[itembank.HashItem(want.item).String()]
 			wrongBefore := n == 0 || want.kinds[n-1] != ""
 			switch {
-			case reported != wrongBefore, d.Mended != (reported && want.kinds[n] == ""), reported && !d.Mended && d.Kind != want.kinds[n]:
-				f.Errorf("%s, Mend %d: want it reported %t with %q left, got %+v", want.item, n+1, wrongBefore, want.kinds[n], d)
+			case reported != wrongBefore, d.Repaired != (reported && want.kinds[n] == ""), reported && !d.Repaired && d.Kind != want.kinds[n]:
+				f.Errorf("%s, Repair %d: want it reported %t with %q left, got %+v", want.item, n+1, wrongBefore, want.kinds[n], d)
 			}
 		}
 	}
 }
 
-// mendForeignTexts: a row with the text of another item may be the only one that
+// repairForeignTexts: a row with the text of another item may be the only one that
 // holds it, whatever else is wrong.
-func mendForeignTexts(f *fixture) {
+func repairForeignTexts(f *fixture) {
 	c := f.healthy("withdrawn", "held", "not loaded")
 	put := func(item string) itembank.FreeItem {
 		row := f.freeItem(c, item)
@@ -100,14 +100,14 @@ func mendForeignTexts(f *fixture) {
 	f.must(f.Raw.PutBankRow(f.ctx, free))
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 
-	report, err := f.bank(itembank.WithClock(NewClock())).Mend(f.ctx, f.name, nil)
+	report, err := f.bank(itembank.WithClock(NewClock())).Repair(f.ctx, f.name, nil)
 	f.must(err)
-	if len(report.Differences) != 3 {
-		f.Errorf("want three differences, got %+v", report.Differences)
+	if len(report.Inconsistencies) != 3 {
+		f.Errorf("want three differences, got %+v", report.Inconsistencies)
 	}
-	for _, d := range report.Differences {
-		if d.Mended {
-			f.Errorf("mended: %+v", d)
+	for _, d := range report.Inconsistencies {
+		if d.Repaired {
+			f.Errorf("repaired: %+v", d)
 		}
 	}
 	for _, row := range append(rows, free) {
@@ -122,17 +122,17 @@ func mendForeignTexts(f *fixture) {
 	}
 }
 
-// mendLife: an item whose row is put while it is held ends when the latest that could
+// repairLife: an item whose row is put while it is held ends when the latest that could
 // have been loaded before it was claimed does.
-func mendLife(f *fixture) {
+func repairLife(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, ItemLife: time.Hour})
 	f.load("held")
 	claim := f.take(c, holder("held"), "held")
 	f.dropItemRow(c, "held")
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	want := f.expected(c, flaw{name: "held", kind: itembank.HeldNotLoaded})
-	want.Mended = true
-	f.mended(f.bank(itembank.WithClock(NewClock())), nil, want)
+	want.Repaired = true
+	f.repaired(f.bank(itembank.WithClock(NewClock())), nil, want)
 	if end := f.itemRow(c, "held").EndsAt; !end.Equal(claim.ClaimedAt.Add(time.Hour)) {
 		f.Errorf("claimed at %s, and it ends at %s", claim.ClaimedAt, end)
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// mendStoreCases pin the contract of the methods that read all rows, and of the
-// one that mends them.
-var mendStoreCases = []testCase{
+// repairStoreCases pin the contract of the methods that read all rows, and of the
+// one that repairs them.
+var repairStoreCases = []testCase{
 	{"store/list-claims", listClaims},
 	{"store/list-claims-in-pages", listClaimsInPages},
 	{"store/list-item-rows", listItemRows},
 	{"store/list-item-rows-in-pages", listItemRowsInPages},
-	{"store/mend", mendStore},
-	{"store/mend-on-a-basis-that-moved", mendOnMovedBasis},
-	{"store/mend-what-is-mended", mendMended},
+	{"store/repair", repairStore},
+	{"store/repair-on-a-basis-that-moved", repairOnMovedBasis},
+	{"store/repair-what-is-repaired", repairRepaired},
 }
 
 // listed reads all pages of a list, and how many of them held something.
@@ -151,11 +151,11 @@ func listItemRowsInPages(f *fixture) {
 	}
 }
 
-// patient is an item that is mended, and how.
+// patient is an item that is repaired, and how.
 type patient struct {
 	c    itembank.Campaign
 	item string
-	itembank.Mending
+	itembank.RepairRequest
 }
 
 func (p *patient) put(f *fixture, row itembank.ItemRow) {
@@ -241,7 +241,7 @@ var bases = []basis{
 	},
 }
 
-// change is what Mend can do: how it is asked for, what has then been done, and
+// change is what Repair can do: how it is asked for, what has then been done, and
 // what keeps it from being done.
 type change struct {
 	name    string
@@ -277,7 +277,7 @@ var changes = []change{
 	{
 		"put item row",
 		func(_ *fixture, p *patient) {
-			p.PutRow = &itembank.ItemRow{LoadID: "mended", Generation: 1, EndsAt: anEnd}
+			p.PutRow = &itembank.ItemRow{LoadID: "repaired", Generation: 1, EndsAt: anEnd}
 		},
 		func(f *fixture, p *patient) bool {
 			got := f.itemRow(p.c, p.item)
@@ -287,8 +287,8 @@ var changes = []change{
 	},
 }
 
-// eachMending prepares every change on every basis.
-func eachMending(f *fixture, do func(what string, ch change, b basis, newPatient func() *patient)) {
+// eachRepairRequest prepares every change on every basis.
+func eachRepairRequest(f *fixture, do func(what string, ch change, b basis, newPatient func() *patient)) {
 	c := f.create(itembank.Settings{Shards: 2})
 	n := 0
 	for _, ch := range changes {
@@ -299,7 +299,7 @@ func eachMending(f *fixture, do func(what string, ch change, b basis, newPatient
 			do(ch.name+" if "+b.name, ch, b, func() *patient {
 				n++
 				item := fmt.Sprintf("item-%d", n)
-				p := &patient{c, item, itembank.Mending{Campaign: c.Name, Hash: itembank.HashItem(item)}}
+				p := &patient{c, item, itembank.RepairRequest{Campaign: c.Name, Hash: itembank.HashItem(item)}}
 				ch.ask(f, p)
 				b.put(f, p)
 				return p
@@ -308,21 +308,21 @@ func eachMending(f *fixture, do func(what string, ch change, b basis, newPatient
 	}
 }
 
-// wantMended mends and compares the answer with what is there.
-func (f *fixture) wantMended(what string, want bool, ch change, p *patient) {
+// wantRepaired repairs and compares the answer with what is there.
+func (f *fixture) wantRepaired(what string, want bool, ch change, p *patient) {
 	f.Helper()
-	got, err := f.Store.Mend(f.ctx, p.Mending)
+	got, err := f.Store.Repair(f.ctx, p.RepairRequest)
 	f.must(err)
 	if done := ch.done(f, p); got != want || done != want {
 		f.Errorf("%s: want done %t, got %t, and it is done %t", what, want, got, done)
 	}
 }
 
-func mendStore(f *fixture) {
-	eachMending(f, func(what string, ch change, _ basis, newPatient func() *patient) {
+func repairStore(f *fixture) {
+	eachRepairRequest(f, func(what string, ch change, _ basis, newPatient func() *patient) {
 		p := newPatient()
-		f.wantMended(what, true, ch, p)
-		if again, err := f.Store.Mend(f.ctx, p.Mending); again || err != nil {
+		f.wantRepaired(what, true, ch, p)
+		if again, err := f.Store.Repair(f.ctx, p.RepairRequest); again || err != nil {
 			f.Errorf("%s again: want not done, got %t, %v", what, again, err)
 		}
 		if p.IfRow != nil {
@@ -337,23 +337,23 @@ func mendStore(f *fixture) {
 	})
 }
 
-func mendOnMovedBasis(f *fixture) {
-	eachMending(f, func(what string, ch change, b basis, newPatient func() *patient) {
+func repairOnMovedBasis(f *fixture) {
+	eachRepairRequest(f, func(what string, ch change, b basis, newPatient func() *patient) {
 		for i, move := range b.moves {
 			p := newPatient()
 			move(f, p)
-			f.wantMended(fmt.Sprintf("%s, move %d", what, i), false, ch, p)
+			f.wantRepaired(fmt.Sprintf("%s, move %d", what, i), false, ch, p)
 		}
 	})
 }
 
-// mendMended: what is there is not put again, and stays as it is.
-func mendMended(f *fixture) {
-	eachMending(f, func(what string, ch change, _ basis, newPatient func() *patient) {
+// repairRepaired: what is there is not put again, and stays as it is.
+func repairRepaired(f *fixture) {
+	eachRepairRequest(f, func(what string, ch change, _ basis, newPatient func() *patient) {
 		if ch.prevent != nil {
 			p := newPatient()
 			ch.prevent(f, p)
-			f.wantMended(what, false, ch, p)
+			f.wantRepaired(what, false, ch, p)
 		}
 	})
 }

@@ -14,33 +14,33 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// reconcileCases pin what Reconcile sees and what Mend mends, over the engine.
+// reconcileCases pin what Reconcile sees and what Repair repairs, over the engine.
 var reconcileCases = []testCase{
 	{"reconcile/healthy", reconcileHealthy},
-	{"reconcile/each-difference", reconcileEachDifference},
-	{"reconcile/all-differences-together", reconcileAllDifferences},
+	{"reconcile/each-difference", reconcileEachInconsistency},
+	{"reconcile/all-differences-together", reconcileAllInconsistencies},
 	{"reconcile/the-worst-is-said", reconcileWorst},
 	{"reconcile/generations", reconcileGenerations},
 	{"reconcile/settles", reconcileSettles},
 	{"reconcile/an-item-that-keeps-moving", reconcileMoving},
 	{"reconcile/live", reconcileLive},
-	{"mend/each-difference", mendEachDifference},
-	{"mend/lost-needs-its-text", mendLost},
-	{"mend/nothing-by-a-guess", mendNoGuess},
-	{"mend/refuses-open-campaigns", mendRefusesOpen},
-	{"mend/waits-for-requests-under-way", mendWaits},
-	{"mend/moved-meanwhile", mendMovedMeanwhile},
-	{"mend/reopened-meanwhile", mendReopened},
-	{"mend/interval-of-an-error", mendIntervalOfError},
+	{"repair/each-difference", repairEachInconsistency},
+	{"repair/lost-needs-its-text", repairLost},
+	{"repair/nothing-by-a-guess", repairNoGuess},
+	{"repair/refuses-open-campaigns", repairRefusesOpen},
+	{"repair/waits-for-requests-under-way", repairWaits},
+	{"repair/moved-meanwhile", repairMovedMeanwhile},
+	{"repair/reopened-meanwhile", repairReopened},
+	{"repair/interval-of-an-error", repairIntervalOfError},
 }
 
 // flaw is a difference planted in the rows of one free item.
 type flaw struct {
-	name   string
-	plant  func(f *fixture, c itembank.Campaign, item string)
-	kind   itembank.DifferenceKind
-	where  string // as the rows show it
-	mended string // as Mend leaves it; "" is as it was
+	name     string
+	plant    func(f *fixture, c itembank.Campaign, item string)
+	kind     itembank.InconsistencyKind
+	where    string // as the rows show it
+	repaired string // as Repair leaves it; "" is as it was
 }
 
 // holder is who holds an item in these cases.
@@ -156,9 +156,9 @@ func (f *fixture) healthy(items ...string) itembank.Campaign {
 }
 
 // expected is the difference that a flaw makes, as the rows have it.
-func (f *fixture) expected(c itembank.Campaign, w flaw) itembank.Difference {
+func (f *fixture) expected(c itembank.Campaign, w flaw) itembank.Inconsistency {
 	f.Helper()
-	want := itembank.Difference{Kind: w.kind, Hash: itembank.HashItem(w.name).String()}
+	want := itembank.Inconsistency{Kind: w.kind, Hash: itembank.HashItem(w.name).String()}
 	if row := f.itemRow(c, w.name); row != nil {
 		want.LoadID, want.Row = row.LoadID, row.Row
 	}
@@ -177,28 +177,28 @@ func (f *fixture) expected(c itembank.Campaign, w flaw) itembank.Difference {
 }
 
 // reconciled reconciles and compares the differences, in any order.
-func (f *fixture) reconciled(want ...itembank.Difference) itembank.ReconcileReport {
+func (f *fixture) reconciled(want ...itembank.Inconsistency) itembank.ReconcileReport {
 	f.Helper()
 	report, err := f.bank(itembank.WithClock(NewClock())).Reconcile(f.ctx, f.name)
 	f.must(err)
-	f.wantDifferences(report, want...)
+	f.wantInconsistencies(report, want...)
 	return report
 }
 
-func (f *fixture) wantDifferences(report itembank.ReconcileReport, want ...itembank.Difference) {
+func (f *fixture) wantInconsistencies(report itembank.ReconcileReport, want ...itembank.Inconsistency) {
 	f.Helper()
 	for _, side := range []struct {
 		what string
-		a, b []itembank.Difference
-	}{{"not reported", want, report.Differences}, {"reported", report.Differences, want}} {
+		a, b []itembank.Inconsistency
+	}{{"not reported", want, report.Inconsistencies}, {"reported", report.Inconsistencies, want}} {
 		for _, d := range side.a {
-			if !slices.ContainsFunc(side.b, func(o itembank.Difference) bool { return fmt.Sprint(d) == fmt.Sprint(o) }) {
+			if !slices.ContainsFunc(side.b, func(o itembank.Inconsistency) bool { return fmt.Sprint(d) == fmt.Sprint(o) }) {
 				f.Errorf("%s: %+v", side.what, d)
 			}
 		}
 	}
-	if len(report.Differences) != len(want) {
-		f.Errorf("want %d differences, got %d", len(want), len(report.Differences))
+	if len(report.Inconsistencies) != len(want) {
+		f.Errorf("want %d differences, got %d", len(want), len(report.Inconsistencies))
 	}
 }
 
@@ -216,7 +216,7 @@ func reconcileHealthy(f *fixture) {
 	clock := NewClock()
 	report, err := itembank.New(counted, itembank.WithClock(clock)).Reconcile(f.ctx, c.Name)
 	f.must(err)
-	if want := (itembank.Counts{Loaded: 4, Free: 2, Claimed: 1, Ended: 1}); report.Counts != want || len(report.Differences) > 0 {
+	if want := (itembank.Counts{Loaded: 4, Free: 2, Claimed: 1, Ended: 1}); report.Counts != want || len(report.Inconsistencies) > 0 {
 		f.Errorf("want %+v and no difference, got %+v", want, report)
 	}
 	if report.To.Before(report.From) || !report.To.Equal(clock.Now().UTC().Truncate(time.Millisecond)) {
@@ -227,9 +227,9 @@ func reconcileHealthy(f *fixture) {
 	}
 }
 
-// reconcileEachDifference: each kind alone among healthy items, with its evidence.
-func reconcileEachDifference(f *fixture) {
-	var last itembank.DifferenceKind
+// reconcileEachInconsistency: each kind alone among healthy items, with its evidence.
+func reconcileEachInconsistency(f *fixture) {
+	var last itembank.InconsistencyKind
 	for i, w := range flaws {
 		if w.kind == last { // one of a kind is enough here; all are together below
 			continue
@@ -246,7 +246,7 @@ func reconcileEachDifference(f *fixture) {
 }
 
 // flawed makes a campaign with all flaws, and says what they make.
-func (f *fixture) flawed() (c itembank.Campaign, want []itembank.Difference) {
+func (f *fixture) flawed() (c itembank.Campaign, want []itembank.Inconsistency) {
 	f.Helper()
 	var names []string
 	for _, w := range flaws {
@@ -260,10 +260,10 @@ func (f *fixture) flawed() (c itembank.Campaign, want []itembank.Difference) {
 	return c, want
 }
 
-func reconcileAllDifferences(f *fixture) {
+func reconcileAllInconsistencies(f *fixture) {
 	c, want := f.flawed()
 	report := f.reconciled(want...)
-	if !slices.IsSortedFunc(report.Differences, func(x, y itembank.Difference) int { return strings.Compare(x.Hash, y.Hash) }) {
+	if !slices.IsSortedFunc(report.Inconsistencies, func(x, y itembank.Inconsistency) int { return strings.Compare(x.Hash, y.Hash) }) {
 		f.Error("the differences are not in the order of their hashes")
 	}
 	counts, err := f.bank().Counts(f.ctx, c.Name)
@@ -297,7 +297,7 @@ func reconcileGenerations(f *fixture) {
 	f.reconciled(f.expected(c, flaw{name: "moved", kind: itembank.FreeTwice}))
 	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "moved")))
 	row := *f.itemRow(c, "moved")
-	f.reconciled(itembank.Difference{
+	f.reconciled(itembank.Inconsistency{
 		Kind: itembank.Misplaced, Hash: itembank.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
 	})
 }
@@ -364,7 +364,7 @@ func reconcileSettles(f *fixture) {
 	begun := clock.Now()
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.must(err)
-	f.wantDifferences(report)
+	f.wantInconsistencies(report)
 	if calls := m.Calls(); !slices.Contains(calls, "ItemRow") || !clock.Now().Equal(begun) {
 		f.Errorf("want one more look and no pause, got calls %v", calls)
 	}
@@ -382,10 +382,10 @@ func reconcileMoving(f *fixture) {
 	begun := clock.Now()
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.must(err)
-	f.wantDifferences(report, itembank.Difference{
+	f.wantInconsistencies(report, itembank.Inconsistency{
 		Kind: itembank.Moving, Hash: itembank.HashItem("twice").String(), Item: "twice",
 		LoadID: f.itemRow(c, "twice").LoadID, Row: 1, Claims: []string{twice.claim.ID},
-	}, itembank.Difference{
+	}, itembank.Inconsistency{
 		Kind: itembank.Moving, Hash: itembank.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
 	})
 	if waited := clock.Now().Sub(begun); waited < 5*time.Second {
@@ -439,7 +439,7 @@ func reconcileLive(f *fixture) {
 	b := f.bank(itembank.WithClock(clock))
 	for rounds := 0; !f.Failed() && (rounds < 2 || moves.Load() < 100); rounds++ {
 		report, err := b.Reconcile(f.ctx, f.name)
-		if err != nil || len(report.Differences) > 0 {
+		if err != nil || len(report.Inconsistencies) > 0 {
 			f.Errorf("a live campaign: %+v, %v", report, err)
 		}
 	}
@@ -451,29 +451,29 @@ func reconcileLive(f *fixture) {
 	}
 }
 
-// mended mends the closed campaign and compares the differences, in any order.
-func (f *fixture) mended(b *itembank.Bank, items itembank.Source, want ...itembank.Difference) {
+// repaired repairs the closed campaign and compares the differences, in any order.
+func (f *fixture) repaired(b *itembank.Bank, items itembank.Source, want ...itembank.Inconsistency) {
 	f.Helper()
-	report, err := b.Mend(f.ctx, f.name, items)
+	report, err := b.Repair(f.ctx, f.name, items)
 	f.must(err)
-	f.wantDifferences(report, want...)
+	f.wantInconsistencies(report, want...)
 }
 
-// mendEachDifference: what can be mended without a guess is, and all else stays.
+// repairEachInconsistency: what can be repaired without a guess is, and all else stays.
 // Then nobody gets what somebody holds.
-func mendEachDifference(f *fixture) {
+func repairEachInconsistency(f *fixture) {
 	c, differences := f.flawed()
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
-	var left []itembank.Difference
+	var left []itembank.Inconsistency
 	for i, w := range flaws {
-		differences[i].Mended = w.mended != ""
-		if w.mended == "" {
+		differences[i].Repaired = w.repaired != ""
+		if w.repaired == "" {
 			left = append(left, differences[i])
 		}
 	}
-	f.mended(f.bank(itembank.WithClock(NewClock())), itembank.Items("unheard-of", "lost", "healthy and held", ""), differences...)
+	f.repaired(f.bank(itembank.WithClock(NewClock())), itembank.Items("unsent-of", "lost", "healthy and held", ""), differences...)
 	for _, w := range flaws {
-		want := w.mended
+		want := w.repaired
 		if want == "" {
 			want = w.where
 		}
@@ -501,12 +501,12 @@ func mendEachDifference(f *fixture) {
 		holders[grant.Claim.Item] = claimant
 	}
 	if holders["lost"] == "" || holders["free twice"] == "" || holders["free and not loaded"] == "" {
-		f.Errorf("an item that was mended is given to nobody: %v", holders)
+		f.Errorf("an item that was repaired is given to nobody: %v", holders)
 	}
 }
 
-// mendLost: no row holds the text of a lost item. It comes back with its own end.
-func mendLost(f *fixture) {
+// repairLost: no row holds the text of a lost item. It comes back with its own end.
+func repairLost(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, ItemLife: 24 * time.Hour})
 	f.load("lost", "free")
 	end := f.itemRow(c, "lost").EndsAt
@@ -519,20 +519,20 @@ func mendLost(f *fixture) {
 	failing := func() iter.Seq2[itembank.Line, error] {
 		return func(yield func(itembank.Line, error) bool) { yield(itembank.Line{}, broken) }
 	}
-	if _, err := b.Mend(f.ctx, f.name, failing); !errors.Is(err, broken) {
+	if _, err := b.Repair(f.ctx, f.name, failing); !errors.Is(err, broken) {
 		f.Errorf("want the source's error, got %v", err)
 	}
 	f.wantWhere("", c, "lost")
-	want.Mended = true
-	f.mended(b, itembank.Items("free", "lost"), want)
+	want.Repaired = true
+	f.repaired(b, itembank.Items("free", "lost"), want)
 	if row := f.bankRow(f.freeItem(c, "lost")); row == nil || row.Value != "lost" || !row.EndsAt.Equal(end) {
 		f.Errorf("want it back with its end %s, got %+v", end, row)
 	}
 }
 
-// mendNoGuess: which of two wrong places is to go, and what a lost item was that no
+// repairNoGuess: which of two wrong places is to go, and what a lost item was that no
 // line names, would be guesses.
-func mendNoGuess(f *fixture) {
+func repairNoGuess(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 3})
 	f.load("a", "lost")
 	first, second := f.misplaced(c, "a"), f.misplaced(c, "a")
@@ -545,7 +545,7 @@ func mendNoGuess(f *fixture) {
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	twice := f.expected(c, flaw{name: "a", kind: itembank.FreeTwice})
 	for _, items := range []itembank.Source{nil, itembank.Items("Lost", "lost ", "a")} {
-		f.mended(f.bank(itembank.WithClock(NewClock())), items, twice, lost)
+		f.repaired(f.bank(itembank.WithClock(NewClock())), items, twice, lost)
 	}
 	f.wantWhere("", c, "lost")
 	if f.bankRow(first) == nil || f.bankRow(second) == nil {
@@ -553,7 +553,7 @@ func mendNoGuess(f *fixture) {
 	}
 }
 
-func mendRefusesOpen(f *fixture) {
+func repairRefusesOpen(f *fixture) {
 	soon := time.Now().Add(time.Hour)
 	c := f.create(itembank.Settings{OpensAt: soon, ClosesAt: soon.Add(time.Hour), Shards: 1})
 	f.load("a")
@@ -563,8 +563,8 @@ func mendRefusesOpen(f *fixture) {
 	refused := func(state string) {
 		f.Helper()
 		begun := clock.Now()
-		report, err := b.Mend(f.ctx, f.name, nil)
-		if !errors.Is(err, itembank.ErrInvalid) || len(report.Differences) > 0 || !clock.Now().Equal(begun) {
+		report, err := b.Repair(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrInvalid) || len(report.Inconsistencies) > 0 || !clock.Now().Equal(begun) {
 			f.Errorf("%s: want it refused at once, got %+v, %v", state, report, err)
 		}
 		f.wantWhere("free, burned", c, "a")
@@ -574,8 +574,8 @@ func mendRefusesOpen(f *fixture) {
 	refused("open")
 	setTo(clock, soon.Add(time.Hour)) // closed by its times
 	want := f.expected(c, flaw{name: "a", kind: itembank.FreeAndEnded})
-	want.Mended = true
-	f.mended(b, nil, want)
+	want.Repaired = true
+	f.repaired(b, nil, want)
 }
 
 // interrupted is a clock on which something happens while one sleeps.
@@ -589,9 +589,9 @@ func (c interrupted) Sleep(ctx context.Context, d time.Duration) error {
 	return c.Clock.Sleep(ctx, d)
 }
 
-// mendWaits: a container that has not heard of the closing hands out an item. Mend
+// repairWaits: a container that has not heard of the closing hands out an item. Repair
 // reads nothing before that is over.
-func mendWaits(f *fixture) {
+func repairWaits(f *fixture) {
 	c := f.healthy("a")
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	counted := &Hooked{Store: f.Store}
@@ -603,25 +603,25 @@ func mendWaits(f *fixture) {
 		}
 		f.take(c, "late", "a")
 	}
-	f.mended(itembank.New(counted, itembank.WithClock(clock)), itembank.Items("a"))
+	f.repaired(itembank.New(counted, itembank.WithClock(clock)), itembank.Items("a"))
 	f.wantWhere("held by late", c, "a", "late")
 	f.reconciled()
 }
 
-// movedBefore lets things happen to an item just before it is mended.
+// movedBefore lets things happen to an item just before it is repaired.
 type movedBefore struct {
 	itembank.Store
 	moves map[itembank.Hash]func()
 }
 
-func (s movedBefore) Mend(ctx context.Context, m itembank.Mending) (bool, error) {
+func (s movedBefore) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
 	s.moves[m.Hash]()
-	return s.Store.Mend(ctx, m)
+	return s.Store.Repair(ctx, m)
 }
 
-// mendMovedMeanwhile: what a remedy rests on is gone when it is to be made, and so
+// repairMovedMeanwhile: what a remedy rests on is gone when it is to be made, and so
 // it is not made.
-func mendMovedMeanwhile(f *fixture) {
+func repairMovedMeanwhile(f *fixture) {
 	c, differences := f.flawed()
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	dropFree := func(item string) { f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item))) }
@@ -643,7 +643,7 @@ func mendMovedMeanwhile(f *fixture) {
 		moving.moves[itembank.HashItem(test.flaw)] = func() { test.move(test.flaw) }
 		after[test.flaw] = test.where
 	}
-	f.mended(itembank.New(moving, itembank.WithClock(NewClock())), itembank.Items("lost"), differences...)
+	f.repaired(itembank.New(moving, itembank.WithClock(NewClock())), itembank.Items("lost"), differences...)
 	for _, w := range flaws {
 		if want, moved := after[w.name]; moved {
 			f.wantSeen(want, c, w.name)
@@ -653,12 +653,12 @@ func mendMovedMeanwhile(f *fixture) {
 	}
 }
 
-// mendReopened: an item that is claimed and released between the looks would look
-// lost, so that nothing is mended where claims may go on.
-func mendReopened(f *fixture) {
+// repairReopened: an item that is claimed and released between the looks would look
+// lost, so that nothing is repaired where claims may go on.
+func repairReopened(f *fixture) {
 	c := f.healthy("a")
 	f.putState(c, "a", itembank.Burned)
-	for method, where := range map[string]string{"ItemRow": "free, burned", "Mend": "burned"} {
+	for method, where := range map[string]string{"ItemRow": "free, burned", "Repair": "burned"} {
 		f.must(f.bank().CloseCampaign(f.ctx, f.name))
 		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "a")))
 		opened := &Hooked{Store: f.Store, Before: func(called string) error {
@@ -667,44 +667,44 @@ func mendReopened(f *fixture) {
 			}
 			return nil
 		}}
-		_, err := itembank.New(opened, itembank.WithClock(NewClock())).Mend(f.ctx, f.name, nil)
-		if !errors.Is(err, itembank.ErrReopened) || !errors.Is(err, itembank.ErrDifference) {
+		_, err := itembank.New(opened, itembank.WithClock(NewClock())).Repair(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrReopened) || !errors.Is(err, itembank.ErrInconsistent) {
 			f.Errorf("opened at %s: want %v, got %v", method, itembank.ErrReopened, err)
 		}
 		f.wantWhere(where, c, "a")
 	}
 }
 
-// mendIntervalOfError: wherever a Mend stops, its report says what was done, and
+// repairIntervalOfError: wherever a Repair stops, its report says what was done, and
 // between which moments.
-func mendIntervalOfError(f *fixture) {
+func repairIntervalOfError(f *fixture) {
 	c := f.healthy("a", "b")
 	f.putState(c, "a", itembank.Burned)
 	f.putState(c, "b", itembank.Burned)
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	cut := errors.New("cut")
-	mends, mended := 0, 0
-	for _, method := range []string{"Campaign", "ItemRow", "Mend"} {
+	repairs, repaired := 0, 0
+	for _, method := range []string{"Campaign", "ItemRow", "Repair"} {
 		clock := NewClock()
 		begun := clock.Now().UTC().Truncate(time.Millisecond)
 		failing := &Hooked{Store: f.Store, Before: func(called string) error {
-			if called == "Mend" {
-				mends++
+			if called == "Repair" {
+				repairs++
 			}
-			if called != method || called == "Mend" && mends < 2 {
+			if called != method || called == "Repair" && repairs < 2 {
 				return nil
 			}
 			clock.Advance(time.Second) // it takes a moment to fail
 			return cut
 		}}
-		report, err := itembank.New(failing, itembank.WithClock(clock)).Mend(f.ctx, f.name, nil)
+		report, err := itembank.New(failing, itembank.WithClock(clock)).Repair(f.ctx, f.name, nil)
 		now := clock.Now().UTC().Truncate(time.Millisecond)
 		if !errors.Is(err, cut) || !report.From.Equal(begun) || !report.To.Equal(now) || !now.After(begun) {
 			f.Errorf("cut at %s: want an interval from %s to %s, got %+v, %v", method, begun, now, report, err)
 		}
-		mended += len(report.Differences)
+		repaired += len(report.Inconsistencies)
 	}
-	if mended != 1 {
-		f.Errorf("one of two was mended before the cut, and %d were reported", mended)
+	if repaired != 1 {
+		f.Errorf("one of two was repaired before the cut, and %d were reported", repaired)
 	}
 }

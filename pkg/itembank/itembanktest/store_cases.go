@@ -170,7 +170,7 @@ func takeReportsAllEvidence(f *fixture) {
 		{"claim exists", "ann", items[1], true, false},
 		{"item gone", "bob", items[0], false, true},
 		{"both", "ann", items[0], true, true},
-		{"an item never loaded", "bob", "unheard-of", false, true},
+		{"an item never loaded", "bob", "unsent-of", false, true},
 	} {
 		found, err := f.Store.Take(f.ctx, f.freeItem(c, test.item), f.newClaim(c, test.claimant, test.item))
 		f.must(err)

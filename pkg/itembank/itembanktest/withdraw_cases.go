@@ -36,7 +36,7 @@ func withdrawEachKind(f *fixture) {
 	c, items := f.stocked(70, itembank.Settings{OnEnd: itembank.Return})
 	f.take(c, "ann", items[0])
 	f.closed(burning(c, f.take(c, "bob", items[1])))
-	all := append(slices.Clone(items), "unheard-of", "unheard-of too")
+	all := append(slices.Clone(items), "unsent-of", "unsent-of too")
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 68, Already: 1, Held: 1, Unknown: 2}, all...)
 	n := itembank.Counts{Loaded: 70, Claimed: 1, Ended: 69}
 	f.wantCounts(n)
@@ -57,7 +57,7 @@ func withdrawEachKind(f *fixture) {
 func withdrawRepeatedLines(f *fixture) {
 	c, items := f.stocked(102, itembank.Settings{})
 	f.take(c, "ann", items[0])
-	lines := slices.Concat(items, []string{items[101], items[0], items[1], "unheard-of", "unheard-of"})
+	lines := slices.Concat(items, []string{items[101], items[0], items[1], "unsent-of", "unsent-of"})
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 101, Already: 2, Held: 2, Unknown: 2}, lines...)
 	f.wantCounts(itembank.Counts{Loaded: 102, Claimed: 1, Ended: 101})
 }
@@ -88,7 +88,7 @@ func withdrawOlder(f *fixture) {
 	for row, item := range []string{"old-1", "old-2"} {
 		f.wantOutcomes([]itembank.Addition{{Item: f.freeItem(older, item), LoadID: "l", Row: int64(row)}}, itembank.AddedNow)
 	}
-	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "unheard-of")
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "unsent-of")
 	f.wantWhere("withdrawn", older, "old-1")
 	if got, err := f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
 		f.Errorf("withdraw all: want 2, got %+v, %v", got, err)
@@ -111,8 +111,8 @@ func withdrawInvalid(f *fixture) {
 	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
 	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(items[5])))
 	got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
-	if !errors.Is(err, itembank.ErrStrayItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != itembank.MaxAddItems-1 {
-		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", itembank.ErrStrayItem, err, got)
+	if !errors.Is(err, itembank.ErrOrphanItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != itembank.MaxAddItems-1 {
+		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", itembank.ErrOrphanItem, err, got)
 	}
 	f.wantWhere("free, not loaded", c, items[5])
 	f.putState(c, items[55], itembank.Burned)

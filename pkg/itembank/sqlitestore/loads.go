@@ -73,7 +73,7 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, e
 // AdvanceLoad writes progress, forward only: with fewer rows than the row has it
 // changes nothing, with as many it can only finish the load, and a finished load
 // stays finished. Safe to repeat. Errors: as LatestLoad, and
-// itembank.ErrDifference for a load that was never started.
+// itembank.ErrInconsistent for a load that was never started.
 func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
@@ -91,7 +91,7 @@ func checkStarted(ctx context.Context, w *sqlite.Statements, l itembank.Load) er
 	var one int
 	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
 	if err == nil && !found {
-		err = fmt.Errorf("%w: load %s was never started", itembank.ErrDifference, l.ID())
+		err = fmt.Errorf("%w: load %s was never started", itembank.ErrInconsistent, l.ID())
 	}
 	return err
 }

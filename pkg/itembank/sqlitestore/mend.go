@@ -7,10 +7,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// Mend makes a change if what it rests on is so, in one transaction. Errors:
+// Repair makes a change if what it rests on is so, in one transaction. Errors:
 // itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) Mend(ctx context.Context, m itembank.Mending) (done bool, err error) {
-	err = s.db.Write(ctx, "mend", func(ctx context.Context, w *sqlite.Statements) error {
+func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (done bool, err error) {
+	err = s.db.Write(ctx, "repair", func(ctx context.Context, w *sqlite.Statements) error {
 		if done, err = holds(ctx, w, m); err != nil || !done {
 			return err
 		}
@@ -21,7 +21,7 @@ func (s *Store) Mend(ctx context.Context, m itembank.Mending) (done bool, err er
 }
 
 // holds reports that what the change rests on is so.
-func holds(ctx context.Context, w *sqlite.Statements, m itembank.Mending) (bool, error) {
+func holds(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest) (bool, error) {
 	switch {
 	case m.IfRow != nil:
 		row, err := readItemRow(ctx, w, m.Campaign, m.Hash[:])
@@ -33,7 +33,7 @@ func holds(ctx context.Context, w *sqlite.Statements, m itembank.Mending) (bool,
 	}
 }
 
-func change(ctx context.Context, w *sqlite.Statements, m itembank.Mending) (bool, error) {
+func change(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest) (bool, error) {
 	switch {
 	case m.PutFree != nil:
 		i := *m.PutFree

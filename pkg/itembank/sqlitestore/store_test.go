@@ -55,11 +55,11 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, create := s.CreateCampaign(ctx, itembank.Campaign{Name: "other"})
 	_, closeClaim := s.CloseClaim(ctx, itembank.Closing{Claim: annsClaim(item), Generation: 1, State: itembank.Burned})
 	_, endItems := s.EndItems(ctx, []itembank.Ending{{Item: item, State: itembank.Withdrawn}})
-	_, mend := s.Mend(ctx, itembank.Mending{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
+	_, repair := s.Repair(ctx, itembank.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
 		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
-		"CloseClaim": closeClaim, "EndItems": endItems, "Mend": mend,
+		"CloseClaim": closeClaim, "EndItems": endItems, "Repair": repair,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)

@@ -52,7 +52,7 @@ func TestTranslate(t *testing.T) {
 		{"denied", &types.AccessDeniedException{}, false},
 		{"bad argument", &types.InvalidArgumentException{}, false},
 		{"bad request", status(400), false},
-		{"unheard of", errors.New("?"), false},
+		{"unsent of", errors.New("?"), false},
 	} {
 		got := kinesissink.Translate("s", test.err)
 		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||

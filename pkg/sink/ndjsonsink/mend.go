@@ -11,12 +11,12 @@ import (
 // maxTail is more than any record: a longer last line is not this sink's.
 const maxTail = 64 << 20
 
-// mend ends a file with a whole line. A last line without its end is finished
+// repair ends a file with a whole line. A last line without its end is finished
 // if it is JSON by itself: a person or another program may have left the end
 // out. The beginning of an object is the half line of a crash, of a record that
 // nobody was told is delivered: it is cut off. Anything else is somebody's, and
 // an error.
-func mend(f *os.File, size int64) error {
+func repair(f *os.File, size int64) error {
 	tail, err := lastLine(f, size)
 	switch {
 	case err != nil || len(tail) == 0:

@@ -91,7 +91,7 @@ func prepare(f *os.File) error {
 	if !info.Mode().IsRegular() {
 		return errors.New("it is not a regular file, from which a half-written line could be cut off")
 	}
-	if err := mend(f, info.Size()); err != nil {
+	if err := repair(f, info.Size()); err != nil {
 		return err
 	}
 	return errors.Join(f.Sync(), syncFolder(filepath.Dir(f.Name())))

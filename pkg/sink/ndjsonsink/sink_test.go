@@ -156,7 +156,7 @@ func TestOnlyOneSinkHasTheFile(t *testing.T) {
 	checkFile(t, path, "1\n2\n")
 }
 
-func TestOpenMendsTheEnd(t *testing.T) {
+func TestOpenRepairsTheEnd(t *testing.T) {
 	t.Parallel()
 	long := `{"long":"` + strings.Repeat("x", 300_000) + `"}`
 	for name, test := range map[string]struct{ before, after, fault string }{
@@ -312,7 +312,7 @@ func TestFailedWritesLeaveWholeLines(t *testing.T) {
 	}
 }
 
-// TestATornFileTakesNoMore, until it is opened again and mended.
+// TestATornFileTakesNoMore, until it is opened again and repaired.
 func TestATornFileTakesNoMore(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faulty{

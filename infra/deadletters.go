@@ -17,9 +17,9 @@ func poisonPrefix(scope string) string { return "poison/" + scope }
 // Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
 const givenUpPrefix = "aws/lambda"
 
-// newFailureBucket makes the bucket of kept records. Nothing in it expires: what it
+// newDeadLetterBucket makes the bucket of kept records. Nothing in it expires: what it
 // keeps is nowhere else.
-func newFailureBucket(scope constructs.Construct, key awskms.IKey, disposable bool) awss3.Bucket {
+func newDeadLetterBucket(scope constructs.Construct, key awskms.IKey, disposable bool) awss3.Bucket {
 	props := &awss3.BucketProps{
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
@@ -30,14 +30,14 @@ func newFailureBucket(scope constructs.Construct, key awskms.IKey, disposable bo
 	if key != nil {
 		props.Encryption, props.EncryptionKey, props.BucketKeyEnabled = awss3.BucketEncryption_KMS, key, jsii.Bool(true)
 	}
-	bucket := awss3.NewBucket(scope, jsii.String("FailureBucket"), props)
+	bucket := awss3.NewBucket(scope, jsii.String("DeadLetterBucket"), props)
 	bucket.Policy().ApplyRemovalPolicy(removalPolicy(disposable)) // a bucket that stays keeps its policy
 	return bucket
 }
 
-// newBellQueue makes the queue that hears of kept records. Messages stay for as
+// newNotifyQueue makes the queue that hears of kept records. Messages stay for as
 // long as SQS keeps them, 14 days; the objects stay for ever.
-func newBellQueue(scope constructs.Construct, key awskms.IKey) awssqs.Queue {
+func newNotifyQueue(scope constructs.Construct, key awskms.IKey) awssqs.Queue {
 	props := &awssqs.QueueProps{
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
 		EnforceSSL:      jsii.Bool(true),
@@ -46,5 +46,5 @@ func newBellQueue(scope constructs.Construct, key awskms.IKey) awssqs.Queue {
 	if key != nil {
 		props.Encryption, props.EncryptionMasterKey = awssqs.QueueEncryption_KMS, key
 	}
-	return awssqs.NewQueue(scope, jsii.String("BellQueue"), props)
+	return awssqs.NewQueue(scope, jsii.String("NotifyQueue"), props)
 }
