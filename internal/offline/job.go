@@ -79,12 +79,12 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 // run is a job on its way.
 type run struct {
 	Job
-	format  dedupe.Format
-	decider dedupe.Decider
-	lines   *lineReader
-	hold    *hold // of Out; nil without
-	out     target
-	deadLetters  target
+	format      dedupe.Format
+	decider     dedupe.Decider
+	lines       *lineReader
+	hold        *hold // of Out; nil without
+	out         target
+	deadLetters target
 
 	at       dedupe.Run // how far it is
 	recorded time.Time  // when that was last recorded

@@ -89,9 +89,9 @@ func (p plan) set(j *Job) {
 // model decides the lines one by one, by the book: no batches, no engine.
 type model struct {
 	plan
-	entries     map[format.Key]*modelEntry
+	entries          map[format.Key]*modelEntry
 	out, deadLetters strings.Builder
-	tally       dedupe.Tally
+	tally            dedupe.Tally
 }
 
 type modelEntry struct {
