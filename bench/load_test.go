@@ -23,6 +23,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -33,7 +34,7 @@ const (
 	largeLoad  = 1_000_000
 	knownLoad  = 20_000
 	loadID     = "0123456789abcdef0123456789abcdef#000001"
-	perRequest = itembank.MaxAddItems
+	perRequest = engine.MaxAddItems
 )
 
 // Goals of loads.
@@ -145,7 +146,7 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 			return err
 		}
 		for j, value := range items[i : i+perRequest] {
-			h := itembank.HashItem(value)
+			h := engine.HashItem(value)
 			if _, err := tx.StmtContext(ctx, item).ExecContext(ctx, h[:], loadID, i+j+1); err != nil {
 				return err
 			}
@@ -201,7 +202,7 @@ func (s *shop) bareLoad(items []string) {
 	for i := 0; i < len(items); i += perRequest {
 		var actions []types.TransactWriteItem
 		for j, value := range items[i : i+perRequest] {
-			h := itembank.HashItem(value)
+			h := engine.HashItem(value)
 			actions = append(actions, put(map[string]types.AttributeValue{
 				"pk": text(fmt.Sprintf("item#spring#%02d", h.ShardOf(64))), "sk": text(h.String()), "load_id": text(loadID),
 				"row": &types.AttributeValueMemberN{Value: strconv.Itoa(i + j + 1)}, "generation": &types.AttributeValueMemberN{Value: "1"},

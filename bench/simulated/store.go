@@ -7,16 +7,17 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Store is the part of an itembank.Store that a claim needs, with one campaign. It
 // counts what would be a request to DynamoDB.
 type Store struct {
-	itembank.Store // absent: nothing else is asked for
-	world          *World
-	campaign       itembank.Campaign
-	shards         []shard
-	claims         map[string]itembank.Claim
+	engine.Store // absent: nothing else is asked for
+	world        *World
+	campaign     engine.Campaign
+	shards       []shard
+	claims       map[string]engine.Claim
 
 	Requests int
 	Lost     int // takes of an item that was gone
@@ -25,7 +26,7 @@ type Store struct {
 // shard is a part of the bank: its items in order, and for each the nearest free
 // one from it on.
 type shard struct {
-	items []itembank.FreeItem
+	items []engine.FreeItem
 	next  []int32
 }
 
@@ -34,18 +35,18 @@ func NewStore(world *World, items, shards int) *Store {
 	s := &Store{
 		world:  world,
 		shards: make([]shard, shards),
-		claims: make(map[string]itembank.Claim, items),
-		campaign: itembank.Campaign{
-			Name: "spring", Mode: itembank.ByTimes, Scope: "spring", Shards: shards, PageSize: itembank.DefaultPageSize,
+		claims: make(map[string]engine.Claim, items),
+		campaign: engine.Campaign{
+			Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: itembank.DefaultPageSize,
 			OnEnd: itembank.Burn, Generation: 1, CreatedAt: world.now,
 		},
 	}
 	for i := range items {
 		value := fmt.Sprintf("SAVE-%07d", i)
-		hash := itembank.HashItem(value)
+		hash := engine.HashItem(value)
 		n := hash.ShardOf(shards)
-		s.shards[n].items = append(s.shards[n].items, itembank.FreeItem{
-			Shard: itembank.Shard{Campaign: s.campaign.Name, Generation: 1, Number: n}, Hash: hash, Value: value,
+		s.shards[n].items = append(s.shards[n].items, engine.FreeItem{
+			Shard: engine.Shard{Campaign: s.campaign.Name, Generation: 1, Number: n}, Hash: hash, Value: value,
 		})
 	}
 	for i := range s.shards {
@@ -68,16 +69,16 @@ func (s *Store) request() {
 	s.Requests++
 }
 
-// Campaign implements itembank.CampaignStore.
-func (s *Store) Campaign(context.Context, string) (*itembank.Campaign, error) {
+// Campaign implements engine.Store.
+func (s *Store) Campaign(context.Context, string) (*engine.Campaign, error) {
 	s.request()
 	c := s.campaign
 	return &c, nil
 }
 
-// FreeItems implements itembank.FreeItemStore. As on DynamoDB, a page that is full
+// FreeItems implements engine.Store. As on DynamoDB, a page that is full
 // says that there is more, whether or not there is.
-func (s *Store) FreeItems(_ context.Context, of itembank.Shard, r itembank.Range, limit int) (page itembank.FreePage, err error) {
+func (s *Store) FreeItems(_ context.Context, of engine.Shard, r engine.Range, limit int) (page engine.FreePage, err error) {
 	s.request()
 	shard := &s.shards[of.Number]
 	from := 0
@@ -101,8 +102,8 @@ func (s *Store) FreeItems(_ context.Context, of itembank.Shard, r itembank.Range
 	return page, nil
 }
 
-// Take implements itembank.ClaimStore.
-func (s *Store) Take(_ context.Context, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
+// Take implements engine.Store.
+func (s *Store) Take(_ context.Context, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
 	s.request()
 	shard := &s.shards[item.Shard.Number]
 	i, _ := shard.find(item.Hash)
@@ -119,17 +120,17 @@ func (s *Store) Take(_ context.Context, item itembank.FreeItem, claim itembank.C
 	return found, nil
 }
 
-// HeldClaim implements itembank.ClaimStore.
-func (s *Store) HeldClaim(_ context.Context, _, claimant string) (*itembank.Claim, error) {
+// HeldClaim implements engine.Store.
+func (s *Store) HeldClaim(_ context.Context, _, claimant string) (*engine.Claim, error) {
 	return s.claim(claimant)
 }
 
-// PeekClaim implements itembank.ClaimStore.
-func (s *Store) PeekClaim(_ context.Context, _, claimant string) (*itembank.Claim, error) {
+// HeldClaimEventuallyConsistent implements engine.Store.
+func (s *Store) HeldClaimEventuallyConsistent(_ context.Context, _, claimant string) (*engine.Claim, error) {
 	return s.claim(claimant)
 }
 
-func (s *Store) claim(claimant string) (*itembank.Claim, error) {
+func (s *Store) claim(claimant string) (*engine.Claim, error) {
 	s.request()
 	if held, found := s.claims[claimant]; found {
 		return &held, nil
@@ -139,7 +140,7 @@ func (s *Store) claim(claimant string) (*itembank.Claim, error) {
 
 // order sorts the items, all of them free.
 func (s *shard) order() {
-	slices.SortFunc(s.items, func(a, b itembank.FreeItem) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
+	slices.SortFunc(s.items, func(a, b engine.FreeItem) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
 	s.next = make([]int32, len(s.items)+1)
 	for i := range s.next {
 		s.next[i] = int32(i)
@@ -147,8 +148,8 @@ func (s *shard) order() {
 }
 
 // find is the place of a hash, or where it would be.
-func (s *shard) find(h itembank.Hash) (i int, there bool) {
-	return slices.BinarySearchFunc(s.items, h, func(item itembank.FreeItem, h itembank.Hash) int { return bytes.Compare(item.Hash[:], h[:]) })
+func (s *shard) find(h engine.Hash) (i int, there bool) {
+	return slices.BinarySearchFunc(s.items, h, func(item engine.FreeItem, h engine.Hash) int { return bytes.Compare(item.Hash[:], h[:]) })
 }
 
 // free is the first free item from a place on, or the end. It shortens the way for

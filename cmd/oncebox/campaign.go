@@ -90,7 +90,6 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("item life", lifeOr(c.ItemLife, "for ever"))
 		row("claim life", lifeOr(c.ClaimLife, "for ever"))
 		row("on end", string(c.OnEnd))
-		row("generation", fmt.Sprint(c.Generation))
 		row("created", timeOr(c.CreatedAt, "unknown"))
 	})
 }

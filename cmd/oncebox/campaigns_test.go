@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -118,7 +119,7 @@ type world struct {
 
 const theItem = "A-1"
 
-func newWorld(t *testing.T, store itembank.Store, s itembank.Settings) *world {
+func newWorld(t *testing.T, store engine.Store, s itembank.Settings) *world {
 	t.Helper()
 	w := &world{T: t, store: &itembanktest.Hooked{Store: store}, clock: itembanktest.NewClock(), name: strings.ToLower(rand.Text())}
 	w.bank = itembank.New(w.store, itembank.WithClock(w.clock))
@@ -192,7 +193,7 @@ func (w *world) state() string {
 	if err != nil || len(r.Inconsistencies) > 0 {
 		w.Fatalf("reconcile: %+v, %v", r.Inconsistencies, err)
 	}
-	row, err := w.store.ItemRow(w.Context(), w.name, itembank.HashItem(theItem))
+	row, err := w.store.ItemRow(w.Context(), w.name, engine.HashItem(theItem))
 	switch {
 	case err != nil:
 		w.Fatal(err)
@@ -334,7 +335,7 @@ func opened(then func(*world)) func(*world) {
 // changes nothing either.
 func TestArrows(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		left := maps.Clone(walks)
 		for _, a := range arrows(t) {
 			ways := left[a.label]
@@ -384,7 +385,7 @@ func (a arrow) walk(w *world, way walk) {
 }
 
 // onEngines runs a test on SQLite and on DynamoDB.
-func onEngines(t *testing.T, test func(*testing.T, itembank.Store)) {
+func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 	t.Run("sqlite", func(t *testing.T) {
 		store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "codes.db"))
 		if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -81,7 +82,7 @@ func (l *loading) kill() {
 }
 
 // store opens the shell's store in this process.
-func (s *shell) store() itembank.Store {
+func (s *shell) store() engine.Store {
 	s.Helper()
 	set := map[string]string{}
 	for _, v := range s.env {
@@ -109,7 +110,7 @@ func (s *shell) store() itembank.Store {
 }
 
 // createWith makes a campaign that knows some items.
-func (s *shell) createWith(store itembank.Store, campaign string, known []string) {
+func (s *shell) createWith(store engine.Store, campaign string, known []string) {
 	s.Helper()
 	bank := itembank.New(store)
 	_, _, err := bank.CreateCampaign(s.Context(), campaign, itembank.Settings{Shards: 2})
@@ -122,7 +123,7 @@ func (s *shell) createWith(store itembank.Store, campaign string, known []string
 }
 
 // onceEach wants every item in the bank, and exactly once.
-func (s *shell) onceEach(store itembank.Store, campaign string, files ...[]string) {
+func (s *shell) onceEach(store engine.Store, campaign string, files ...[]string) {
 	s.Helper()
 	n := int64(len(distinct(files...)))
 	r, err := itembank.New(store).Reconcile(s.Context(), campaign)
@@ -142,10 +143,10 @@ func distinct(files ...[]string) map[string]bool {
 }
 
 // owned counts the lines of a file by the item rows, which name who added what.
-func (s *shell) owned(store itembank.Store, campaign, loadID string, items []string) (t itembank.Tally) {
+func (s *shell) owned(store engine.Store, campaign, loadID string, items []string) (t itembank.Tally) {
 	s.Helper()
 	for i, item := range items {
-		row, err := store.ItemRow(s.Context(), campaign, itembank.HashItem(item))
+		row, err := store.ItemRow(s.Context(), campaign, engine.HashItem(item))
 		if err != nil || row == nil {
 			s.Fatalf("item row of %s: %v, %v", item, row, err)
 		}
@@ -271,7 +272,7 @@ func TestKilledLoaders(t *testing.T) {
 				owned := s.owned(store, campaign, digest+"#000001", items)
 				want := owned
 				if latest != nil && latest.Finished {
-					if latest.Tally != owned {
+					if itembank.Tally(latest.Tally) != owned {
 						s.Errorf("a load that had finished has %+v, want %+v", latest.Tally, owned)
 					}
 					want = itembank.Tally{Rows: owned.Rows, Known: owned.Rows}

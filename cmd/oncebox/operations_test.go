@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // onStores runs a test of the command line on both stores.
@@ -183,7 +184,7 @@ func TestSweep(t *testing.T) {
 // TestSweepOfClaims: what became of the items of ended claims, as their rows say.
 func TestSweepOfClaims(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		for _, test := range []struct {
 			settings itembank.Settings
 			output   string
@@ -211,7 +212,7 @@ func TestSweepOfClaims(t *testing.T) {
 // is swept.
 func TestSweepPastInconsistencies(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		w := newWorld(t, store, lending)
 		campaign, err := w.bank.Campaign(t.Context(), w.name)
 		if err != nil {
@@ -227,7 +228,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 		claimByBob(w)
 		w.claimFor("cid")
 		i := plants{w, campaign}.free(grant.Claim.Item)
-		if done, err := store.Repair(t.Context(), itembank.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &grant.Claim}); err != nil || !done {
+		if done, err := store.Repair(t.Context(), engine.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: grant.Claim.Claimant}}); err != nil || !done {
 			t.Fatalf("planting: %t, %v", done, err)
 		}
 		w.clock.Advance(aLife + 11*time.Second)
@@ -244,7 +245,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 // campaign does otherwise.
 func TestReleaseOfEndedItem(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
 			for output, want := range map[string]string{"text": "released; the item has expired with its own life", "json": `"outcome":"expired"`} {
 				w := newWorld(t, store, itembank.Settings{ItemLife: aLife, OnEnd: onEnd})
@@ -265,7 +266,7 @@ func TestReleaseOfEndedItem(t *testing.T) {
 // TestReleaseSettlesHeldAndEnded: after it there is nothing to reconcile.
 func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		w := newWorld(t, store, itembank.Settings{})
 		differences[itembank.HeldAndEnded](w.plants())
 		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
@@ -310,10 +311,10 @@ func TestReconcileDamage(t *testing.T) {
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\n"))
 	s.run(exitDone, "reconcile", "spring").saying(t, "from 20", "loaded 2, free 2, claimed 0, ended 0", "no differences")
 	s.sql("DELETE FROM bank WHERE item = 'A-2'")
-	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, repaired 0", "lost  no ", "hash:"+itembank.HashItem("A-2").String(), "#000001  2 ", "have a look")
+	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, repaired 0", "lost  no ", "hash:"+engine.HashItem("A-2").String(), "#000001  2 ", "have a look")
 	var r itembank.ReconcileReport
 	s.jsonWith(exitLook, &r, "reconcile", "spring")
-	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != itembank.Lost || r.Inconsistencies[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != itembank.Missing || r.Inconsistencies[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
 		t.Errorf("unexpected %+v", r)
 	}
 	s.run(exitDone, "campaign", "close", "spring")

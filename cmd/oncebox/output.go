@@ -54,19 +54,18 @@ func isTerminal(stream any) bool {
 // campaignJSON is a campaign in results. Times are RFC 3339, lives Go durations;
 // absent means never, at once, or for ever.
 type campaignJSON struct {
-	Name       string         `json:"name"`
-	State      itembank.State `json:"state,omitempty"`
-	Mode       itembank.Mode  `json:"mode"`
-	OpensAt    *time.Time     `json:"opens_at,omitempty"`
-	ClosesAt   *time.Time     `json:"closes_at,omitempty"`
-	Scope      string         `json:"scope"`
-	Shards     int            `json:"shards"`
-	PageSize   int            `json:"page_size"`
-	ItemLife   string         `json:"item_life,omitempty"`
-	ClaimLife  string         `json:"claim_life,omitempty"`
-	OnEnd      itembank.OnEnd `json:"on_end"`
-	Generation int            `json:"generation"`
-	CreatedAt  time.Time      `json:"created_at"`
+	Name      string         `json:"name"`
+	State     itembank.State `json:"state,omitempty"`
+	Mode      itembank.Mode  `json:"mode"`
+	OpensAt   *time.Time     `json:"opens_at,omitempty"`
+	ClosesAt  *time.Time     `json:"closes_at,omitempty"`
+	Scope     string         `json:"scope"`
+	Shards    int            `json:"shards"`
+	PageSize  int            `json:"page_size"`
+	ItemLife  string         `json:"item_life,omitempty"`
+	ClaimLife string         `json:"claim_life,omitempty"`
+	OnEnd     itembank.OnEnd `json:"on_end"`
+	CreatedAt time.Time      `json:"created_at"`
 }
 
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
@@ -74,7 +73,7 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 		Name: c.Name, State: state, Mode: c.Mode, OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
 		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), OnEnd: c.OnEnd,
-		Generation: c.Generation, CreatedAt: c.CreatedAt,
+		CreatedAt: c.CreatedAt,
 	}
 }
 

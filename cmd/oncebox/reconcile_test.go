@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // The plants make a difference of each kind, with theItem, by means of a store.
@@ -33,13 +34,13 @@ func (w *world) plants() plants {
 	return plants{w, campaign}
 }
 
-func (p plants) free(item string) itembank.FreeItem {
-	h := itembank.HashItem(item)
-	return itembank.FreeItem{Shard: itembank.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
+func (p plants) free(item string) engine.FreeItem {
+	h := engine.HashItem(item)
+	return engine.FreeItem{Shard: engine.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
 }
 
 // astray is the item in a shard that is not its own.
-func (p plants) astray(by int) itembank.FreeItem {
+func (p plants) astray(by int) engine.FreeItem {
 	i := p.free(theItem)
 	i.Shard.Number = (i.Shard.Number + by) % p.campaign.Shards
 	return i
@@ -53,22 +54,22 @@ func (p plants) must(done bool, err error) {
 }
 
 // change plants a bank row, or takes one out, and does not care what is there.
-func (p plants) change(put, drop *itembank.FreeItem) {
+func (p plants) change(put, drop *engine.FreeItem) {
 	p.Helper()
-	m := itembank.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop}
+	m := engine.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop}
 	other := p.free("there") // which is in the bank all the time
 	m.IfFree = &other
 	p.must(p.store.Store.Repair(p.Context(), m))
 }
 
-func (p plants) put(i itembank.FreeItem)  { p.Helper(); p.change(&i, nil) }
-func (p plants) drop(i itembank.FreeItem) { p.Helper(); p.change(nil, &i) }
+func (p plants) put(i engine.FreeItem)  { p.Helper(); p.change(&i, nil) }
+func (p plants) drop(i engine.FreeItem) { p.Helper(); p.change(nil, &i) }
 
 func (p plants) take(claimant string) {
 	p.Helper()
-	claim := itembank.Claim{
+	claim := engine.Claim{
 		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant,
-		Item: theItem, ItemHash: itembank.HashItem(theItem), ClaimedAt: p.clock.Now(),
+		Item: theItem, ItemHash: engine.HashItem(theItem), ClaimedAt: p.clock.Now(),
 	}
 	found, err := p.store.Take(p.Context(), p.free(theItem), claim)
 	p.must(found.Taken(), err)
@@ -83,12 +84,12 @@ func (p plants) loaded() {
 // end marks the item, which is free.
 func (p plants) end() {
 	p.Helper()
-	ended, err := p.store.EndItems(p.Context(), []itembank.Ending{{Item: p.free(theItem), State: itembank.Withdrawn}})
-	p.must(len(ended) == 1 && ended[0] == itembank.EndedNow, err)
+	ended, err := p.store.EndItems(p.Context(), []engine.EndRequest{{Item: p.free(theItem), State: itembank.Withdrawn}})
+	p.must(len(ended) == 1 && ended[0] == engine.EndDone, err)
 }
 
 var differences = map[itembank.InconsistencyKind]func(plants){
-	itembank.Lost: func(p plants) { p.loaded(); p.drop(p.free(theItem)) },
+	itembank.Missing: func(p plants) { p.loaded(); p.drop(p.free(theItem)) },
 	itembank.HeldTwice: func(p plants) {
 		p.loaded()
 		p.take("ann")
@@ -153,7 +154,7 @@ func TestInconsistencies(t *testing.T) {
 	if !slices.Equal(kinds, listed) {
 		t.Errorf("the kinds are %q, and %s has %q", kinds, campaignsPage, listed)
 	}
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		for _, kind := range kinds {
 			t.Run(kind, func(t *testing.T) {
 				kind := itembank.InconsistencyKind(kind)
@@ -172,7 +173,7 @@ func (w *world) difference(kind itembank.InconsistencyKind, repairable bool) {
 	}
 	differences[kind](planted)
 	r := w.reconcile(look, exitLook)
-	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != kind || r.Inconsistencies[0].Repaired || r.Inconsistencies[0].Hash != itembank.HashItem(theItem).String() {
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != kind || r.Inconsistencies[0].Repaired || r.Inconsistencies[0].Hash != engine.HashItem(theItem).String() {
 		w.Fatalf("want one item %s, got %+v", kind, r.Inconsistencies)
 	}
 	repair := reconcileCommand{Campaign: w.name, Repair: true, Items: "codes.txt"}
@@ -254,9 +255,9 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 // was loaded from, and not without.
 func TestLostWithoutItems(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, store itembank.Store) {
+	onEngines(t, func(t *testing.T, store engine.Store) {
 		w := newWorld(t, store, itembank.Settings{})
-		differences[itembank.Lost](w.plants())
+		differences[itembank.Missing](w.plants())
 		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
 			t.Fatal(err)
 		}

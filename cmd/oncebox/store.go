@@ -13,6 +13,7 @@ import (
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -33,7 +34,7 @@ func (g globals) sqlitePath() (path string, ok bool, err error) {
 }
 
 // open opens the store, which must exist. Call closeStore after use.
-func (g globals) open(ctx context.Context) (store itembank.Store, closeStore func(), err error) {
+func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(), err error) {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
 		return nil, nil, err

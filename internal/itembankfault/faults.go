@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -17,7 +17,7 @@ import (
 type Play struct {
 	Scenario Scenario
 	Engine   itembanktest.Engine // prepares and checks
-	Through  itembank.Store      // acts; the engine's own if nil
+	Through  engine.Store        // acts; the engine's own if nil
 	Random   io.Reader           // of the Banks; unpredictable if nil
 	Fresh    bool                // a Bank that failed is replaced
 	Full     bool                // read all rows in the end

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -181,7 +182,7 @@ func (h *history) brokenBank(i int, m *mutant) *itembank.Bank {
 		h.clock.Advance(600 * time.Millisecond)
 		time.Sleep(200 * time.Microsecond)
 	}
-	store := itembank.Store(pausing{faulty})
+	store := engine.Store(pausing{faulty})
 	if m != nil && m.is == above {
 		store = m.wrap(itembanktest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
 	} else if m != nil {
@@ -193,12 +194,12 @@ func (h *history) brokenBank(i int, m *mutant) *itembank.Bank {
 // pausing lets others come between what a request reads and what it does of it.
 type pausing struct{ *Faulty }
 
-func (p pausing) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+func (p pausing) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
 	p.pause()
 	return p.Faulty.CloseClaim(ctx, c)
 }
 
-func (p pausing) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (p pausing) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	p.pause()
 	return p.Faulty.Take(ctx, i, c)
 }
@@ -275,7 +276,7 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	}
 }
 
-func (h *history) campaignOf(o op) itembank.Campaign {
+func (h *history) campaignOf(o op) engine.Campaign {
 	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
 }
 
@@ -317,7 +318,7 @@ func (h *history) itemsAtRest() {
 		c := h.campaigns[suffix]
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
-			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, itembank.HashItem(item))
+			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, engine.HashItem(item))
 			h.must(err)
 			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
 				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)

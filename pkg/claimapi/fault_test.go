@@ -13,11 +13,12 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // failing makes every Take of the bench fail with the error.
 func (b *bench) failing(err error) {
-	b.store.take = func(context.Context, itembank.FreeItem, itembank.Claim) error { return err }
+	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { return err }
 }
 
 func TestStoreErrors(t *testing.T) {
@@ -57,7 +58,7 @@ func TestStoreErrors(t *testing.T) {
 func TestRepeatAfterLostReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
-	b.store.take = func(ctx context.Context, i itembank.FreeItem, c itembank.Claim) error {
+	b.store.take = func(ctx context.Context, i engine.FreeItem, c engine.Claim) error {
 		_, err := b.store.Store.Take(ctx, i, c)
 		return errors.Join(itembank.ErrTryAgain, err)
 	}
@@ -84,7 +85,7 @@ func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	b.store.take = func(context.Context, itembank.FreeItem, itembank.Claim) error { panic("oops for ada") }
+	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { panic("oops for ada") }
 	a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusInternalServerError, "internal")
 	if strings.Contains(a.Body, "oops") {
 		t.Errorf("the panic is in the answer: %s", a.Body)
@@ -104,7 +105,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 func TestTryAgainBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	b.store.take = func(ctx context.Context, _ itembank.FreeItem, _ itembank.Claim) error {
+	b.store.take = func(ctx context.Context, _ engine.FreeItem, _ engine.Claim) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -56,14 +57,14 @@ func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items .
 
 // faults stands between the handler and the engine; a nil field is no fault.
 type faults struct {
-	itembank.Store
-	take func(context.Context, itembank.FreeItem, itembank.Claim) error
+	engine.Store
+	take func(context.Context, engine.FreeItem, engine.Claim) error
 }
 
-func (f *faults) Take(ctx context.Context, item itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (f *faults) Take(ctx context.Context, item engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if f.take != nil {
 		if err := f.take(ctx, item, c); err != nil {
-			return itembank.Evidence{}, err
+			return engine.TakeResult{}, err
 		}
 	}
 	return f.Store.Take(ctx, item, c)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Bank hands out the items of campaigns. It keeps copies of rules, pages of
@@ -13,7 +15,7 @@ import (
 // so any number of Banks in any number of processes may work on one store. A
 // Bank is safe for concurrent use. Make one per process, or per Lambda container.
 type Bank struct {
-	store   Store
+	store   engine.Store
 	clock   Clock
 	random  io.Reader
 	rules   ruleCache
@@ -36,7 +38,7 @@ func WithClock(c Clock) Option { return func(b *Bank) { b.clock = c } }
 func WithRandom(r io.Reader) Option { return func(b *Bank) { b.random = r } }
 
 // New makes a Bank over a store.
-func New(store Store, options ...Option) *Bank {
+func New(store engine.Store, options ...Option) *Bank {
 	b := &Bank{
 		store:   store,
 		clock:   systemClock{},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Defaults and limits of a campaign's settings.
@@ -24,16 +26,6 @@ const (
 // rules; that long after a change the old rules may still be answered by.
 const DefaultCampaignCache = 5 * time.Second
 
-// Mode says what decides whether a campaign is open.
-type Mode string
-
-// The modes.
-const (
-	ByTimes      Mode = "by-times" // OpensAt and ClosesAt decide
-	OpenByHand   Mode = "open"     // open whatever the times say
-	ClosedByHand Mode = "closed"   // closed whatever the times say
-)
-
 // State is what a campaign is at a moment.
 type State string
 
@@ -45,18 +37,27 @@ const (
 	SoldOut   State = "sold_out" // open, and the bank is proven empty
 )
 
-// OnEnd says what becomes of an item when its claim is released or has ended.
-type OnEnd string
+// OnEnd says what becomes of an item when its claim is released or ends.
+type OnEnd = engine.OnEnd
 
 // What becomes of items.
 const (
-	Burn   OnEnd = "burn"   // nobody gets it again: for codes, which its holder has seen
-	Return OnEnd = "return" // it goes back to the bank: for seats and places
+	Burn   = engine.Burn   // nobody gets the item again: for codes, which the holder has seen
+	Return = engine.Return // the item goes back to the bank: for seats and places
 )
 
-// Campaign is a named bank with its rules. Scope, Shards, the lives and what
-// happens at their end are fixed when it is created: another scope would make every
-// claimant new.
+// Mode says what decides whether a campaign is open.
+type Mode = engine.Mode
+
+// The modes.
+const (
+	ByTimes      = engine.ByTimes      // OpensAt and ClosesAt decide
+	OpenByHand   = engine.OpenByHand   // open whatever the times say
+	ClosedByHand = engine.ClosedByHand // closed whatever the times say
+)
+
+// Campaign is a named bank with its rules. Scope, Shards, the lives and OnEnd are
+// fixed when it is created: another scope would make every claimant new.
 type Campaign struct {
 	Name       string
 	Mode       Mode
@@ -64,12 +65,28 @@ type Campaign struct {
 	ClosesAt   time.Time     // zero: never
 	Scope      string        // the name space in which a claimant holds one claim
 	Shards     int           // parts of the bank
-	PageSize   int           // items read at a time, at least: a large bank is read in larger pages
-	ItemLife   time.Duration // how long an item can be claimed after it was loaded; 0: for ever
-	ClaimLife  time.Duration // how long a claim lives; 0: for ever
+	PageSize   int           // the least number of items read at a time
+	ItemLife   time.Duration // how long an item can be claimed after its load; 0: forever
+	ClaimLife  time.Duration // how long a claim lives; 0: forever
 	OnEnd      OnEnd
-	Generation int // which bank is handed out, from 1
 	CreatedAt  time.Time
+	generation int
+}
+
+// campaignOf is the campaign of a row.
+func campaignOf(r engine.Campaign) Campaign {
+	return Campaign{
+		Name: r.Name, Mode: r.Mode, OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope, Shards: r.Shards, PageSize: r.PageSize,
+		ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: r.OnEnd, CreatedAt: r.CreatedAt, generation: r.Generation,
+	}
+}
+
+// row is the row of the campaign.
+func (c Campaign) row() engine.Campaign {
+	return engine.Campaign{
+		Name: c.Name, Mode: c.Mode, OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd, CreatedAt: c.CreatedAt, Generation: c.generation,
+	}
 }
 
 // ends is when something that begins at a moment and has a life ends; zero: never.
@@ -83,9 +100,9 @@ func ends(from time.Time, life time.Duration) time.Time {
 // StateAt returns Scheduled, Open or Closed. Hands overrule times.
 func (c Campaign) StateAt(now time.Time) State {
 	switch {
-	case c.Mode == OpenByHand:
+	case c.Mode == engine.OpenByHand:
 		return Open
-	case c.Mode == ClosedByHand:
+	case c.Mode == engine.ClosedByHand:
 		return Closed
 	case !c.OpensAt.IsZero() && now.Before(c.OpensAt):
 		return Scheduled
@@ -115,21 +132,22 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 	if err != nil {
 		return c, false, err
 	}
-	existing, err := b.store.CreateCampaign(ctx, c)
-	if err != nil || existing == nil {
+	row, err := b.store.CreateCampaign(ctx, c.row())
+	if err != nil || row == nil {
 		return c, err == nil, err
 	}
+	existing := campaignOf(*row)
 	if !existing.sameSettings(c) {
-		return *existing, false, &InvalidError{"campaign", fmt.Sprintf("%q exists with other settings; choose another name", name)}
+		return existing, false, &InvalidError{"campaign", fmt.Sprintf("%q exists with other settings; choose another name", name)}
 	}
-	return *existing, false, nil
+	return existing, false, nil
 }
 
 func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
-		Name: name, Mode: ByTimes, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
+		Name: name, Mode: engine.ByTimes, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, OnEnd: s.OnEnd,
-		Generation: 1, CreatedAt: now,
+		generation: 1, CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name
@@ -204,16 +222,16 @@ func (c Campaign) sameSettings(o Campaign) bool {
 // and is obeyed everywhere once the copies of the rules are too old
 // (DefaultCampaignCache). An unknown name is ErrNoCampaign.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
-	return b.setMode(ctx, name, OpenByHand)
+	return b.setMode(ctx, name, engine.OpenByHand)
 }
 
 // CloseCampaign closes a campaign whatever its times say, in the same way as
 // OpenCampaign. Claims stay with their holders.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
-	return b.setMode(ctx, name, ClosedByHand)
+	return b.setMode(ctx, name, engine.ClosedByHand)
 }
 
-func (b *Bank) setMode(ctx context.Context, name string, m Mode) error {
+func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
 	}
@@ -229,7 +247,17 @@ func (b *Bank) setMode(ctx context.Context, name string, m Mode) error {
 }
 
 // Campaigns lists all campaigns by name.
-func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) { return b.store.Campaigns(ctx) }
+func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) {
+	rows, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	campaigns := make([]Campaign, len(rows))
+	for i, row := range rows {
+		campaigns[i] = campaignOf(row)
+	}
+	return campaigns, nil
+}
 
 // Campaign reads one campaign from the store, not from the Bank's copy.
 func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
@@ -255,5 +283,6 @@ func (b *Bank) Counts(ctx context.Context, name string) (Counts, error) {
 	if err != nil {
 		return Counts{}, err
 	}
-	return b.store.Counts(ctx, c)
+	counts, err := b.store.Counts(ctx, c.row())
+	return Counts(counts), err
 }

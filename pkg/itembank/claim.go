@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Bounds of one Claim. Past them it gives up with ErrTryAgain, having changed
@@ -41,7 +43,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err != nil {
 		return Grant{}, err
 	}
-	r := &request{bank: b, shelf: b.shelf(campaign), search: search{start: start}, campaign: c, claim: Claim{
+	r := &request{bank: b, shelf: b.shelf(campaign), search: search{start: start}, campaign: c, claim: engine.Claim{
 		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
 	}}
 	r.claim.EndsAt = ends(r.claim.ClaimedAt, c.ClaimLife)
@@ -67,7 +69,7 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 	if held == nil || held.Campaign != campaign {
 		return Claim{}, ErrNoClaim
 	}
-	return *held, nil
+	return claimOf(*held), nil
 }
 
 func validateRequest(campaign, claimant string) error {
@@ -83,7 +85,7 @@ type request struct {
 	shelf    *shelf
 	search   search
 	campaign Campaign
-	claim    Claim // what will be put; its id is the same on every attempt
+	claim    engine.Claim // what will be put; its id is the same on every attempt
 	waits    int
 }
 
@@ -101,7 +103,7 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 			return Grant{}, err
 		}
 		if !found {
-			over := fresh.Generation != r.campaign.Generation || fresh.StateAt(r.bank.clock.Now()) != Open
+			over := fresh.generation != r.campaign.generation || fresh.StateAt(r.bank.clock.Now()) != Open
 			if r.campaign = fresh; over {
 				continue
 			}
@@ -134,7 +136,7 @@ func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bo
 			return Grant{}, false, err
 		}
 		if found.Taken() {
-			return Grant{Claim: r.claim}, true, nil
+			return Grant{Claim: claimOf(r.claim)}, true, nil
 		}
 		grant, done, err = r.weigh(ctx, found)
 		switch {
@@ -152,9 +154,9 @@ func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bo
 // keeps the guarantees: a claim that exists is the answer, whatever happened to
 // the item; after a conflict nothing is known of the row that had it; only then
 // is a missing item just that.
-func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done bool, err error) {
+func (r *request) weigh(ctx context.Context, found engine.TakeResult) (grant Grant, done bool, err error) {
 	held := found.Held
-	if held == nil && found.ClaimBusy {
+	if held == nil && found.ClaimConflict {
 		if held, err = r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant); err != nil {
 			return Grant{}, false, err
 		}
@@ -162,7 +164,7 @@ func (r *request) weigh(ctx context.Context, found Evidence) (grant Grant, done 
 	if held != nil {
 		return r.answer(ctx, *held)
 	}
-	if found.ClaimBusy || found.ItemBusy || found.Throttled {
+	if found.ClaimConflict || found.ItemConflict || found.Throttled {
 		return Grant{}, false, r.wait(ctx, found)
 	}
 	return Grant{}, false, nil
@@ -185,25 +187,25 @@ func (r *request) heldOr(ctx context.Context, refusal error) (grant Grant, done 
 // answer makes the answer of a claim that was found. One with this request's
 // own id was made by an earlier attempt of it, whose reply was lost. One that
 // ended is closed, and is no answer: done = false.
-func (r *request) answer(ctx context.Context, held Claim) (grant Grant, done bool, err error) {
-	if held.closable(r.bank.now()) {
+func (r *request) answer(ctx context.Context, held engine.Claim) (grant Grant, done bool, err error) {
+	if closable(held, r.bank.now()) {
 		released, err := r.bank.closeEnded(ctx, held)
 		if err == nil && released.Already { // somebody else has changed it; the next look says how
-			err = r.wait(ctx, Evidence{ClaimBusy: true})
+			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
 		}
 		return Grant{}, false, err
 	}
 	if held.Campaign != r.claim.Campaign {
 		return Grant{}, true, &ClaimedElsewhereError{held.Campaign}
 	}
-	return Grant{Claim: held, Replayed: held.ID != r.claim.ID}, true, nil
+	return Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}, true, nil
 }
 
 // wait backs off, a bounded number of times in a request.
-func (r *request) wait(ctx context.Context, found Evidence) error {
+func (r *request) wait(ctx context.Context, found engine.TakeResult) error {
 	r.waits++
 	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
-		found.ClaimBusy, found.ItemBusy, found.Throttled))
+		found.ClaimConflict, found.ItemConflict, found.Throttled))
 }
 
 // backOff waits before try number tries is repeated, with full jitter, and gives

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // A claim ends in one way: its row is deleted by its id, and in the same
@@ -48,7 +50,7 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 
 // closeEnded closes a claim that ended longer than the grace ago, by the rules of
 // its own campaign. Already: somebody else changed it first.
-func (b *Bank) closeEnded(ctx context.Context, claim Claim) (Released, error) {
+func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, error) {
 	c, err := b.campaignRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
 		return Released{}, fmt.Errorf("%w: claim %s is of campaign %q", ErrNoSuchRow, claim.ID, claim.Campaign)
@@ -62,7 +64,7 @@ func (b *Bank) closeEnded(ctx context.Context, claim Claim) (Released, error) {
 // closeClaim closes a claim of campaign c. With endedBy it has to have ended
 // before that. The item returns if the campaign says so and its own life has not
 // ended; else it ends as state.
-func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy time.Time, state ItemState) (Released, error) {
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state ItemState) (Released, error) {
 	for tries := 0; ; tries++ {
 		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
 		if err != nil {
@@ -90,7 +92,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy 
 			return Released{Returned: closing.Return != nil, Ended: closing.State}, nil
 		case found.ClaimChanged:
 			return Released{Already: true}, nil
-		case found.Busy || found.Throttled:
+		case found.Conflict || found.Throttled:
 			// Nothing is known of the row that was busy: another close of this claim,
 			// not yet through, shows the item returned and the claim still there.
 		case found.ItemFree:
@@ -107,7 +109,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim Claim, endedBy 
 // unlessClosed reports a difference that a close met, if the claim is still there: an
 // engine need not name every condition that failed, and one that another close
 // fulfilled is no difference.
-func (b *Bank) unlessClosed(ctx context.Context, claim Claim, difference error) (Released, error) {
+func (b *Bank) unlessClosed(ctx context.Context, claim engine.Claim, difference error) (Released, error) {
 	held, err := b.store.HeldClaim(ctx, claim.Scope, claim.Claimant)
 	switch {
 	case err != nil:
@@ -119,14 +121,14 @@ func (b *Bank) unlessClosed(ctx context.Context, claim Claim, difference error) 
 }
 
 // newClosing decides what becomes of the item.
-func newClosing(c Campaign, claim Claim, row ItemRow, now time.Time) Closing {
-	item := FreeItem{
-		Shard: Shard{c.Name, row.Generation, claim.ItemHash.ShardOf(c.Shards)},
+func newClosing(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Time) engine.CloseRequest {
+	item := engine.FreeItem{
+		Shard: engine.Shard{Campaign: c.Name, Generation: row.Generation, Number: claim.ItemHash.ShardOf(c.Shards)},
 		Hash:  claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
 	}
-	closing := Closing{Claim: claim, Generation: row.Generation}
+	closing := engine.CloseRequest{Claim: claim, Generation: row.Generation}
 	switch {
-	case item.ended(now):
+	case ended(item, now):
 		closing.State = Expired
 	case c.OnEnd == Return:
 		closing.Return = &item

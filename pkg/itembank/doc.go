@@ -35,7 +35,7 @@
 // write, and asking again brings the same item. Any order in which items are
 // handed out. That two claimant names are one person.
 //
-// Where items are burned and Store.PeekClaim may be a little old, that a call just
+// Where items are burned and Store.HeldClaimEventuallyConsistent may be a little old, that a call just
 // after a claim was released or closed sees it: it may answer with the claim that
 // was, and its burned item, which nobody else has.
 //

@@ -3,6 +3,8 @@ package itembank
 import (
 	"context"
 	"errors"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // dryRunPass is how many rows of the input are compared with the store at a time.
@@ -68,22 +70,22 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 }
 
 // wouldLoad is the load that findLoad would resume or start.
-func (b *Bank) wouldLoad(ctx context.Context, c Campaign, digest string) (Load, error) {
+func (b *Bank) wouldLoad(ctx context.Context, c Campaign, digest string) (engine.Load, error) {
 	latest, err := b.store.LatestLoad(ctx, c.Name, digest)
 	switch {
 	case err != nil:
-		return Load{}, err
+		return engine.Load{}, err
 	case latest == nil:
-		return Load{Campaign: c.Name, Digest: digest, Number: 1}, nil
+		return engine.Load{Campaign: c.Name, Digest: digest, Number: 1}, nil
 	case latest.Finished:
-		return Load{Campaign: c.Name, Digest: digest, Number: latest.Number + 1}, nil
+		return engine.Load{Campaign: c.Name, Digest: digest, Number: latest.Number + 1}, nil
 	}
 	return *latest, nil
 }
 
 // countItems counts the rows of each item of a pass, which is a part of all hashes.
-func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[Hash]int64, error) {
-	items := map[Hash]int64{}
+func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[engine.Hash]int64, error) {
+	items := map[engine.Hash]int64{}
 	sum := newDigest()
 	for line, err := range source() {
 		if err == nil {
@@ -96,7 +98,7 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 			return nil, err
 		}
 		sum.add(line.Item)
-		if h := HashItem(line.Item); h.ShardOf(passes) == pass {
+		if h := engine.HashItem(line.Item); h.ShardOf(passes) == pass {
 			items[h]++
 		}
 	}
@@ -110,8 +112,8 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 // how many rows they have. It lists item rows until that has cost as much as looking
 // up the items that are left, and then does so: at most twice the better of the two,
 // and a page.
-func (b *Bank) takeKnown(ctx context.Context, l Load, items map[Hash]int64) (known int64, err error) {
-	see := func(h Hash, row ItemRow) {
+func (b *Bank) takeKnown(ctx context.Context, l engine.Load, items map[engine.Hash]int64) (known int64, err error) {
+	see := func(h engine.Hash, row engine.ItemRow) {
 		if row.LoadID != l.ID() {
 			known += items[h]
 			delete(items, h)
@@ -119,7 +121,7 @@ func (b *Bank) takeKnown(ctx context.Context, l Load, items map[Hash]int64) (kno
 	}
 	spent := 0
 	for cursor := ""; spent < len(items); {
-		var rows []ListedItem
+		var rows []engine.ListedItem
 		if rows, cursor, err = b.store.ListItemRows(ctx, l.Campaign, cursor); err != nil {
 			return 0, err
 		}

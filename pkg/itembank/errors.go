@@ -3,6 +3,8 @@ package itembank
 import (
 	"errors"
 	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // The families. Every error of this package and of its engines that a caller
@@ -20,11 +22,11 @@ var (
 	// ErrTryAgain: the store was busy, throttled or out of reach. Whether the
 	// write took effect is not known, and need not be: the same call again is
 	// safe, and finds what the first one did.
-	ErrTryAgain = errors.New("itembank: try again")
+	ErrTryAgain = engine.ErrTryAgain
 
 	// ErrInconsistent: the store holds rows that contradict each other, or the
 	// ground moved under the operation. Nothing was guessed; somebody has to look.
-	ErrInconsistent = errors.New("itembank: difference found")
+	ErrInconsistent = engine.ErrInconsistent
 )
 
 // The members of ErrRefused.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Items that have ended stay in the bank until somebody takes them out. A request
@@ -20,34 +22,34 @@ const (
 
 	// maxExpired is how many of them it takes out: one transaction. A sale should not
 	// wait for the cleaning.
-	maxExpired = MaxAddItems
+	maxExpired = engine.MaxAddItems
 )
 
 var errTooManyEnded = fmt.Errorf("%w: the bank is full of ended items; sweep it", ErrTryAgain)
 
 // search is one request's search for a live item.
 type search struct {
-	start   time.Time  // of the request
-	passed  int        // ended items that it has gone past
-	ended   []FreeItem // some of them, to be taken out
-	expired bool       // that was done
+	start   time.Time         // of the request
+	passed  int               // ended items that it has gone past
+	ended   []engine.FreeItem // some of them, to be taken out
+	expired bool              // that was done
 }
 
 // partition parts items that can be handed out from those that have ended.
-func partition(items []FreeItem, now time.Time) (live, ended []FreeItem) {
+func partition(items []engine.FreeItem, now time.Time) (live, past []engine.FreeItem) {
 	for _, i := range items {
-		if i.ended(now) {
-			ended = append(ended, i)
+		if ended(i, now) {
+			past = append(past, i)
 		} else {
 			live = append(live, i)
 		}
 	}
-	return live, ended
+	return live, past
 }
 
 // passEnded goes on with a walk, whose latest page is items, until it brings live
 // items or is over. What is left of it is not known to be empty if there is an error.
-func (b *Bank) passEnded(ctx context.Context, w *walk, items []FreeItem, now time.Time, q *search) (live []FreeItem, err error) {
+func (b *Bank) passEnded(ctx context.Context, w *walk, items []engine.FreeItem, now time.Time, q *search) (live []engine.FreeItem, err error) {
 	for {
 		live, ended := partition(items, now)
 		if len(live) > 0 {
@@ -71,13 +73,13 @@ func (b *Bank) passEnded(ctx context.Context, w *walk, items []FreeItem, now tim
 
 // pass counts ended items and keeps some. An item may be met twice, and a transaction
 // names it once.
-func (q *search) pass(ended []FreeItem) {
+func (q *search) pass(ended []engine.FreeItem) {
 	q.passed += max(len(ended), 1) // a page may be empty and not the last
 	for _, i := range ended {
 		if len(q.ended) == maxExpired {
 			return
 		}
-		if !slices.ContainsFunc(q.ended, func(o FreeItem) bool { return o.Hash == i.Hash }) {
+		if !slices.ContainsFunc(q.ended, func(o engine.FreeItem) bool { return o.Hash == i.Hash }) {
 			q.ended = append(q.ended, i)
 		}
 	}
@@ -96,9 +98,9 @@ func (b *Bank) expire(ctx context.Context, q *search) error {
 		if err != nil {
 			return err
 		}
-		var rest []Ending
+		var rest []engine.EndRequest
 		for i, a := range answers {
-			if a == NotSettled { // for its company, which has its answers now
+			if a == engine.EndUnsettled { // for its company, which has its answers now
 				rest = append(rest, open[i])
 			}
 		}
@@ -110,10 +112,10 @@ func (b *Bank) expire(ctx context.Context, q *search) error {
 	return nil
 }
 
-func endings(items []FreeItem, state ItemState, endedBy time.Time) []Ending {
-	all := make([]Ending, len(items))
+func endings(items []engine.FreeItem, state ItemState, endedBy time.Time) []engine.EndRequest {
+	all := make([]engine.EndRequest, len(items))
 	for i, item := range items {
-		all[i] = Ending{item, endedBy, state}
+		all[i] = engine.EndRequest{Item: item, EndedBy: endedBy, State: state}
 	}
 	return all
 }

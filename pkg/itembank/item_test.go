@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 func TestHash(t *testing.T) {
 	t.Parallel()
 	// The first half of SHA-256("A-1"); a change would lose every stored item.
 	const want = "bc4e7be982ab79ec4fb6388a6153e03b"
-	h := itembank.HashItem("A-1")
+	h := engine.HashItem("A-1")
 	if h.String() != want {
 		t.Errorf("want %s, got %s", want, h)
 	}
-	if got, err := itembank.ParseHash(h.String()); err != nil || got != h {
+	if got, err := engine.ParseHash(h.String()); err != nil || got != h {
 		t.Errorf("want %s, got %s, %v", h, got, err)
 	}
 	for _, bad := range []string{"", "81", want + "00", strings.Repeat("x", 32)} {
-		if _, err := itembank.ParseHash(bad); err == nil {
+		if _, err := engine.ParseHash(bad); err == nil {
 			t.Errorf("%q was read as a hash", bad)
 		}
 	}
@@ -30,8 +31,8 @@ func TestHash(t *testing.T) {
 
 func TestShardOf(t *testing.T) {
 	t.Parallel()
-	var first, last itembank.Hash
-	first[0], last[itembank.HashSize-1] = 7, 7
+	var first, last engine.Hash
+	first[0], last[engine.HashSize-1] = 7, 7
 	if first.ShardOf(16) != 0 || last.ShardOf(16) != 7 || last.ShardOf(5) != 2 {
 		t.Errorf("the shard must come from the last 8 bytes: %d, %d, %d", first.ShardOf(16), last.ShardOf(16), last.ShardOf(5))
 	}
@@ -81,12 +82,12 @@ func TestStateAt(t *testing.T) {
 		campaign itembank.Campaign
 		want     [3]itembank.State
 	}{
-		{itembank.Campaign{Mode: itembank.ByTimes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: itembank.ByTimes, OpensAt: opens}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: itembank.ByTimes, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Closed}},
-		{itembank.Campaign{Mode: itembank.ByTimes, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Closed}},
-		{itembank.Campaign{Mode: itembank.OpenByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: itembank.ClosedByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Closed, itembank.Closed, itembank.Closed}},
+		{itembank.Campaign{Mode: engine.ByTimes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: engine.ByTimes, OpensAt: opens}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: engine.ByTimes, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{Mode: engine.ByTimes, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{Mode: engine.OpenByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Mode: engine.ClosedByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Closed, itembank.Closed, itembank.Closed}},
 	} {
 		for i, now := range []time.Time{before, during, after} {
 			if got := test.campaign.StateAt(now); got != test.want[i] {

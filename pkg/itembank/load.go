@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"hash"
 	"iter"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Line is one item of a Source, with the number it has there, for messages.
@@ -42,19 +44,6 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
-
-// Load is the row that keeps a load's progress.
-type Load struct {
-	Campaign   string
-	Digest     string // of the items in order
-	Number     int    // 1 for the first load of these items, then 2 ...
-	Generation int
-	Finished   bool
-	Tally      Tally
-}
-
-// ID names the load in its item rows. The ids of one digest order by number.
-func (l Load) ID() string { return fmt.Sprintf("%s#%06d", l.Digest, l.Number) }
 
 // Tally counts what became of the first Rows items of a load. A row is added if
 // this load put it, known if another load did, repeated if this load put it
@@ -107,7 +96,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	w.progress()
 	err = w.run(ctx, source)
-	report := LoadReport{LoadID: l.ID(), Tally: w.counted, Resumed: l.Tally.Rows}
+	report := LoadReport{LoadID: l.ID(), Tally: Tally(w.counted), Resumed: l.Tally.Rows}
 	if err != nil {
 		return report, err
 	}
@@ -116,13 +105,13 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 
 // checkGeneration reads the campaign after the load: its items went to the
 // generation that the load began with.
-func (b *Bank) checkGeneration(ctx context.Context, l Load) error {
+func (b *Bank) checkGeneration(ctx context.Context, l engine.Load) error {
 	after, err := b.readCampaign(ctx, l.Campaign)
 	if err != nil {
 		return err
 	}
-	if after.Generation != l.Generation {
-		return fmt.Errorf("%w: from %d to %d", ErrOvertaken, l.Generation, after.Generation)
+	if after.generation != l.Generation {
+		return fmt.Errorf("%w: from %d to %d", ErrOvertaken, l.Generation, after.generation)
 	}
 	return nil
 }
@@ -152,7 +141,7 @@ func inspect(ctx context.Context, source Source) (in input, err error) {
 			return in, &LineError{line.Number, err}
 		}
 		sum.add(line.Item)
-		if in.rows++; in.rows%MaxAddItems == 0 {
+		if in.rows++; in.rows%engine.MaxAddItems == 0 {
 			in.marks = append(in.marks, sum.mark())
 		}
 	}
@@ -165,13 +154,13 @@ func inspect(ctx context.Context, source Source) (in input, err error) {
 }
 
 // findLoad resumes the unfinished load of this digest, or starts the next one.
-func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (Load, error) {
+func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (engine.Load, error) {
 	for {
 		latest, err := b.store.LatestLoad(ctx, c.Name, digest)
 		if err != nil {
-			return Load{}, err
+			return engine.Load{}, err
 		}
-		next := Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.Generation}
+		next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.generation}
 		if latest != nil {
 			if !latest.Finished {
 				return *latest, nil
@@ -180,7 +169,7 @@ func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (Load, e
 		}
 		started, err := b.store.StartLoad(ctx, next)
 		if err != nil {
-			return Load{}, err
+			return engine.Load{}, err
 		}
 		if started {
 			return next, nil
@@ -193,10 +182,10 @@ func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (Load, e
 type loading struct {
 	bank     *Bank
 	campaign Campaign
-	load     Load
-	counted  Tally // what the store has of load.Tally
+	load     engine.Load
+	counted  engine.Tally // what the store has of load.Tally
 	input    input
-	chunk    []Addition
+	chunk    []engine.AddRequest
 	progress func()
 }
 
@@ -218,10 +207,10 @@ func (w *loading) run(ctx context.Context, source Source) error {
 		if row++; row > done {
 			w.add(line.Item, row)
 		}
-		if row%MaxAddItems > 0 && row < w.input.rows {
+		if row%engine.MaxAddItems > 0 && row < w.input.rows {
 			continue
 		}
-		if sum.mark() != w.input.marks[(row-1)/MaxAddItems] {
+		if sum.mark() != w.input.marks[(row-1)/engine.MaxAddItems] {
 			return ErrInputChanged
 		}
 		if err := w.flush(ctx); err != nil {
@@ -236,10 +225,10 @@ func (w *loading) run(ctx context.Context, source Source) error {
 }
 
 func (w *loading) add(item string, row int64) {
-	h := HashItem(item)
-	shard := Shard{w.load.Campaign, w.load.Generation, h.ShardOf(w.campaign.Shards)}
-	free := FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: ends(w.bank.now(), w.campaign.ItemLife)}
-	w.chunk = append(w.chunk, Addition{free, w.load.ID(), row})
+	h := engine.HashItem(item)
+	shard := engine.Shard{Campaign: w.load.Campaign, Generation: w.load.Generation, Number: h.ShardOf(w.campaign.Shards)}
+	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: ends(w.bank.now(), w.campaign.ItemLife)}
+	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
 }
 
 // flush adds the chunk, then counts it: counts are written after the rows, so that a
@@ -253,19 +242,19 @@ func (w *loading) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holders := make(map[Hash]ItemRow, len(firsts))
+	holders := make(map[engine.Hash]engine.ItemRow, len(firsts))
 	for i, a := range firsts {
 		switch answers[i].Outcome {
-		case Stray:
+		case engine.AddOrphan:
 			return fmt.Errorf("item %d of the input: %w", a.Row, ErrOrphanItem)
-		case AddedNow:
-			holders[a.Item.Hash] = ItemRow{LoadID: a.LoadID, Row: a.Row}
+		case engine.AddDone:
+			holders[a.Item.Hash] = engine.ItemRow{LoadID: a.LoadID, Row: a.Row}
 		default:
 			holders[a.Item.Hash] = answers[i].Existing
 		}
 	}
 	for _, a := range w.chunk {
-		w.load.Tally.count(a, holders[a.Item.Hash])
+		countRow(&w.load.Tally, a, holders[a.Item.Hash])
 	}
 	w.chunk = w.chunk[:0]
 	if err := w.count(ctx); err != nil {
@@ -277,7 +266,7 @@ func (w *loading) flush(ctx context.Context) error {
 
 // maxUncounted is how many rows a cut load may have to go over again. At every chunk
 // the counts would be half of all writes; so they are one in 21.
-const maxUncounted = 20 * MaxAddItems
+const maxUncounted = 20 * engine.MaxAddItems
 
 // count writes the counts if enough rows wait for it: as many as were counted
 // before, so that a cut load has to go over half of its rows at most.
@@ -293,9 +282,10 @@ func (w *loading) count(ctx context.Context) error {
 	return nil
 }
 
-// count adds one row, by the item row that its item has now. The row itself is
-// the owner: found again after a lost reply it is still added.
-func (t *Tally) count(a Addition, holder ItemRow) {
+// countRow adds one row to the tally, by the item row that its item has now. The
+// item row names the load and the row that added the item: a row that finds itself
+// there after a lost reply was added.
+func countRow(t *engine.Tally, a engine.AddRequest, holder engine.ItemRow) {
 	t.Rows++
 	switch {
 	case holder.LoadID != a.LoadID:
@@ -309,9 +299,9 @@ func (t *Tally) count(a Addition, holder ItemRow) {
 
 // fold returns the chunk's rows with the first row of each item only: a
 // transaction cannot name an item twice.
-func fold(chunk []Addition) []Addition {
-	seen := make(map[Hash]bool, len(chunk))
-	firsts := make([]Addition, 0, len(chunk))
+func fold(chunk []engine.AddRequest) []engine.AddRequest {
+	seen := make(map[engine.Hash]bool, len(chunk))
+	firsts := make([]engine.AddRequest, 0, len(chunk))
 	for _, a := range chunk {
 		if !seen[a.Item.Hash] {
 			seen[a.Item.Hash] = true
@@ -336,4 +326,4 @@ func (d digest) add(item string) {
 
 func (d digest) mark() mark { return mark(d.Sum(nil)[:len(mark{})]) }
 
-func (d digest) String() string { return hex.EncodeToString(d.Sum(nil)[:HashSize]) }
+func (d digest) String() string { return hex.EncodeToString(d.Sum(nil)[:engine.HashSize]) }

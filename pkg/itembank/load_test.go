@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // TestLoadCountsSeldom: a load writes few counts, and when it is cut it goes over few
@@ -54,7 +55,7 @@ func TestLoadCountsSeldom(t *testing.T) {
 			}
 			continue
 		}
-		done := resumed + chunks*itembank.MaxAddItems
+		done := resumed + chunks*engine.MaxAddItems
 		if again := done - report.Rows; !errors.Is(err, errCut) || again < 0 || again > 0 && again >= min(report.Rows, 1000) {
 			t.Errorf("of %d rows %d would be done again: %v", done, again, err)
 		}

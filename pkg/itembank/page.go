@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // pageLife is how long a page is worth trying from. An old page only costs
@@ -32,14 +34,14 @@ type shelf struct {
 type page struct {
 	mu         sync.Mutex
 	generation int
-	items      []FreeItem
+	items      []engine.FreeItem
 	serial     int // number of the page, so that a candidate knows which one it came from
 	readAt     time.Time
 }
 
 // candidate is a free item picked from a page, to be tried.
 type candidate struct {
-	item   FreeItem
+	item   engine.FreeItem
 	serial int
 }
 
@@ -71,7 +73,7 @@ func (s *shelf) leave() { <-s.turn }
 // found = false, and fresh is the campaign as it was read after the bank was seen
 // empty.
 func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, q *search) (pick candidate, found bool, fresh Campaign, err error) {
-	if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
+	if pick, found = s.page.pop(c.generation, b.clock.Now()); found {
 		return pick, true, c, nil
 	}
 	if err := s.take(ctx); err != nil {
@@ -79,7 +81,7 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, q *search) (pick 
 	}
 	defer s.leave()
 	for range maxReadings {
-		if pick, found = s.page.pop(c.Generation, b.clock.Now()); found {
+		if pick, found = s.page.pop(c.generation, b.clock.Now()); found {
 			return pick, true, c, nil
 		}
 		shard, found, err := b.unprovenShard(s, c, q.start)
@@ -103,7 +105,7 @@ func (b *Bank) pick(ctx context.Context, s *shelf, c Campaign, q *search) (pick 
 // readPage reads a page of the shard, and on while all of it has ended. If there is
 // no live item in the shard, it is empty.
 func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int, q *search) error {
-	reading := s.empty.begin(Shard{c.Name, c.Generation, shard}, b.clock.Now())
+	reading := s.empty.begin(engine.Shard{Campaign: c.Name, Generation: c.generation, Number: shard}, b.clock.Now())
 	read := b.readPart
 	if s.size.smallShards(c) {
 		read = b.readWhole
@@ -123,26 +125,26 @@ func (b *Bank) readPage(ctx context.Context, s *shelf, c Campaign, shard int, q 
 	if err := b.shuffle(live); err != nil {
 		return err
 	}
-	s.page.fill(c.Generation, live, reading.begun)
+	s.page.fill(c.generation, live, reading.begun)
 	return nil
 }
 
 // walk reads a shard, page by page.
 type walk struct {
-	shard Shard
-	left  []Range // what is still to be read, in this order
+	shard engine.Shard
+	left  []engine.Range // what is still to be read, in this order
 }
 
 // roundFrom is a walk from a place of the shard to its end and then from its
 // beginning to that place.
-func roundFrom(s Shard, place Hash) walk {
-	return walk{s, []Range{{After: &place}, {Through: &place}}}
+func roundFrom(s engine.Shard, place engine.Hash) walk {
+	return walk{s, []engine.Range{{After: &place}, {Through: &place}}}
 }
 
 func (w *walk) over() bool { return len(w.left) == 0 }
 
 // read reads up to limit items of the range that a walk has come to.
-func (b *Bank) read(ctx context.Context, w *walk, limit int) ([]FreeItem, error) {
+func (b *Bank) read(ctx context.Context, w *walk, limit int) ([]engine.FreeItem, error) {
 	page, err := b.store.FreeItems(ctx, w.shard, w.left[0], limit)
 	if err != nil {
 		return nil, err
@@ -158,7 +160,7 @@ func (b *Bank) read(ctx context.Context, w *walk, limit int) ([]FreeItem, error)
 
 // readPart reads from a random place of the shard to its end and then from its
 // beginning to that place, so that Banks rarely meet.
-func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard Shard) ([]FreeItem, walk, error) {
+func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard engine.Shard) ([]engine.FreeItem, walk, error) {
 	place, err := b.randomHash()
 	if err != nil {
 		return nil, walk{}, err
@@ -186,8 +188,8 @@ func (b *Bank) readPart(ctx context.Context, s *shelf, c Campaign, shard Shard) 
 // readWhole reads a shard that is thought to hold little, in one request instead of
 // two. If it holds more after all, this page begins where that of others does, and
 // the size that it shows lets no other page do so.
-func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard Shard) ([]FreeItem, walk, error) {
-	w := walk{shard, []Range{{}}}
+func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard engine.Shard) ([]engine.FreeItem, walk, error) {
+	w := walk{shard, []engine.Range{{}}}
 	items, err := b.read(ctx, &w, s.size.wholeLimit(c))
 	if err != nil {
 		return nil, walk{}, err
@@ -195,7 +197,7 @@ func (b *Bank) readWhole(ctx context.Context, s *shelf, c Campaign, shard Shard)
 	if w.over() {
 		s.size.measureWhole(c, items)
 	} else {
-		s.size.measure(c, items, Hash{})
+		s.size.measure(c, items, engine.Hash{})
 	}
 	return items, w, nil
 }
@@ -210,7 +212,7 @@ func (p *page) pop(generation int, now time.Time) (candidate, bool) {
 	for last := len(p.items) - 1; last >= 0; last-- {
 		item := p.items[last]
 		p.items = p.items[:last]
-		if !item.ended(now) {
+		if !ended(item, now) {
 			return candidate{item, p.serial}, true
 		}
 	}
@@ -218,7 +220,7 @@ func (p *page) pop(generation int, now time.Time) (candidate, bool) {
 }
 
 // fill replaces the page.
-func (p *page) fill(generation int, items []FreeItem, readAt time.Time) {
+func (p *page) fill(generation int, items []engine.FreeItem, readAt time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop()

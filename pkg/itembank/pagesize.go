@@ -1,6 +1,10 @@
 package itembank
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
 
 // A page of a large bank costs less for each claim the larger it is; in a small one
 // Banks with large pages meet. So a page is a small share of the bank, within limits.
@@ -22,7 +26,7 @@ type bankSize struct {
 // measure reads the estimate off items of a shard that were read from a place on,
 // and round its end: hashes are spread evenly, so the items' share of a shard's
 // hashes is their share of its items.
-func (s *bankSize) measure(c Campaign, items []FreeItem, place Hash) {
+func (s *bankSize) measure(c Campaign, items []engine.FreeItem, place engine.Hash) {
 	if len(items) == 0 { // an engine that has more may still bring none
 		return
 	}
@@ -34,12 +38,12 @@ func (s *bankSize) measure(c Campaign, items []FreeItem, place Hash) {
 }
 
 // measureWhole reads the estimate off all items of a shard.
-func (s *bankSize) measureWhole(c Campaign, items []FreeItem) {
+func (s *bankSize) measureWhole(c Campaign, items []engine.FreeItem) {
 	s.known, s.items = true, float64(len(items)*c.Shards)
 }
 
 // fraction is where a hash stands in the order of all, from 0 to 1.
-func fraction(h Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
+func fraction(h engine.Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
 
 // pageSize is the campaign's own, and more in a large bank.
 func (s bankSize) pageSize(c Campaign) int {

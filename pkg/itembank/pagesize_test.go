@@ -9,24 +9,25 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // evenBank is a store of one campaign whose free items are spread evenly and never
 // get fewer. It notes how many are asked for at a time.
 type evenBank struct {
-	itembank.Store
-	campaign itembank.Campaign
+	engine.Store
+	campaign engine.Campaign
 	items    int
 	asked    []int
 	whole    []bool // whether that was the whole shard
 }
 
-func (s *evenBank) Campaign(context.Context, string) (*itembank.Campaign, error) {
+func (s *evenBank) Campaign(context.Context, string) (*engine.Campaign, error) {
 	return &s.campaign, nil
 }
 
-func (s *evenBank) FreeItems(_ context.Context, shard itembank.Shard, r itembank.Range, limit int) (page itembank.FreePage, err error) {
-	s.asked, s.whole = append(s.asked, limit), append(s.whole, r == itembank.Range{})
+func (s *evenBank) FreeItems(_ context.Context, shard engine.Shard, r engine.Range, limit int) (page engine.FreePage, err error) {
+	s.asked, s.whole = append(s.asked, limit), append(s.whole, r == engine.Range{})
 	apart := uint64(1<<63) / uint64(s.items/s.campaign.Shards) * 2
 	from := uint64(0)
 	if r.After != nil {
@@ -37,18 +38,18 @@ func (s *evenBank) FreeItems(_ context.Context, shard itembank.Shard, r itembank
 			page.More = true
 			return page, nil
 		}
-		item := itembank.FreeItem{Shard: shard, Value: fmt.Sprint(at)}
+		item := engine.FreeItem{Shard: shard, Value: fmt.Sprint(at)}
 		binary.BigEndian.PutUint64(item.Hash[:], at)
 		page.Items = append(page.Items, item)
 	}
 	return page, nil
 }
 
-func (s *evenBank) Take(context.Context, itembank.FreeItem, itembank.Claim) (itembank.Evidence, error) {
-	return itembank.Evidence{}, nil
+func (s *evenBank) Take(context.Context, engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
+	return engine.TakeResult{}, nil
 }
 
-func (s *evenBank) PeekClaim(context.Context, string, string) (*itembank.Claim, error) {
+func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, string, string) (*engine.Claim, error) {
 	return nil, nil
 }
 
@@ -67,8 +68,8 @@ func TestPageSizeByBankSize(t *testing.T) {
 		{1_000_000, 10, 100, 100},
 		{1_000_000, 500, 500, 500}, // never less than the campaign wants
 	} {
-		store := &evenBank{items: test.items, campaign: itembank.Campaign{
-			Name: "spring", Mode: itembank.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize, Generation: 1,
+		store := &evenBank{items: test.items, campaign: engine.Campaign{
+			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize, Generation: 1,
 		}}
 		place := bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20)) // near the beginning of a shard
 		bank := itembank.New(store, itembank.WithRandom(place))
@@ -87,8 +88,8 @@ func TestPageSizeByBankSize(t *testing.T) {
 // meet; one that holds more than was thought is read so once, and never again.
 func TestSmallShardsAreReadWhole(t *testing.T) {
 	t.Parallel()
-	store := &evenBank{items: 50, campaign: itembank.Campaign{
-		Name: "spring", Mode: itembank.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30, Generation: 1,
+	store := &evenBank{items: 50, campaign: engine.Campaign{
+		Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30, Generation: 1,
 	}}
 	bank := itembank.New(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
 	claim := func(n int) {

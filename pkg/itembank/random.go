@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // newClaimID returns a random UUID (version 4).
@@ -20,10 +22,10 @@ func (b *Bank) newClaimID() (string, error) {
 }
 
 // randomHash returns a random place in a shard.
-func (b *Bank) randomHash() (h Hash, err error) { return h, b.fill(h[:]) }
+func (b *Bank) randomHash() (h engine.Hash, err error) { return h, b.fill(h[:]) }
 
 // shuffle brings items into a random order.
-func (b *Bank) shuffle(items []FreeItem) error {
+func (b *Bank) shuffle(items []engine.FreeItem) error {
 	r, err := b.generator()
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // InconsistencyKind is a way in which the rows of an item contradict each other.
@@ -13,7 +15,7 @@ type InconsistencyKind string
 // The kinds. An item that was loaded is in exactly one place: in the bank, in a
 // claim, or ended.
 const (
-	Lost          InconsistencyKind = "lost"            // in no place
+	Missing       InconsistencyKind = "lost"            // in no place
 	HeldTwice     InconsistencyKind = "held-twice"      // in several claims
 	HeldAndFree   InconsistencyKind = "held-and-free"   // in a claim and in the bank
 	HeldAndEnded  InconsistencyKind = "held-and-ended"  // in a claim, and marked as ended
@@ -84,7 +86,7 @@ func (b *Bank) reconcile(ctx context.Context, c Campaign, report *ReconcileRepor
 		return nil, err
 	}
 	var wrong []finding
-	before := map[Hash]finding{}
+	before := map[engine.Hash]finding{}
 	for look := 0; len(suspects) > 0; look++ {
 		if look > 0 {
 			if err := b.clock.Sleep(ctx, lookPause); err != nil {
@@ -134,33 +136,33 @@ func (s sighting) right() bool {
 }
 
 // survey reads all rows once and returns the items that look wrong.
-func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool, error) {
-	seen := map[Hash]sighting{}
-	note := func(h Hash, change func(*sighting)) {
+func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[engine.Hash]bool, error) {
+	seen := map[engine.Hash]sighting{}
+	note := func(h engine.Hash, change func(*sighting)) {
 		s := seen[h]
 		change(&s)
 		seen[h] = s
 	}
-	err := b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+	err := b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		if claim.Campaign != c.Name {
 			return nil
 		}
 		n.Claimed++
 		note(claim.ItemHash, func(s *sighting) {
 			s.held = min(s.held+1, 2)
-			s.odd = s.odd || HashItem(claim.Item) != claim.ItemHash
+			s.odd = s.odd || engine.HashItem(claim.Item) != claim.ItemHash
 		})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = b.eachFreePage(ctx, c, func(items []FreeItem) error {
+	err = b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
 		n.Free += int64(len(items))
 		for _, i := range items {
 			note(i.Hash, func(s *sighting) {
 				s.free = min(s.free+1, 2)
-				s.odd = s.odd || HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
+				s.odd = s.odd || engine.HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
 				s.generation, s.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
 			})
 		}
@@ -169,7 +171,7 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool
 	if err != nil {
 		return nil, err
 	}
-	err = b.eachItemRow(ctx, c.Name, func(row ListedItem) error {
+	err = b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
 		n.Loaded++
 		if row.State != "" {
 			n.Ended++
@@ -183,7 +185,7 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool
 	if err != nil {
 		return nil, err
 	}
-	suspects := map[Hash]bool{}
+	suspects := map[engine.Hash]bool{}
 	for h, s := range seen {
 		if !s.right() {
 			suspects[h] = true
@@ -192,7 +194,7 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[Hash]bool
 	return suspects, nil
 }
 
-func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(ListedItem) error) error {
+func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(engine.ListedItem) error) error {
 	for cursor := ""; ; {
 		rows, next, err := b.store.ListItemRows(ctx, campaign, cursor)
 		if err != nil {
@@ -211,22 +213,22 @@ func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(ListedI
 
 // finding is all that the store says of one item.
 type finding struct {
-	hash   Hash
+	hash   engine.Hash
 	shards int
-	row    *ItemRow
-	free   []FreeItem
-	claims []Claim
+	row    *engine.ItemRow
+	free   []engine.FreeItem
+	claims []engine.Claim
 	moving bool
 }
 
 // lookAt reads everything about the suspects: the bank before the claims, which is
 // the way that items go.
-func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (map[Hash]finding, error) {
-	found := map[Hash]finding{}
+func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[engine.Hash]bool) (map[engine.Hash]finding, error) {
+	found := map[engine.Hash]finding{}
 	for h := range suspects {
 		found[h] = finding{hash: h, shards: c.Shards}
 	}
-	err := b.eachFreePage(ctx, c, func(items []FreeItem) error {
+	err := b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
 		for _, i := range items {
 			if f, ok := found[i.Hash]; ok {
 				f.free = append(f.free, i)
@@ -238,7 +240,7 @@ func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (
 	if err != nil {
 		return nil, err
 	}
-	err = b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		if f, ok := found[claim.ItemHash]; ok && claim.Campaign == c.Name {
 			f.claims = append(f.claims, claim)
 			found[claim.ItemHash] = f
@@ -252,7 +254,7 @@ func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (
 		return nil, err
 	}
 	for _, f := range found {
-		slices.SortFunc(f.claims, func(x, y Claim) int { return cmp.Compare(x.ID, y.ID) })
+		slices.SortFunc(f.claims, func(x, y engine.Claim) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return found, nil
 }
@@ -262,15 +264,15 @@ func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[Hash]bool) (
 const mostRowReads = 1_000
 
 // readRows reads the item rows of what was found.
-func (b *Bank) readRows(ctx context.Context, c Campaign, found map[Hash]finding) error {
-	note := func(h Hash, row *ItemRow) {
+func (b *Bank) readRows(ctx context.Context, c Campaign, found map[engine.Hash]finding) error {
+	note := func(h engine.Hash, row *engine.ItemRow) {
 		if f, ok := found[h]; ok {
 			f.row = row
 			found[h] = f
 		}
 	}
 	if len(found) > mostRowReads {
-		return b.eachItemRow(ctx, c.Name, func(row ListedItem) error {
+		return b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
 			note(row.Hash, &row.ItemRow)
 			return nil
 		})
@@ -308,7 +310,7 @@ func (f finding) kind() InconsistencyKind {
 	case f.misplaced():
 		return Misplaced
 	case f.row != nil && !ended && len(f.claims)+len(f.free) == 0:
-		return Lost
+		return Missing
 	case len(f.free) == 1 && !f.free[0].EndsAt.Equal(f.row.EndsAt):
 		return EndsDiffer
 	}
@@ -317,15 +319,15 @@ func (f finding) kind() InconsistencyKind {
 
 // misplaced looks at a single place.
 func (f finding) misplaced() bool {
-	return f.foreign() || slices.ContainsFunc(f.free, func(i FreeItem) bool {
+	return f.foreign() || slices.ContainsFunc(f.free, func(i engine.FreeItem) bool {
 		return f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation
 	})
 }
 
 // foreign reports that a row holds the text of another item.
 func (f finding) foreign() bool {
-	return slices.ContainsFunc(f.claims, func(c Claim) bool { return HashItem(c.Item) != f.hash }) ||
-		slices.ContainsFunc(f.free, func(i FreeItem) bool { return HashItem(i.Value) != f.hash })
+	return slices.ContainsFunc(f.claims, func(c engine.Claim) bool { return engine.HashItem(c.Item) != f.hash }) ||
+		slices.ContainsFunc(f.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != f.hash })
 }
 
 // same reports that two looks saw the same rows. That is a proof: ids of claims are
@@ -335,7 +337,7 @@ func (f finding) foreign() bool {
 func (f finding) same(o finding) bool {
 	rows := f.row == nil && o.row == nil || f.row != nil && o.row != nil && *f.row == *o.row
 	return rows && slices.Equal(f.free, o.free) &&
-		slices.EqualFunc(f.claims, o.claims, func(x, y Claim) bool { return x.ID == y.ID })
+		slices.EqualFunc(f.claims, o.claims, func(x, y engine.Claim) bool { return x.ID == y.ID })
 }
 
 func (f finding) difference() Inconsistency {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -14,15 +15,15 @@ import (
 // withoutBank is a store whose bank rows are gone, as after a restore of a table at
 // another time than the other one. It counts the reads of single item rows.
 type withoutBank struct {
-	itembank.Store
+	engine.Store
 	itemRows int
 }
 
-func (*withoutBank) FreeItems(context.Context, itembank.Shard, itembank.Range, int) (itembank.FreePage, error) {
-	return itembank.FreePage{}, nil
+func (*withoutBank) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
+	return engine.FreePage{}, nil
 }
 
-func (s *withoutBank) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (*itembank.ItemRow, error) {
+func (s *withoutBank) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
 	s.itemRows++
 	return s.Store.ItemRow(ctx, campaign, h)
 }
@@ -56,7 +57,7 @@ func TestReconcileWhereMuchIsWrong(t *testing.T) {
 			t.Errorf("%d items: got %d differences after %d reads of single rows, %v; want %d reads", test.items, len(report.Inconsistencies), lost.itemRows, err, test.reads)
 		}
 		for _, d := range report.Inconsistencies {
-			if d.Kind != itembank.Lost || d.LoadID == "" || d.Row == 0 {
+			if d.Kind != itembank.Missing || d.LoadID == "" || d.Row == 0 {
 				t.Fatalf("want it lost, with its load and row: %+v", d)
 			}
 		}

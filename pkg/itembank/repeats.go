@@ -40,7 +40,7 @@ func (r *repeats) readFirst() bool {
 // burned a little old answer is as good: it can show a claim that has just ended,
 // but no item that somebody else has by now. done = false: the transaction decides.
 func (r *request) peek(ctx context.Context) (grant Grant, done bool, err error) {
-	read := r.bank.store.PeekClaim
+	read := r.bank.store.HeldClaimEventuallyConsistent
 	if r.campaign.OnEnd == Return {
 		read = r.bank.store.HeldClaim
 	}

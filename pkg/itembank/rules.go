@@ -52,14 +52,15 @@ func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error)
 // readCampaign reads a campaign consistently and keeps the copy.
 func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) {
 	begun := b.clock.Now()
-	c, err := b.store.Campaign(ctx, name)
+	row, err := b.store.Campaign(ctx, name)
 	switch {
 	case err != nil:
 		return Campaign{}, err
-	case c == nil:
+	case row == nil:
 		b.rules.forget(name)
 		return Campaign{}, ErrNoCampaign
 	}
-	b.rules.put(*c, begun)
-	return *c, nil
+	c := campaignOf(*row)
+	b.rules.put(c, begun)
+	return c, nil
 }

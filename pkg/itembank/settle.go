@@ -1,6 +1,10 @@
 package itembank
 
-import "context"
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
 
 // maxStalls bounds how often in a row a batch may make no progress against a
 // busy store before it gives up.
@@ -42,10 +46,10 @@ func settle[In, Out any](ctx context.Context, b *Bank, batch []In, send func(con
 	return answers, nil
 }
 
-func (b *Bank) addItems(ctx context.Context, additions []Addition) ([]Added, error) {
-	return settle(ctx, b, additions, b.store.AddItems, func(a Added) bool { return a.Outcome != Unsettled })
+func (b *Bank) addItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
+	return settle(ctx, b, additions, b.store.AddItems, func(a engine.AddResult) bool { return a.Outcome != engine.AddUnsettled })
 }
 
-func (b *Bank) endItems(ctx context.Context, endings []Ending) ([]Ended, error) {
-	return settle(ctx, b, endings, b.store.EndItems, func(e Ended) bool { return e != NotSettled })
+func (b *Bank) endItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
+	return settle(ctx, b, endings, b.store.EndItems, func(e engine.EndResult) bool { return e != engine.EndUnsettled })
 }

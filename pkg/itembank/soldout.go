@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // emptyMemory is how long an empty shard is remembered, counted from the moment
@@ -18,19 +20,19 @@ type emptiness struct {
 
 	mu         sync.Mutex // guards the rest
 	generation int
-	shards     map[int]time.Time // shard to when the read that showed it empty began
-	returns    map[Shard]int     // how often an item may have come back through this Bank
+	shards     map[int]time.Time    // shard to when the read that showed it empty began
+	returns    map[engine.Shard]int // how often an item may have come back through this Bank
 }
 
 // reading is a read of a shard that may show it empty.
 type reading struct {
-	shard   Shard
+	shard   engine.Shard
 	begun   time.Time
 	returns int // before it began
 }
 
 // begin notes the beginning of a reading.
-func (e *emptiness) begin(shard Shard, now time.Time) reading {
+func (e *emptiness) begin(shard engine.Shard, now time.Time) reading {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return reading{shard, now, e.returns[shard]}
@@ -52,11 +54,11 @@ func (e *emptiness) saw(r reading) {
 }
 
 // forget takes a shard out of the proof, since an item may have come back to it.
-func (e *emptiness) forget(shard Shard) {
+func (e *emptiness) forget(shard engine.Shard) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.returns == nil {
-		e.returns = map[Shard]int{}
+		e.returns = map[engine.Shard]int{}
 	}
 	e.returns[shard]++
 	if e.generation == shard.Generation {
@@ -73,7 +75,7 @@ func (e *emptiness) unproven(c Campaign, start time.Time) (open []int) {
 	defer e.mu.Unlock()
 	for i := range c.Shards {
 		begun, ok := e.shards[i]
-		if !ok || e.generation != c.Generation || elapsed(begun, start) >= emptyMemory {
+		if !ok || e.generation != c.generation || elapsed(begun, start) >= emptyMemory {
 			open = append(open, i)
 		}
 	}
@@ -104,7 +106,7 @@ func (b *Bank) confirmEmpty(ctx context.Context, s *shelf, c Campaign) (Campaign
 	if err != nil {
 		return c, err
 	}
-	s.empty.confirmed = fresh.Generation == c.Generation
+	s.empty.confirmed = fresh.generation == c.generation
 	return fresh, nil
 }
 
@@ -129,7 +131,7 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 			return Campaign{}, "", err
 		case !empty:
 			return c, Open, nil
-		case fresh.Generation == c.Generation && fresh.StateAt(b.clock.Now()) == Open:
+		case fresh.generation == c.generation && fresh.StateAt(b.clock.Now()) == Open:
 			return fresh, SoldOut, nil
 		}
 		c = fresh
@@ -154,7 +156,7 @@ func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, q *search) (empt
 			fresh, err = b.confirmEmpty(ctx, s, c)
 			return err == nil, fresh, err
 		}
-		reading := s.empty.begin(Shard{c.Name, c.Generation, shard}, b.clock.Now())
+		reading := s.empty.begin(engine.Shard{Campaign: c.Name, Generation: c.generation, Number: shard}, b.clock.Now())
 		live, err := b.probeShard(ctx, reading, q)
 		if live || err != nil {
 			return false, c, err
@@ -166,7 +168,7 @@ func (b *Bank) probe(ctx context.Context, s *shelf, c Campaign, q *search) (empt
 
 // probeShard reads one row of the shard, and goes on only if that one has ended.
 func (b *Bank) probeShard(ctx context.Context, r reading, q *search) (live bool, err error) {
-	w := walk{r.shard, []Range{{}}}
+	w := walk{r.shard, []engine.Range{{}}}
 	items, err := b.read(ctx, &w, 1)
 	if err != nil {
 		return false, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // SweepReport says what became of the items that a sweep moved. It burns none: at the
@@ -46,9 +48,9 @@ func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (S
 }
 
 func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport, left *contradictions, seen func(int)) error {
-	return b.eachClaim(ctx, c.Scope, func(claim Claim) error {
+	return b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		seen(1)
-		if claim.Campaign != c.Name || !claim.closable(b.now()) {
+		if claim.Campaign != c.Name || !closable(claim, b.now()) {
 			return nil
 		}
 		released, err := b.closeEnded(ctx, claim)
@@ -67,14 +69,14 @@ func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport,
 }
 
 func (b *Bank) sweepBank(ctx context.Context, c Campaign, report *SweepReport, seen func(int)) error {
-	return b.eachFreePage(ctx, c, func(items []FreeItem) error {
+	return b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
 		_, ended := partition(items, b.now())
 		seen(len(items) - len(ended))
 		for len(ended) > 0 {
-			n := min(len(ended), MaxAddItems)
+			n := min(len(ended), engine.MaxAddItems)
 			answers, err := b.endItems(ctx, endings(ended[:n], Expired, b.now()))
 			for _, a := range answers {
-				if a == EndedNow {
+				if a == engine.EndDone {
 					report.Expired++
 				}
 			}
@@ -134,7 +136,7 @@ func (c *contradictions) before(err error) error {
 }
 
 // eachClaim calls do for the claims of a scope.
-func (b *Bank) eachClaim(ctx context.Context, scope string, do func(Claim) error) error {
+func (b *Bank) eachClaim(ctx context.Context, scope string, do func(engine.Claim) error) error {
 	for cursor := ""; ; {
 		claims, next, err := b.store.ListClaims(ctx, scope, cursor)
 		if err != nil {
@@ -155,10 +157,10 @@ func (b *Bank) eachClaim(ctx context.Context, scope string, do func(Claim) error
 const listPage = 1000
 
 // eachFreePage calls do for the free items of a campaign, of all generations.
-func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]FreeItem) error) error {
-	for generation := 1; generation <= c.Generation; generation++ {
+func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]engine.FreeItem) error) error {
+	for generation := 1; generation <= c.generation; generation++ {
 		for n := range c.Shards {
-			if err := b.eachPageOf(ctx, Shard{c.Name, generation, n}, do); err != nil {
+			if err := b.eachPageOf(ctx, engine.Shard{Campaign: c.Name, Generation: generation, Number: n}, do); err != nil {
 				return err
 			}
 		}
@@ -166,8 +168,8 @@ func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]FreeItem)
 	return nil
 }
 
-func (b *Bank) eachPageOf(ctx context.Context, s Shard, do func([]FreeItem) error) error {
-	for w := (walk{s, []Range{{}}}); !w.over(); {
+func (b *Bank) eachPageOf(ctx context.Context, s engine.Shard, do func([]engine.FreeItem) error) error {
+	for w := (walk{s, []engine.Range{{}}}); !w.over(); {
 		items, err := b.read(ctx, &w, listPage)
 		if err != nil {
 			return err

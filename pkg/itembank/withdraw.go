@@ -3,6 +3,8 @@ package itembank
 import (
 	"context"
 	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // WithdrawReport counts what became of the items of a Withdraw.
@@ -30,21 +32,21 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 	if _, err := inspect(ctx, source); err != nil {
 		return report, err
 	}
-	var chunk []FreeItem
-	seen := map[Hash]bool{} // of the chunk: a transaction cannot name an item twice
+	var chunk []engine.FreeItem
+	seen := map[engine.Hash]bool{} // of the chunk: a transaction cannot name an item twice
 	for line, err := range source() {
 		if err != nil {
 			return report, err
 		}
-		h := HashItem(line.Item)
-		if len(chunk) == MaxAddItems || seen[h] { // a repeated line finds what its first one left
+		h := engine.HashItem(line.Item)
+		if len(chunk) == engine.MaxAddItems || seen[h] { // a repeated line finds what its first one left
 			if err := b.withdraw(ctx, c, chunk, &report); err != nil {
 				return report, err
 			}
-			chunk, seen = chunk[:0], map[Hash]bool{}
+			chunk, seen = chunk[:0], map[engine.Hash]bool{}
 		}
 		seen[h] = true
-		chunk = append(chunk, FreeItem{Shard: Shard{c.Name, c.Generation, h.ShardOf(c.Shards)}, Hash: h, Value: line.Item})
+		chunk = append(chunk, engine.FreeItem{Shard: engine.Shard{Campaign: c.Name, Generation: c.generation, Number: h.ShardOf(c.Shards)}, Hash: h, Value: line.Item})
 	}
 	return report, b.withdraw(ctx, c, chunk, &report)
 }
@@ -58,9 +60,9 @@ func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progre
 		return report, err
 	}
 	done := count(progress)
-	err = b.eachFreePage(ctx, c, func(items []FreeItem) error {
+	err = b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
 		for len(items) > 0 {
-			n := min(len(items), MaxAddItems)
+			n := min(len(items), engine.MaxAddItems)
 			if err := b.withdraw(ctx, c, items[:n], &report); err != nil {
 				return err
 			}
@@ -72,17 +74,17 @@ func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progre
 	return report, err
 }
 
-func (b *Bank) withdraw(ctx context.Context, c Campaign, items []FreeItem, report *WithdrawReport) error {
+func (b *Bank) withdraw(ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport) error {
 	if len(items) == 0 {
 		return nil
 	}
-	all := make([]Ending, len(items))
+	all := make([]engine.EndRequest, len(items))
 	for i, item := range items {
-		all[i] = Ending{Item: item, State: Withdrawn}
+		all[i] = engine.EndRequest{Item: item, State: Withdrawn}
 	}
 	answers, err := b.endItems(ctx, all)
 	for _, a := range answers { // the report is true whatever comes now
-		if a == EndedNow {
+		if a == engine.EndDone {
 			report.Withdrawn++
 		}
 	}
@@ -91,8 +93,8 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []FreeItem, repor
 	}
 	for i, a := range answers {
 		switch a {
-		case EndedNow:
-		case Contradicted:
+		case engine.EndDone:
+		case engine.EndInconsistent:
 			return b.whatContradicts(ctx, c, items[i])
 		default:
 			if err := b.whyNotFree(ctx, c, items[i], report); err != nil {
@@ -104,7 +106,7 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []FreeItem, repor
 }
 
 // whatContradicts names what is wrong with an item in the bank that cannot end.
-func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item FreeItem) error {
+func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item engine.FreeItem) error {
 	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
 	switch {
 	case err != nil:
@@ -116,7 +118,7 @@ func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item FreeItem) e
 }
 
 // whyNotFree counts an item that was not in the bank.
-func (b *Bank) whyNotFree(ctx context.Context, c Campaign, item FreeItem, report *WithdrawReport) error {
+func (b *Bank) whyNotFree(ctx context.Context, c Campaign, item engine.FreeItem, report *WithdrawReport) error {
 	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
 	switch {
 	case err != nil:
@@ -127,7 +129,7 @@ func (b *Bank) whyNotFree(ctx context.Context, c Campaign, item FreeItem, report
 		report.Already++
 	case row.Generation != item.Shard.Generation: // it waits in the bank of another generation
 		item.Shard.Generation = row.Generation
-		return b.withdraw(ctx, c, []FreeItem{item}, report)
+		return b.withdraw(ctx, c, []engine.FreeItem{item}, report)
 	default:
 		report.Held++
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	bankstore "github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -62,8 +63,8 @@ func TestBothEnginesOnOneFile(t *testing.T) {
 	claims, err = bankstore.Open(ctx, path)
 	check(t, err)
 	defer func() { check(t, claims.Close()) }()
-	n, err := claims.Counts(ctx, itembank.Campaign{Name: "c"})
-	if want := (itembank.Counts{Loaded: 2 * writes, Claimed: 2 * writes}); err != nil || n != want {
+	n, err := claims.Counts(ctx, engine.Campaign{Name: "c"})
+	if want := (engine.Counts{Loaded: 2 * writes, Claimed: 2 * writes}); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}
 }

@@ -14,15 +14,15 @@ func TestMutants(t *testing.T)             { dedupetest.RunMutants(t, inFile) }
 
 func inFile(t *testing.T) dedupetest.Engine {
 	s, err := Create(t.Context(), inTemp(t))
-	return engine(t, s, err)
+	return newEngine(t, s, err)
 }
 
 func inMemory(t *testing.T) dedupetest.Engine {
 	s, err := OpenMemory(t.Context())
-	return engine(t, s, err)
+	return newEngine(t, s, err)
 }
 
-func engine(t *testing.T, s *Store, err error) dedupetest.Engine {
+func newEngine(t *testing.T, s *Store, err error) dedupetest.Engine {
 	t.Helper()
 	check(t, err)
 	t.Cleanup(func() {

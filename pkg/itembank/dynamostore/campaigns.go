@@ -11,10 +11,11 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // CreateCampaign puts the campaign's row and its name in the list, in one transaction.
-func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itembank.Campaign, error) {
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
 	const doing = "create campaign"
 	listed := types.TransactWriteItem{Put: &types.Put{
 		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, c.Name}),
@@ -37,7 +38,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itemb
 }
 
 // Campaign reads a campaign consistently.
-func (s *Store) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
+func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	var row campaignRow
 	found, err := s.get(ctx, "read campaign", s.bankTable, campaignKey(name), &row)
 	if err != nil || !found {
@@ -47,8 +48,8 @@ func (s *Store) Campaign(ctx context.Context, name string) (*itembank.Campaign, 
 }
 
 // Campaigns reads the list of names, then each campaign.
-func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
-	var campaigns []itembank.Campaign
+func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	var campaigns []engine.Campaign
 	err := s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
 		for _, attributes := range page.Items {
 			var listed key
@@ -69,7 +70,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 }
 
 // SetMode writes the campaign's state attribute.
-func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (bool, error) {
+func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(name)),
 		UpdateExpression:          aws.String("SET #state = :mode"),
@@ -88,7 +89,7 @@ const countReaders = 8
 
 // Counts counts item rows, bank rows of all generations, and the scope's
 // claims that name the campaign.
-func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (itembank.Counts, error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
 	var loaded, ended, free, claimed tally
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countReaders)
@@ -116,12 +117,12 @@ func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (itembank.Count
 	}
 	for generation := 1; generation <= c.Generation; generation++ {
 		for shard := range c.Shards {
-			bank := bankPartition(itembank.Shard{Campaign: c.Name, Generation: generation, Number: shard})
+			bank := bankPartition(engine.Shard{Campaign: c.Name, Generation: generation, Number: shard})
 			count(s.partition(s.bankTable, bank), &free, &ignored)
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return itembank.Counts{}, err
+		return engine.Counts{}, err
 	}
-	return itembank.Counts{Loaded: loaded.Load(), Free: free.Load(), Claimed: claimed.Load(), Ended: ended.Load()}, nil
+	return engine.Counts{Loaded: loaded.Load(), Free: free.Load(), Claimed: claimed.Load(), Ended: ended.Load()}, nil
 }

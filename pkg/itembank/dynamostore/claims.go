@@ -10,27 +10,28 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // FreeItems reads part of a bank partition. A condition on the sort key is the
 // documented way to begin at a place where no row need be.
-func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	q := s.partition(s.bankTable, bankPartition(shard))
 	restrict(q, r)
 	q.Limit = aws.Int32(int32(limit))
 	out, err := s.client.Query(ctx, q)
 	if err != nil {
-		return itembank.FreePage{}, failed("read bank", err)
+		return engine.FreePage{}, failed("read bank", err)
 	}
-	page := itembank.FreePage{More: out.LastEvaluatedKey != nil}
+	page := engine.FreePage{More: out.LastEvaluatedKey != nil}
 	for _, attributes := range out.Items {
 		var row bankRow
 		if err := dynamo.Decode(attributes, &row); err != nil {
-			return itembank.FreePage{}, err
+			return engine.FreePage{}, err
 		}
 		item, err := row.freeItem(shard)
 		if err != nil {
-			return itembank.FreePage{}, err
+			return engine.FreePage{}, err
 		}
 		page.Items = append(page.Items, item)
 	}
@@ -38,7 +39,7 @@ func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.
 }
 
 // restrict adds a range of hashes to a query.
-func restrict(q *dynamodb.QueryInput, r itembank.Range) {
+func restrict(q *dynamodb.QueryInput, r engine.Range) {
 	condition := *q.KeyConditionExpression
 	if r.After != nil {
 		q.ExpressionAttributeValues[":after"] = text(r.After.String())
@@ -62,7 +63,7 @@ func restrict(q *dynamodb.QueryInput, r itembank.Range) {
 // Take is the transaction that a claim is: {delete the bank row IF it exists,
 // put the claim IF absent}. The SDK's own token makes its resends of this one
 // call safe; nothing else rests on it.
-func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank.Claim) (itembank.Evidence, error) {
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	const bank, claimed = 0, 1 // positions of the actions and of their reasons
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 		bank: {Delete: &types.Delete{
@@ -74,31 +75,31 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 	}})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	if !cancelled {
-		return itembank.Evidence{}, failed("claim", err)
+		return engine.TakeResult{}, failed("claim", err)
 	}
-	found := itembank.Evidence{
-		ItemGone:  reasons[bank].Reason == dynamo.ConditionFailed,
-		ItemBusy:  reasons[bank].Reason == dynamo.Conflict,
-		ClaimBusy: reasons[claimed].Reason == dynamo.Conflict,
-		Throttled: reasons[bank].Reason == dynamo.Throttled || reasons[claimed].Reason == dynamo.Throttled,
+	found := engine.TakeResult{
+		ItemGone:      reasons[bank].Reason == dynamo.ConditionFailed,
+		ItemConflict:  reasons[bank].Reason == dynamo.Conflict,
+		ClaimConflict: reasons[claimed].Reason == dynamo.Conflict,
+		Throttled:     reasons[bank].Reason == dynamo.Throttled || reasons[claimed].Reason == dynamo.Throttled,
 	}
 	if reasons[claimed].Reason == dynamo.ConditionFailed {
 		var row claimRow
 		if err := dynamo.Decode(reasons[claimed].Item, &row); err != nil {
-			return itembank.Evidence{}, err
+			return engine.TakeResult{}, err
 		}
 		if found.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
-			return itembank.Evidence{}, err
+			return engine.TakeResult{}, err
 		}
 	}
 	if found.Taken() { // cancelled, and nothing says why: never a claim
-		return itembank.Evidence{}, fmt.Errorf("dynamodb: claim: %w: %w", itembank.ErrTryAgain, err)
+		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", itembank.ErrTryAgain, err)
 	}
 	return found, nil
 }
 
 // HeldClaim reads a claim consistently.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	var row claimRow
 	found, err := s.get(ctx, "read claim", s.dedupeTable, claimKey(scope, claimant), &row)
 	if err != nil || !found {
@@ -107,9 +108,9 @@ func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*itemban
 	return row.claim(scope, claimant)
 }
 
-// PeekClaim reads the claim of a claimant with an eventually consistent read, at
+// HeldClaimEventuallyConsistent reads the claim of a claimant with an eventually consistent read, at
 // half the cost.
-func (s *Store) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant)),
 	})

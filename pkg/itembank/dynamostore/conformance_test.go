@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/testengine"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -27,11 +27,11 @@ func TestConformanceOnDynamoDBLocal(t *testing.T) { itembanktest.Run(t, onDynamo
 func TestMutants(t *testing.T)                    { itembanktest.RunMutants(t, onDynoxide) }
 
 func onDynoxide(t *testing.T) itembanktest.Engine {
-	return engine(t, testengine.Dynoxide(t))
+	return newEngine(t, testengine.Dynoxide(t))
 }
 
 func onDynamoDBLocal(t *testing.T) itembanktest.Engine {
-	return engine(t, testengine.DynamoDBLocal(t))
+	return newEngine(t, testengine.DynamoDBLocal(t))
 }
 
 const bankTable, dedupeTable = "test-bank", "test-dedupe"
@@ -39,7 +39,7 @@ const bankTable, dedupeTable = "test-bank", "test-dedupe"
 // tablesMade keeps the cases of one process from making the tables at once.
 var tablesMade sync.Map
 
-func engine(t *testing.T, endpoint string) itembanktest.Engine {
+func newEngine(t *testing.T, endpoint string) itembanktest.Engine {
 	client := newClient(endpoint, nil)
 	made, _ := tablesMade.LoadOrStore(endpoint, sync.OnceValue(func() error {
 		return dynamostore.CreateTables(context.Background(), client, bankTable, dedupeTable)
@@ -63,15 +63,15 @@ type raw struct{ client *dynamodb.Client }
 
 type row = map[string]types.AttributeValue
 
-func (r raw) PutBankRow(ctx context.Context, i itembank.FreeItem) error {
+func (r raw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
 	return r.put(ctx, bankTable, dynamostore.BankKey(i), row{"item": text(i.Value), "ends_at": millis(i.EndsAt)})
 }
 
-func (r raw) DropBankRow(ctx context.Context, i itembank.FreeItem) error {
+func (r raw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 	return r.drop(ctx, bankTable, dynamostore.BankKey(i))
 }
 
-func (r raw) PutItemRow(ctx context.Context, campaign string, i itembank.ListedItem) error {
+func (r raw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
 	attributes := row{
 		"load_id": text(i.LoadID), "row": number(i.Row), "generation": number(int64(i.Generation)), "ends_at": millis(i.EndsAt),
 		"returns": number(int64(i.Returns)),
@@ -82,11 +82,11 @@ func (r raw) PutItemRow(ctx context.Context, campaign string, i itembank.ListedI
 	return r.put(ctx, bankTable, dynamostore.ItemKey(campaign, i.Hash), attributes)
 }
 
-func (r raw) DropItemRow(ctx context.Context, campaign string, h itembank.Hash) error {
+func (r raw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
 	return r.drop(ctx, bankTable, dynamostore.ItemKey(campaign, h))
 }
 
-func (r raw) PutClaim(ctx context.Context, c itembank.Claim) error {
+func (r raw) PutClaim(ctx context.Context, c engine.Claim) error {
 	return r.put(ctx, dedupeTable, dynamostore.ClaimKey(c.Scope, c.Claimant), row{
 		"claim_id": text(c.ID), "campaign": text(c.Campaign), "item": text(c.Item), "item_hash": text(c.ItemHash.String()),
 		"claimed_at": millis(c.ClaimedAt), "ends_at": millis(c.EndsAt),

@@ -10,10 +10,11 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // ItemRow reads the row of an item.
-func (s *Store) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (*itembank.ItemRow, error) {
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
 	var row itemRow
 	found, err := s.get(ctx, "read item", s.bankTable, itemKey(campaign, h), &row)
 	if err != nil || !found {
@@ -26,7 +27,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (
 // CloseClaim is one transaction: {delete claim IF claim_id = :id AND ended}, and
 // either {put bank row IF absent, count in item row} or {mark item row}. The item
 // row's condition is its generation, and no state, or the state that it has already.
-func (s *Store) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+func (s *Store) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
 	const claim, item, bank = 0, 1, 2 // positions of the actions and of their reasons
 	actions := []types.TransactWriteItem{claim: s.deleteClaim(c), item: s.endItemRow(c)}
@@ -36,24 +37,24 @@ func (s *Store) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.Cl
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if !cancelled {
-		return itembank.ClosingEvidence{}, failed(doing, err)
+		return engine.CloseResult{}, failed(doing, err)
 	}
-	found := itembank.ClosingEvidence{
+	found := engine.CloseResult{
 		ClaimChanged: reasons[claim].Reason == dynamo.ConditionFailed,
 		ItemChanged:  reasons[item].Reason == dynamo.ConditionFailed,
 		ItemFree:     c.Return != nil && reasons[bank].Reason == dynamo.ConditionFailed,
 	}
 	for _, r := range reasons {
-		found.Busy = found.Busy || r.Reason == dynamo.Conflict
+		found.Conflict = found.Conflict || r.Reason == dynamo.Conflict
 		found.Throttled = found.Throttled || r.Reason == dynamo.Throttled
 	}
 	if found.Closed() { // cancelled, and nothing says why: never closed
-		return itembank.ClosingEvidence{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
+		return engine.CloseResult{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
 	}
 	return found, nil
 }
 
-func (s *Store) deleteClaim(c itembank.Closing) types.TransactWriteItem {
+func (s *Store) deleteClaim(c engine.CloseRequest) types.TransactWriteItem {
 	condition, values := "claim_id = :id", map[string]types.AttributeValue{":id": text(c.Claim.ID)}
 	if !c.EndedBy.IsZero() {
 		condition += " AND ends_at < :ended"
@@ -67,7 +68,7 @@ func (s *Store) deleteClaim(c itembank.Closing) types.TransactWriteItem {
 
 // endItemRow marks the row of an item that ends, and counts in that of one that
 // returns, at the price of a condition check.
-func (s *Store) endItemRow(c itembank.Closing) types.TransactWriteItem {
+func (s *Store) endItemRow(c engine.CloseRequest) types.TransactWriteItem {
 	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(c.Claim.Campaign, c.Claim.ItemHash))
 	condition := "generation = :generation AND attribute_not_exists(#state)"
 	if c.Marked {
@@ -95,7 +96,7 @@ const (
 // EndItems is one transaction of {delete bank row IF there and ended, mark item
 // row IF there and without a state} per item. When it is cancelled, the items whose
 // conditions failed have their answers and the others are not settled.
-func (s *Store) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
+func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(endings))
 	for _, e := range endings {
 		actions = append(actions, s.deleteFree(e), s.markItem(e))
@@ -105,13 +106,13 @@ func (s *Store) EndItems(ctx context.Context, endings []itembank.Ending) ([]item
 	if err != nil && !cancelled {
 		return nil, failed("end items", err)
 	}
-	answers := make([]itembank.Ended, len(endings))
+	answers := make([]engine.EndResult, len(endings))
 	for i := range answers {
 		switch {
 		case !cancelled:
-			answers[i] = itembank.EndedNow
+			answers[i] = engine.EndDone
 		case reasons[2*i].Reason == dynamo.ConditionFailed:
-			answers[i] = itembank.NotFree
+			answers[i] = engine.EndNotFree
 		case reasons[2*i].Reason == dynamo.NoReason && reasons[2*i+1].Reason == dynamo.ConditionFailed:
 			if answers[i], err = s.notMarked(ctx, endings[i]); err != nil {
 				return nil, err
@@ -121,7 +122,7 @@ func (s *Store) EndItems(ctx context.Context, endings []itembank.Ending) ([]item
 	return answers, nil
 }
 
-func (s *Store) deleteFree(e itembank.Ending) types.TransactWriteItem {
+func (s *Store) deleteFree(e engine.EndRequest) types.TransactWriteItem {
 	condition, values := ifPresent, map[string]types.AttributeValue(nil)
 	if !e.EndedBy.IsZero() {
 		condition, values = "ends_at <= :ended", map[string]types.AttributeValue{":ended": number(millis(e.EndedBy))}
@@ -132,7 +133,7 @@ func (s *Store) deleteFree(e itembank.Ending) types.TransactWriteItem {
 	}}
 }
 
-func (s *Store) markItem(e itembank.Ending) types.TransactWriteItem {
+func (s *Store) markItem(e engine.EndRequest) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(e.Item.Shard.Campaign, e.Item.Hash)),
 		UpdateExpression:          aws.String(setState),
@@ -145,11 +146,11 @@ func (s *Store) markItem(e itembank.Ending) types.TransactWriteItem {
 // notMarked says of an item whose row could not be marked whether it is in the
 // bank. A difference is said only of what was read: that every failed condition of
 // a transaction is reported is documented nowhere.
-func (s *Store) notMarked(ctx context.Context, e itembank.Ending) (itembank.Ended, error) {
+func (s *Store) notMarked(ctx context.Context, e engine.EndRequest) (engine.EndResult, error) {
 	var row bankRow
 	found, err := s.get(ctx, "read free item", s.bankTable, bankKey(e.Item), &row)
 	if err != nil || !found {
-		return itembank.NotFree, err
+		return engine.EndNotFree, err
 	}
-	return itembank.Contradicted, nil
+	return engine.EndInconsistent, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 var (
@@ -27,18 +28,18 @@ func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 	for _, test := range []struct {
 		name              string
 		claim, item, bank types.CancellationReason
-		want              itembank.ClosingEvidence
+		want              engine.CloseResult
 	}{
-		{"conflict on the claim", conflicted, none, none, itembank.ClosingEvidence{Busy: true}},
-		{"conflict on the item row", none, conflicted, none, itembank.ClosingEvidence{Busy: true}},
-		{"conflict on the bank row", none, none, conflicted, itembank.ClosingEvidence{Busy: true}},
-		{"throttled", none, none, throttled, itembank.ClosingEvidence{Throttled: true}},
-		{"in the middle of another close", conflicted, none, failed, itembank.ClosingEvidence{Busy: true, ItemFree: true}},
-		{"claim gone, conflict on the bank row", failed, none, conflicted, itembank.ClosingEvidence{ClaimChanged: true, Busy: true}},
-		{"item ended, throttled", none, failed, throttled, itembank.ClosingEvidence{ItemChanged: true, Throttled: true}},
+		{"conflict on the claim", conflicted, none, none, engine.CloseResult{Conflict: true}},
+		{"conflict on the item row", none, conflicted, none, engine.CloseResult{Conflict: true}},
+		{"conflict on the bank row", none, none, conflicted, engine.CloseResult{Conflict: true}},
+		{"throttled", none, none, throttled, engine.CloseResult{Throttled: true}},
+		{"in the middle of another close", conflicted, none, failed, engine.CloseResult{Conflict: true, ItemFree: true}},
+		{"claim gone, conflict on the bank row", failed, none, conflicted, engine.CloseResult{ClaimChanged: true, Conflict: true}},
+		{"item ended, throttled", none, failed, throttled, engine.CloseResult{ItemChanged: true, Throttled: true}},
 	} {
 		store := dynamostore.New(cancelled(test.claim, test.item, test.bank), bankTable, dedupeTable)
-		got, err := store.CloseClaim(t.Context(), itembank.Closing{Return: &itembank.FreeItem{}})
+		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Return: &engine.FreeItem{}})
 		if err != nil || got != test.want {
 			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
 		}
@@ -70,12 +71,12 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		client    dynamostore.Client
-		rowFailed itembank.Ended
-	}{{"the bank row is gone by now", client, itembank.NotFree}, {"the bank row is there", there{client}, itembank.Contradicted}} {
-		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]itembank.Ending, 9))
-		want := []itembank.Ended{
-			itembank.NotSettled, itembank.NotSettled, itembank.NotSettled, itembank.NotFree, itembank.NotFree,
-			test.rowFailed, itembank.NotSettled, itembank.NotFree, itembank.NotSettled,
+		rowFailed engine.EndResult
+	}{{"the bank row is gone by now", client, engine.EndNotFree}, {"the bank row is there", there{client}, engine.EndInconsistent}} {
+		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]engine.EndRequest, 9))
+		want := []engine.EndResult{
+			engine.EndUnsettled, engine.EndUnsettled, engine.EndUnsettled, engine.EndNotFree, engine.EndNotFree,
+			test.rowFailed, engine.EndUnsettled, engine.EndNotFree, engine.EndUnsettled,
 		}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: want %v, got %v, %v", test.name, want, got, err)
@@ -86,7 +87,7 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 // TestRepairReadsConflicts: a failed condition is an answer, a conflict is none.
 func TestRepairReadsConflicts(t *testing.T) {
 	t.Parallel()
-	repair := itembank.RepairRequest{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}}
+	repair := engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}}
 	for _, test := range []struct {
 		name          string
 		change, basis types.CancellationReason
@@ -124,8 +125,8 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		{"no reason of any", cancelled(none, none), true},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		_, closing := store.CloseClaim(t.Context(), itembank.Closing{State: itembank.Burned})
-		_, repair := store.Repair(t.Context(), itembank.RepairRequest{DropFree: &itembank.FreeItem{}, IfClaim: &itembank.Claim{}})
+		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: itembank.Burned})
+		_, repair := store.Repair(t.Context(), engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}})
 		for method, err := range map[string]error{"close": closing, "repair": repair} {
 			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 				t.Errorf("%s, %s: want an error, try again %t; got %v", method, test.name, test.tryAgain, err)
@@ -134,7 +135,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		if test.name == "no reason of any" {
 			continue // all of its items are not settled
 		}
-		if _, err := store.EndItems(t.Context(), make([]itembank.Ending, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, err := store.EndItems(t.Context(), make([]engine.EndRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("end, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
 	}
@@ -164,9 +165,9 @@ func TestPeekIsEventuallyConsistent(t *testing.T) {
 	t.Parallel()
 	reads := &readsSeen{}
 	store := dynamostore.New(reads, bankTable, dedupeTable)
-	_, peek := store.PeekClaim(t.Context(), "spring", "ann")
+	_, peek := store.HeldClaimEventuallyConsistent(t.Context(), "spring", "ann")
 	_, held := store.HeldClaim(t.Context(), "spring", "ann")
-	_, row := store.ItemRow(t.Context(), "spring", itembank.Hash{})
+	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
 	_, _, claims := store.ListClaims(t.Context(), "spring", "")
 	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
 	if err := errors.Join(peek, held, row, claims, rows); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // failing answers transactions with an error that no local engine gives.
@@ -41,24 +42,24 @@ func TestTakeReadsConflictsAndThrottles(t *testing.T) {
 	held := reason("ConditionalCheckFailed")
 	held.Item = map[string]types.AttributeValue{
 		"claim_id": text("id-1"), "campaign": text("spring"), "item": text("A-1"),
-		"item_hash": text(itembank.HashItem("A-1").String()), "claimed_at": &types.AttributeValueMemberN{Value: "1"},
+		"item_hash": text(engine.HashItem("A-1").String()), "claimed_at": &types.AttributeValueMemberN{Value: "1"},
 	}
 	for _, test := range []struct {
 		name        string
 		bank, claim types.CancellationReason
-		want        itembank.Evidence
+		want        engine.TakeResult
 		held        bool
 	}{
-		{"conflict on the claim", reason("None"), reason("TransactionConflict"), itembank.Evidence{ClaimBusy: true}, false},
-		{"conflict on the item", reason("TransactionConflict"), reason("None"), itembank.Evidence{ItemBusy: true}, false},
-		{"conflict on both", reason("TransactionConflict"), reason("TransactionConflict"), itembank.Evidence{ClaimBusy: true, ItemBusy: true}, false},
-		{"item gone, conflict on the claim", reason("ConditionalCheckFailed"), reason("TransactionConflict"), itembank.Evidence{ItemGone: true, ClaimBusy: true}, false},
-		{"bank throttled", reason("ThrottlingError"), reason("None"), itembank.Evidence{Throttled: true}, false},
-		{"claims throttled", reason("None"), reason("ProvisionedThroughputExceeded"), itembank.Evidence{Throttled: true}, false},
-		{"claim exists, conflict on the item", reason("TransactionConflict"), held, itembank.Evidence{ItemBusy: true}, true},
+		{"conflict on the claim", reason("None"), reason("TransactionConflict"), engine.TakeResult{ClaimConflict: true}, false},
+		{"conflict on the item", reason("TransactionConflict"), reason("None"), engine.TakeResult{ItemConflict: true}, false},
+		{"conflict on both", reason("TransactionConflict"), reason("TransactionConflict"), engine.TakeResult{ClaimConflict: true, ItemConflict: true}, false},
+		{"item gone, conflict on the claim", reason("ConditionalCheckFailed"), reason("TransactionConflict"), engine.TakeResult{ItemGone: true, ClaimConflict: true}, false},
+		{"bank throttled", reason("ThrottlingError"), reason("None"), engine.TakeResult{Throttled: true}, false},
+		{"claims throttled", reason("None"), reason("ProvisionedThroughputExceeded"), engine.TakeResult{Throttled: true}, false},
+		{"claim exists, conflict on the item", reason("TransactionConflict"), held, engine.TakeResult{ItemConflict: true}, true},
 	} {
 		store := dynamostore.New(cancelled(test.bank, test.claim), bankTable, dedupeTable)
-		got, err := store.Take(t.Context(), itembank.FreeItem{}, itembank.Claim{Claimant: "ann"})
+		got, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{Claimant: "ann"})
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -87,13 +88,13 @@ func TestFailuresAreErrors(t *testing.T) {
 		{"no reason at all", cancelled(), false},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		if _, err := store.Take(t.Context(), itembank.FreeItem{}, itembank.Claim{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("take, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
-		if _, err := store.AddItems(t.Context(), make([]itembank.Addition, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, err := store.AddItems(t.Context(), make([]engine.AddRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("add, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
-		if _, err := store.CreateCampaign(t.Context(), itembank.Campaign{Name: "x"}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, err := store.CreateCampaign(t.Context(), engine.Campaign{Name: "x"}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("create, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
 	}
@@ -105,7 +106,7 @@ func TestCancelledIsNeverClaimed(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"None", ""} {
 		store := dynamostore.New(cancelled(reason(code), reason(code)), bankTable, dedupeTable)
-		if found, err := store.Take(t.Context(), itembank.FreeItem{}, itembank.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
+		if found, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("code %q: want %v, got %+v, %v", code, itembank.ErrTryAgain, found, err)
 		}
 	}
@@ -126,19 +127,19 @@ func TestAddItemsReadsConflicts(t *testing.T) {
 		reason("None"), reason("ThrottlingError"),
 		reason("TransactionConflict"), reason("ConditionalCheckFailed"),
 	), bankTable, dedupeTable)
-	added, err := store.AddItems(t.Context(), make([]itembank.Addition, 7))
+	added, err := store.AddItems(t.Context(), make([]engine.AddRequest, 7))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []itembank.AddOutcome{
-		itembank.Unsettled, itembank.Unsettled, itembank.AlreadyLoaded, itembank.AlreadyLoaded,
-		itembank.Stray, itembank.Unsettled, itembank.Unsettled,
+	want := []engine.AddOutcome{
+		engine.AddUnsettled, engine.AddUnsettled, engine.AddKnown, engine.AddKnown,
+		engine.AddOrphan, engine.AddUnsettled, engine.AddUnsettled,
 	}
 	for i, a := range added {
 		if a.Outcome != want[i] {
 			t.Errorf("item %d: want outcome %d, got %+v", i, want[i], a)
 		}
-		if a.Outcome == itembank.AlreadyLoaded && (a.Existing.LoadID != "l#1" || a.Existing.Row != 7) {
+		if a.Outcome == engine.AddKnown && (a.Existing.LoadID != "l#1" || a.Existing.Row != 7) {
 			t.Errorf("item %d: want the old row, got %+v", i, a.Existing)
 		}
 	}

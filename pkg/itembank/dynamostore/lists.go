@@ -11,11 +11,12 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // ListClaims lists the claims of a scope, partition by partition. One that is not in
 // its own is of the family ErrInconsistent.
-func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
+func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
 	if err != nil {
 		return nil, "", err
@@ -39,7 +40,7 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 
 // ListItemRows lists the item rows of a campaign, partition by partition. One that is
 // not in its own is of the family ErrInconsistent.
-func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
+func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
 	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
 	if err != nil {
 		return nil, "", err
@@ -49,14 +50,14 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 		if err := dynamo.Decode(attributes, &row); err != nil {
 			return nil, "", err
 		}
-		h, err := itembank.ParseHash(row.SK)
+		h, err := engine.ParseHash(row.SK)
 		if err != nil {
 			return nil, "", fmt.Errorf("row %s: %w", row.PK, err)
 		}
 		if err := checkPlace("list items", row.key, itemKey(campaign, h)); err != nil {
 			return nil, "", err
 		}
-		rows = append(rows, itembank.ListedItem{Hash: h, ItemRow: row.itemRow()})
+		rows = append(rows, engine.ListedItem{Hash: h, ItemRow: row.itemRow()})
 	}
 	return rows, next, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // TestReconcileRefusesRowsInOtherPlaces: a row that a listing finds, and a claim, a
@@ -66,7 +67,7 @@ const placedItem = "SAVE-10" // its hash has letters
 func ownClaim(campaign string) [2]string { return dynamostore.ClaimKey(campaign, "ann") }
 
 func ownItem(campaign string) [2]string {
-	return dynamostore.ItemKey(campaign, itembank.HashItem(placedItem))
+	return dynamostore.ItemKey(campaign, engine.HashItem(placedItem))
 }
 
 func otherPartition(k [2]string) [2]string {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // LatestLoad reads the last of the loads whose ids begin with the digest.
-func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
 	q := s.partition(s.bankTable, loadPartition(campaign))
 	q.KeyConditionExpression = aws.String("pk = :pk AND begins_with(sk, :digest)")
 	q.ExpressionAttributeValues[":digest"] = text(digest + "#")
@@ -31,7 +32,7 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*itemb
 }
 
 // StartLoad puts the load's row IF absent.
-func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
+func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newLoadRow(l)), ConditionExpression: aws.String(ifAbsent),
 	})
@@ -42,7 +43,7 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
 }
 
 // AdvanceLoad replaces the load's row IF the one there is behind.
-func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	const doing = "write load progress"
 	behind := "rows_done < :rows"
 	if l.Finished {
@@ -66,7 +67,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 // AddItems is one transaction of {put item row IF absent, put bank row IF
 // absent} per item. When it is cancelled, the items whose conditions failed have
 // their answers and the others are unsettled.
-func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+func (s *Store) AddItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(additions))
 	for _, a := range additions {
 		actions = append(actions,
@@ -78,10 +79,10 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 	if err != nil && !cancelled {
 		return nil, failed("add items", err)
 	}
-	added := make([]itembank.Added, len(additions))
+	added := make([]engine.AddResult, len(additions))
 	for i := range additions {
 		if !cancelled {
-			added[i].Outcome = itembank.AddedNow
+			added[i].Outcome = engine.AddDone
 			continue
 		}
 		if added[i], err = s.whyNotAdded(ctx, additions[i], reasons[2*i], reasons[2*i+1]); err != nil {
@@ -93,7 +94,7 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 
 // whyNotAdded reads the reasons of an item's two puts. The item row comes
 // first: a loaded item is usually in the bank as well.
-func (s *Store) whyNotAdded(ctx context.Context, a itembank.Addition, item, bank dynamo.Cancellation) (added itembank.Added, err error) {
+func (s *Store) whyNotAdded(ctx context.Context, a engine.AddRequest, item, bank dynamo.Cancellation) (added engine.AddResult, err error) {
 	var row itemRow
 	found := item.Reason == dynamo.ConditionFailed
 	switch {
@@ -103,10 +104,10 @@ func (s *Store) whyNotAdded(ctx context.Context, a itembank.Addition, item, bank
 		// A difference is said only of what was read: that every failed
 		// condition of a transaction is reported is documented nowhere.
 		found, err = s.get(ctx, "read item", s.bankTable, itemKey(a.Item.Shard.Campaign, a.Item.Hash), &row)
-		added.Outcome = itembank.Stray
+		added.Outcome = engine.AddOrphan
 	}
 	if found && err == nil {
-		added = itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: row.itemRow()}
+		added = engine.AddResult{Outcome: engine.AddKnown, Existing: row.itemRow()}
 	}
 	return added, err
 }

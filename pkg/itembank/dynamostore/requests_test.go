@@ -101,7 +101,7 @@ func TestRequestsPerClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := endpoint(t)
-			engine(t, url) // makes the tables
+			newEngine(t, url) // makes the tables
 			counted := &wire{}
 			bank := itembank.New(dynamostore.New(newClient(url, counted), bankTable, dedupeTable), itembank.WithClock(itembanktest.NewClock()))
 			testRequests(t, bank, counted)

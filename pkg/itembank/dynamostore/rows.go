@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // rowShards spreads the item rows of a campaign, and the claims of a scope,
@@ -35,7 +36,7 @@ type key struct {
 
 func campaignKey(name string) key { return key{"campaign#" + name, metaKey} }
 
-func bankPartition(s itembank.Shard) string {
+func bankPartition(s engine.Shard) string {
 	return fmt.Sprintf("bank#%s#%d#%02d", s.Campaign, s.Generation, s.Number)
 }
 
@@ -43,7 +44,7 @@ func itemPartition(campaign string, shard int) string {
 	return fmt.Sprintf("item#%s#%02d", campaign, shard)
 }
 
-func itemKey(campaign string, h itembank.Hash) key {
+func itemKey(campaign string, h engine.Hash) key {
 	return key{itemPartition(campaign, h.ShardOf(rowShards)), h.String()}
 }
 
@@ -52,7 +53,7 @@ func claimPartition(scope string, shard int) string {
 }
 
 func claimKey(scope, claimant string) key {
-	shard := itembank.HashItem(claimant).ShardOf(rowShards)
+	shard := engine.HashItem(claimant).ShardOf(rowShards)
 	return key{claimPartition(scope, shard), claimPrefix + claimant}
 }
 
@@ -114,7 +115,7 @@ type loadRow struct {
 	Repeated   int64  `dynamodbav:"repeated"`
 }
 
-func newCampaignRow(c itembank.Campaign) campaignRow {
+func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards,
@@ -123,9 +124,9 @@ func newCampaignRow(c itembank.Campaign) campaignRow {
 	}
 }
 
-func (r campaignRow) campaign() *itembank.Campaign {
-	return &itembank.Campaign{
-		Name: r.Name, Mode: itembank.Mode(r.State),
+func (r campaignRow) campaign() *engine.Campaign {
+	return &engine.Campaign{
+		Name: r.Name, Mode: engine.Mode(r.State),
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
 		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
 		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: cmp.Or(itembank.OnEnd(r.OnEnd), itembank.Burn),
@@ -133,63 +134,63 @@ func (r campaignRow) campaign() *itembank.Campaign {
 	}
 }
 
-func bankKey(i itembank.FreeItem) key { return key{bankPartition(i.Shard), i.Hash.String()} }
+func bankKey(i engine.FreeItem) key { return key{bankPartition(i.Shard), i.Hash.String()} }
 
-func newBankRow(i itembank.FreeItem) bankRow {
+func newBankRow(i engine.FreeItem) bankRow {
 	return bankRow{bankKey(i), i.Value, millis(i.EndsAt)}
 }
 
-func (r bankRow) freeItem(s itembank.Shard) (itembank.FreeItem, error) {
-	h, err := itembank.ParseHash(r.SK)
+func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
+	h, err := engine.ParseHash(r.SK)
 	if err != nil {
-		return itembank.FreeItem{}, fmt.Errorf("row %s: %w", r.PK, err)
+		return engine.FreeItem{}, fmt.Errorf("row %s: %w", r.PK, err)
 	}
-	return itembank.FreeItem{Shard: s, Hash: h, Value: r.Item, EndsAt: fromMillis(r.EndsAt)}, nil
+	return engine.FreeItem{Shard: s, Hash: h, Value: r.Item, EndsAt: fromMillis(r.EndsAt)}, nil
 }
 
-func newItemRow(a itembank.Addition) itemRow {
+func newItemRow(a engine.AddRequest) itemRow {
 	return itemRow{
 		key: itemKey(a.Item.Shard.Campaign, a.Item.Hash), LoadID: a.LoadID, Row: a.Row,
 		Generation: a.Item.Shard.Generation, EndsAt: millis(a.Item.EndsAt),
 	}
 }
 
-func (r itemRow) itemRow() itembank.ItemRow {
-	return itembank.ItemRow{
+func (r itemRow) itemRow() engine.ItemRow {
+	return engine.ItemRow{
 		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: itembank.ItemState(r.State),
 		Returns: r.Returns,
 	}
 }
 
-func newClaimRow(c itembank.Claim) claimRow {
+func newClaimRow(c engine.Claim) claimRow {
 	return claimRow{
 		key: claimKey(c.Scope, c.Claimant), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
 		ItemHash: c.ItemHash.String(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
 	}
 }
 
-func (r claimRow) claim(scope, claimant string) (*itembank.Claim, error) {
-	h, err := itembank.ParseHash(r.ItemHash)
+func (r claimRow) claim(scope, claimant string) (*engine.Claim, error) {
+	h, err := engine.ParseHash(r.ItemHash)
 	if err != nil {
 		return nil, fmt.Errorf("row %s: %w", r.PK, err)
 	}
-	return &itembank.Claim{
+	return &engine.Claim{
 		ID: r.ID, Campaign: r.Campaign, Scope: scope, Claimant: claimant, Item: r.Item, ItemHash: h,
 		ClaimedAt: fromMillis(r.ClaimedAt), EndsAt: fromMillis(r.EndsAt),
 	}, nil
 }
 
-func newLoadRow(l itembank.Load) loadRow {
+func newLoadRow(l engine.Load) loadRow {
 	return loadRow{
 		key: key{loadPartition(l.Campaign), l.ID()}, Digest: l.Digest, Number: l.Number, Generation: l.Generation,
 		Finished: l.Finished, Rows: l.Tally.Rows, Added: l.Tally.Added, Known: l.Tally.Known, Repeated: l.Tally.Repeated,
 	}
 }
 
-func (r loadRow) load(campaign string) *itembank.Load {
-	return &itembank.Load{
+func (r loadRow) load(campaign string) *engine.Load {
+	return &engine.Load{
 		Campaign: campaign, Digest: r.Digest, Number: r.Number, Generation: r.Generation, Finished: r.Finished,
-		Tally: itembank.Tally{Rows: r.Rows, Added: r.Added, Known: r.Known, Repeated: r.Repeated},
+		Tally: engine.Tally{Rows: r.Rows, Added: r.Added, Known: r.Known, Repeated: r.Repeated},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Client is the part of *dynamodb.Client that the store calls.
@@ -32,7 +33,7 @@ type Store struct {
 	dedupeTable string
 }
 
-var _ itembank.Store = (*Store)(nil)
+var _ engine.Store = (*Store)(nil)
 
 // New makes a Store on two existing tables: one for campaigns, items and
 // loads, one for claims, which record deduplication may share.

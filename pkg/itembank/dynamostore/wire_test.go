@@ -17,8 +17,8 @@ import (
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -128,7 +128,7 @@ func TestKills(t *testing.T) {
 
 // TestChild is the process that TestKills kills.
 func TestChild(t *testing.T) {
-	itembankfault.Child(t, func(_ *testing.T, endpoint string) itembank.Store {
+	itembankfault.Child(t, func(_ *testing.T, endpoint string) engine.Store {
 		return dynamostore.New(newClient(endpoint, nil), bankTable, dedupeTable)
 	})
 }

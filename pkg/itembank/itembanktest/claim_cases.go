@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // claimCases pin what a Bank promises a claimant, over the engine.
@@ -53,13 +54,13 @@ func oneEach(f *fixture) {
 	if len(items) != 20 {
 		f.Errorf("want 20 claimants with an item, got %d", len(items))
 	}
-	f.wantCounts(itembank.Counts{Loaded: 100, Free: 80, Claimed: 20})
+	f.wantCounts(engine.Counts{Loaded: 100, Free: 80, Claimed: 20})
 	for claimant, item := range items {
 		if grant := f.claim(f.bank(), claimant); grant.Claim.Item != item || !grant.Replayed {
 			f.Errorf("claimant %s: want item %s again, got %+v", claimant, item, grant)
 		}
 	}
-	f.wantCounts(itembank.Counts{Loaded: 100, Free: 80, Claimed: 20})
+	f.wantCounts(engine.Counts{Loaded: 100, Free: 80, Claimed: 20})
 }
 
 func moreClaimantsThanItems(f *fixture) {
@@ -70,7 +71,7 @@ func moreClaimantsThanItems(f *fixture) {
 	if len(items) != n {
 		f.Errorf("want %d claimants with an item, got %d", n, len(items))
 	}
-	f.wantCounts(itembank.Counts{Loaded: int64(n), Claimed: int64(n)})
+	f.wantCounts(engine.Counts{Loaded: int64(n), Claimed: int64(n)})
 }
 
 // lastItemTwice: one of a claimant's requests takes the last item, and none of
@@ -82,7 +83,7 @@ func lastItemTwice(f *fixture) {
 		f.must(a.err)
 	}
 	f.oneEach(answers)
-	f.wantCounts(itembank.Counts{Loaded: 1, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 1, Claimed: 1})
 }
 
 func sameItemWhenEmpty(f *fixture) {
@@ -191,7 +192,7 @@ func pageOfGeneration(f *fixture) {
 	c, _ := f.stocked(5, itembank.Settings{Shards: 1})
 	next := f.freeItem(c, "of-generation-2")
 	next.Shard.Generation = 2
-	f.wantOutcomes([]itembank.Addition{{Item: next, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	f.wantOutcomes([]engine.AddRequest{{Item: next, LoadID: "l", Row: 1}}, engine.AddDone)
 	switching := &generations{Store: f.Store}
 	switching.current.Store(1)
 	b := itembank.New(switching, itembank.WithCampaignCache(0))
@@ -278,11 +279,11 @@ func claimReadAfterBank(f *fixture) {
 
 // generations answers campaigns as being in the generation it holds.
 type generations struct {
-	itembank.Store
+	engine.Store
 	current atomic.Int32
 }
 
-func (g *generations) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
+func (g *generations) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	c, err := g.Store.Campaign(ctx, name)
 	if c != nil {
 		c.Generation = int(g.current.Load())
@@ -302,7 +303,7 @@ func campaignReadAfterBank(f *fixture) {
 
 	next := f.freeItem(c, "of-generation-2")
 	next.Shard.Generation = 2
-	f.wantOutcomes([]itembank.Addition{{Item: next, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	f.wantOutcomes([]engine.AddRequest{{Item: next, LoadID: "l", Row: 1}}, engine.AddDone)
 	switching.current.Store(2)
 	if grant := f.claim(b, "ann"); grant.Claim.Item != "of-generation-2" {
 		f.Errorf("want the item of the new generation, got %+v", grant)
@@ -332,7 +333,7 @@ func stalePage(f *fixture) {
 		f.Errorf("item %s was given twice", last.Claim.Item)
 	}
 	f.refused(stale, "cid", itembank.ErrSoldOut)
-	f.wantCounts(itembank.Counts{Loaded: 6, Claimed: 6})
+	f.wantCounts(engine.Counts{Loaded: 6, Claimed: 6})
 }
 
 // repeatWithGoneCandidate: the claim exists and the candidate is gone. The
@@ -405,7 +406,7 @@ func storeCalls(f *fixture) {
 		if i < 2 {
 			f.wantCalls("a repeat", counted, "Take")
 		} else { // by now the claim is read first
-			f.wantCalls("one of many repeats", counted, "PeekClaim")
+			f.wantCalls("one of many repeats", counted, "HeldClaimEventuallyConsistent")
 		}
 	}
 	for i := range 6 {
@@ -433,15 +434,15 @@ func nothingWritten(f *fixture) {
 		}
 	}
 	refusals(itembank.ErrNotOpen)
-	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	refusals(itembank.ErrClosed)
-	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 	f.must(f.bank().OpenCampaign(f.ctx, f.name))
 	f.claim(f.bank(), "bob")
 	f.claim(f.bank(), "cid")
 	refusals(itembank.ErrSoldOut)
-	f.wantCounts(itembank.Counts{Loaded: 2, Claimed: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Claimed: 2})
 }
 
 // claimedElsewhere: three classes, one booking per student. The classes have
@@ -526,7 +527,7 @@ func invalidClaims(f *fixture) {
 			f.Errorf("held claim(%q, %q): want %v, got %v", test.campaign, test.claimant, test.want, err)
 		}
 	}
-	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
 var errLost = fmt.Errorf("%w: the reply was lost", itembank.ErrTryAgain)
@@ -544,18 +545,18 @@ func lostReply(f *fixture) {
 	}}
 	b := itembank.New(flaky)
 	f.refused(b, "ann", itembank.ErrTryAgain)
-	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
 	if grant := f.claim(b, "ann"); !grant.Replayed {
 		f.Errorf("want the claim that was made, got %+v", grant)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
 }
 
 // sentTwice sends each take twice, as an SDK does that lost the first reply and
 // whose token has not held.
-type sentTwice struct{ itembank.Store }
+type sentTwice struct{ engine.Store }
 
-func (s sentTwice) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (s sentTwice) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if found, err := s.Store.Take(ctx, i, c); err != nil {
 		return found, err
 	}
@@ -572,17 +573,17 @@ func ownWriteSeenAgain(f *fixture) {
 	if first.Replayed || !again.Replayed || first.Claim != again.Claim {
 		f.Errorf("want a new claim and then its replay, got %+v and %+v", first, again)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 5, Free: 4, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
 }
 
 // busy answers takes with evidence of its own before it lets them through.
 type busy struct {
-	itembank.Store
-	evidence []itembank.Evidence
+	engine.Store
+	evidence []engine.TakeResult
 	meet     func() // what the other transaction does meanwhile
 }
 
-func (b *busy) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
+func (b *busy) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if len(b.evidence) == 0 {
 		return b.Store.Take(ctx, i, c)
 	}
@@ -598,8 +599,8 @@ func (b *busy) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) 
 // conflict on the claim is followed by a read of it, and waiting has an end.
 func busyStore(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
-	for i, once := range []itembank.Evidence{{ItemBusy: true}, {Throttled: true}} {
-		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []itembank.Evidence{once, once}}}
+	for i, once := range []engine.TakeResult{{ItemConflict: true}, {Throttled: true}} {
+		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []engine.TakeResult{once, once}}}
 		b := itembank.New(counted, itembank.WithClock(NewClock()))
 		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
 			f.Errorf("%+v: want a new claim, got %+v", once, grant)
@@ -609,7 +610,7 @@ func busyStore(f *fixture) {
 	f.load("third", "fourth")
 
 	var first itembank.Grant
-	met := &busy{Store: f.Store, evidence: []itembank.Evidence{{ClaimBusy: true, ItemGone: true}}}
+	met := &busy{Store: f.Store, evidence: []engine.TakeResult{{ClaimConflict: true, ItemGone: true}}}
 	met.meet = func() { first = f.claim(f.bank(), "ann") }
 	counted := &Hooked{Store: met}
 	if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim || !again.Replayed {
@@ -617,24 +618,25 @@ func busyStore(f *fixture) {
 	}
 	f.wantCalls("a conflict on the claim", counted, "Campaign", "FreeItems", "FreeItems", "Take", "HeldClaim")
 
-	for _, other := range []itembank.Evidence{{ItemBusy: true}, {Throttled: true}, {ClaimBusy: true}, {ItemBusy: true, Throttled: true}} {
+	held := rowOf(first.Claim)
+	for _, other := range []engine.TakeResult{{ItemConflict: true}, {Throttled: true}, {ClaimConflict: true}, {ItemConflict: true, Throttled: true}} {
 		found := other
-		found.Held = &first.Claim // the claim exists: it is the answer, whatever else is true
-		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []itembank.Evidence{found}}}
+		found.Held = &held // the claim exists: it is the answer, whatever else is true
+		counted := &Hooked{Store: &busy{Store: f.Store, evidence: []engine.TakeResult{found}}}
 		if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim {
 			f.Errorf("%+v: want %+v, got %+v", other, first.Claim, again.Claim)
 		}
 		f.wantCalls("a claim that exists", counted, "Campaign", "FreeItems", "FreeItems", "Take")
 	}
 
-	always := &busy{Store: f.Store, evidence: slices.Repeat([]itembank.Evidence{{Throttled: true}}, 100)}
+	always := &busy{Store: f.Store, evidence: slices.Repeat([]engine.TakeResult{{Throttled: true}}, 100)}
 	clock := NewClock()
 	begun := clock.Now()
 	f.refused(itembank.New(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)
 	if waited := clock.Now().Sub(begun); waited == 0 || waited > 3*time.Second {
 		f.Errorf("waited %s for a store that stayed busy", waited)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 4, Free: 1, Claimed: 3})
+	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 }
 
 func states(f *fixture) {

@@ -13,23 +13,23 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Engine is a store under test, with a way round its rules.
 type Engine struct {
-	Store itembank.Store
+	Store engine.Store
 	Raw   Raw
 }
 
 // Raw writes single rows without any condition. The suite plants contradictions
 // with it, and mutants undo a condition just before the store tests it.
 type Raw interface {
-	PutBankRow(ctx context.Context, item itembank.FreeItem) error
-	DropBankRow(ctx context.Context, item itembank.FreeItem) error
-	PutItemRow(ctx context.Context, campaign string, row itembank.ListedItem) error
-	DropItemRow(ctx context.Context, campaign string, h itembank.Hash) error
-	PutClaim(ctx context.Context, claim itembank.Claim) error
+	PutBankRow(ctx context.Context, item engine.FreeItem) error
+	DropBankRow(ctx context.Context, item engine.FreeItem) error
+	PutItemRow(ctx context.Context, campaign string, row engine.ListedItem) error
+	DropItemRow(ctx context.Context, campaign string, h engine.Hash) error
+	PutClaim(ctx context.Context, claim engine.Claim) error
 	DropClaim(ctx context.Context, scope, claimant string) error
 }
 

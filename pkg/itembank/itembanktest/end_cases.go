@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // endCases pin how claims and items end, over the engine.
@@ -62,9 +63,11 @@ var endCases = []testCase{
 func settingsAreFixed(f *fixture) {
 	s := itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return}
 	c := f.create(s)
+	first, err := f.bank().Campaign(f.ctx, f.name)
+	f.must(err)
 	again, created, err := f.bank().CreateCampaign(f.ctx, f.name, s)
-	if err != nil || created || again != c {
-		f.Errorf("again: want %+v, got %+v, created %t, %v", c, again, created, err)
+	if err != nil || created || again != first {
+		f.Errorf("again: want %+v, got %+v, created %t, %v", first, again, created, err)
 	}
 	for _, other := range []itembank.Settings{
 		{ItemLife: time.Minute, ClaimLife: time.Minute, OnEnd: itembank.Return},
@@ -81,7 +84,7 @@ func settingsAreFixed(f *fixture) {
 }
 
 // released releases a claim and compares what became of it.
-func (f *fixture) released(b *itembank.Bank, claim itembank.Claim, want itembank.Released) {
+func (f *fixture) released(b *itembank.Bank, claim engine.Claim, want itembank.Released) {
 	f.Helper()
 	got, err := b.Release(f.ctx, claim.Campaign, claim.Claimant, claim.ID)
 	if err != nil || got != want {
@@ -112,9 +115,9 @@ func (f *fixture) release(onEnd itembank.OnEnd, want itembank.Released, where st
 	c, items := f.stocked(2, itembank.Settings{OnEnd: onEnd})
 	b := f.bank()
 	first := f.claim(b, "ann").Claim
-	f.released(b, first, want)
+	f.released(b, rowOf(first), want)
 	f.wantWhere(where, c, first.Item, "ann")
-	f.released(b, first, itembank.Released{Already: true})
+	f.released(b, rowOf(first), itembank.Released{Already: true})
 	if _, err := b.HeldClaim(f.ctx, f.name, "ann"); !errors.Is(err, itembank.ErrNoClaim) {
 		f.Errorf("after its release: want %v, got %v", itembank.ErrNoClaim, err)
 	}
@@ -122,30 +125,30 @@ func (f *fixture) release(onEnd itembank.OnEnd, want itembank.Released, where st
 	if second.Replayed || second.Claim.ID == first.ID || onEnd != itembank.Return && second.Claim.Item == first.Item {
 		f.Errorf("want a new claim after %+v, got %+v", first, second)
 	}
-	f.released(b, first, itembank.Released{Already: true}) // and leaves the new claim alone
+	f.released(b, rowOf(first), itembank.Released{Already: true}) // and leaves the new claim alone
 	if again := f.claim(b, "ann"); again.Claim != second.Claim {
 		f.Errorf("want %+v, got %+v", second.Claim, again.Claim)
 	}
-	f.wantCounts(counts)
+	f.wantCounts(engine.Counts(counts))
 	f.wantTally(itembank.Tally{Rows: 2, Known: 2}, items...)
-	f.wantCounts(counts)
+	f.wantCounts(engine.Counts(counts))
 }
 
 func releaseOfOlderClaim(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
 	b := f.bank()
 	first := f.claim(b, "ann").Claim
-	f.released(b, first, itembank.Released{Returned: true})
+	f.released(b, rowOf(first), itembank.Released{Returned: true})
 	second := f.claim(f.bank(), "ann").Claim
 	for _, other := range []string{first.ID, "", "no-such-id"} {
 		claim := second
 		claim.ID = other
-		f.released(b, claim, itembank.Released{Already: true})
+		f.released(b, rowOf(claim), itembank.Released{Already: true})
 	}
 	f.wantWhere("held by ann", c, second.Item, "ann")
 	claim := second
 	claim.Claimant = "bob"
-	f.released(b, claim, itembank.Released{Already: true})
+	f.released(b, rowOf(claim), itembank.Released{Already: true})
 	f.wantWhere("held by ann", c, second.Item, "ann")
 }
 
@@ -160,9 +163,9 @@ func releaseOfEndedItem(f *fixture) {
 		b := f.bank(itembank.WithClock(clock))
 		claim := one.claim(b, "ann").Claim
 		clock.Advance(time.Hour)
-		one.released(b, claim, itembank.Released{Ended: itembank.Expired})
+		one.released(b, rowOf(claim), itembank.Released{Ended: itembank.Expired})
 		one.wantWhere("expired", c, claim.Item, "ann")
-		one.wantCounts(itembank.Counts{Loaded: 1, Ended: 1})
+		one.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
 	}
 }
 
@@ -182,7 +185,7 @@ func releaseInSharedScope(f *fixture) {
 	if _, err := b.Claim(f.ctx, tuesday.Name, "ann"); !errors.Is(err, itembank.ErrClaimedElsewhere) {
 		f.Errorf("want %v, got %v", itembank.ErrClaimedElsewhere, err)
 	}
-	f.released(b, claim, itembank.Released{Returned: true})
+	f.released(b, rowOf(claim), itembank.Released{Returned: true})
 	grant, err := b.Claim(f.ctx, tuesday.Name, "ann")
 	if err != nil || grant.Claim.Item != "seat" || grant.Replayed {
 		f.Errorf("want the seat of the other day, got %+v, %v", grant, err)
@@ -195,10 +198,10 @@ func releaseWhenClosed(f *fixture) {
 	b := f.bank()
 	claim := f.claim(b, "ann").Claim
 	f.must(b.CloseCampaign(f.ctx, f.name))
-	f.released(b, claim, itembank.Released{Returned: true})
+	f.released(b, rowOf(claim), itembank.Released{Returned: true})
 	f.wantWhere("free", c, claim.Item, "ann")
 	f.refused(b, "ann", itembank.ErrClosed)
-	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
 func releaseLostReply(f *fixture) {
@@ -216,18 +219,18 @@ func releaseLostReply(f *fixture) {
 	if _, err := b.Release(f.ctx, f.name, "ann", claim.ID); !errors.Is(err, itembank.ErrTryAgain) {
 		f.Errorf("want %v, got %v", itembank.ErrTryAgain, err)
 	}
-	f.released(b, claim, itembank.Released{Already: true})
+	f.released(b, rowOf(claim), itembank.Released{Already: true})
 	f.wantWhere("burned", c, claim.Item, "ann")
 }
 
 // closings answers closes with evidence of its own before it lets them through.
 type closings struct {
-	itembank.Store
-	evidence []itembank.ClosingEvidence
+	engine.Store
+	evidence []engine.CloseResult
 	meet     func() // what the other transaction does meanwhile
 }
 
-func (s *closings) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
+func (s *closings) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
 	if len(s.evidence) == 0 {
 		return s.Store.CloseClaim(ctx, c)
 	}
@@ -245,22 +248,22 @@ func (s *closings) CloseClaim(ctx context.Context, c itembank.Closing) (itembank
 func releaseMeetsOthers(f *fixture) {
 	c, _ := f.stocked(8, itembank.Settings{OnEnd: itembank.Return})
 	clock := NewClock()
-	for i, once := range []itembank.ClosingEvidence{
-		{Busy: true}, {Throttled: true}, {Busy: true, ItemFree: true}, {Busy: true, ItemChanged: true}, {ItemChanged: true},
+	for i, once := range []engine.CloseResult{
+		{Conflict: true}, {Throttled: true}, {Conflict: true, ItemFree: true}, {Conflict: true, ItemChanged: true}, {ItemChanged: true},
 	} {
 		claim := f.claim(f.bank(), fmt.Sprintf("claimant-%d", i)).Claim
-		meeting := &closings{Store: f.Store, evidence: []itembank.ClosingEvidence{once, once}}
-		f.released(itembank.New(meeting, itembank.WithClock(clock)), claim, itembank.Released{Returned: true})
+		meeting := &closings{Store: f.Store, evidence: []engine.CloseResult{once, once}}
+		f.released(itembank.New(meeting, itembank.WithClock(clock)), rowOf(claim), itembank.Released{Returned: true})
 		f.wantWhere("free", c, claim.Item, claim.Claimant)
 	}
 
 	claim := f.claim(f.bank(), "ann").Claim
-	other := &closings{Store: f.Store, evidence: []itembank.ClosingEvidence{{Busy: true, ItemFree: true}}}
-	other.meet = func() { f.released(f.bank(), claim, itembank.Released{Returned: true}) }
-	f.released(itembank.New(other, itembank.WithClock(clock)), claim, itembank.Released{Already: true})
+	other := &closings{Store: f.Store, evidence: []engine.CloseResult{{Conflict: true, ItemFree: true}}}
+	other.meet = func() { f.released(f.bank(), rowOf(claim), itembank.Released{Returned: true}) }
+	f.released(itembank.New(other, itembank.WithClock(clock)), rowOf(claim), itembank.Released{Already: true})
 
 	claim = f.claim(f.bank(), "bob").Claim
-	always := &closings{Store: f.Store, evidence: make([]itembank.ClosingEvidence, 100)}
+	always := &closings{Store: f.Store, evidence: make([]engine.CloseResult, 100)}
 	for i := range always.evidence {
 		always.evidence[i].Throttled = true
 	}
@@ -285,7 +288,7 @@ func releaseFindsInconsistency(f *fixture) {
 		where string
 	}{
 		{"free too", func(item string) { f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item))) }, itembank.ErrHeldAndFree, "free, held by ann"},
-		{"never loaded", func(item string) { f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item))) }, itembank.ErrNoSuchRow, "held by ann, not loaded"},
+		{"never loaded", func(item string) { f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item))) }, itembank.ErrNoSuchRow, "held by ann, not loaded"},
 	} {
 		claim := f.take(c, "ann", items[i])
 		test.plant(items[i])
@@ -361,12 +364,12 @@ func releasedItemsHaveOneHolder(f *fixture) {
 					f.Errorf("%s: want %+v again, got %+v", claimant, grant.Claim, again.Claim)
 				}
 				h.leaves(grant.Claim.Item)
-				f.released(banks[i%2], grant.Claim, itembank.Released{Returned: true})
+				f.released(banks[i%2], rowOf(grant.Claim), itembank.Released{Returned: true})
 			}
 		})
 	}
 	wg.Wait()
-	f.wantCounts(itembank.Counts{Loaded: 3, Free: 3})
+	f.wantCounts(engine.Counts{Loaded: 3, Free: 3})
 }
 
 func invalidEnds(f *fixture) {
@@ -431,7 +434,7 @@ func claimLivesUntilClosed(f *fixture) {
 		f.Errorf("a claim that nobody closed: want %+v, got %+v, %v", first, held, err)
 	}
 	f.wantWhere("held by ann", c, first.Item, "ann", "bob")
-	f.wantCounts(itembank.Counts{Loaded: 2, Claimed: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Claimed: 2})
 }
 
 // swept sweeps and compares the report.
@@ -470,7 +473,7 @@ func claimClosedWhenMet(f *fixture) {
 		}
 		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRow", "CloseClaim", "Take")
 		one.wantWhere(test.where, c, first.Item, "ann")
-		one.wantCounts(test.after)
+		one.wantCounts(engine.Counts(test.after))
 
 		one.must(b.CloseCampaign(f.ctx, one.name)) // there too it is closed when it is met
 		setTo(clock, second.Claim.EndsAt.Add(endGrace+time.Millisecond))
@@ -490,7 +493,7 @@ func claimLengthenedWhenMet(f *fixture) {
 	longer.EndsAt = first.EndsAt.Add(endGrace / 2)
 	meeting := &Hooked{Store: f.Store, Before: func(method string) error {
 		if method == "CloseClaim" {
-			return f.Raw.PutClaim(f.ctx, longer)
+			return f.Raw.PutClaim(f.ctx, rowOf(longer))
 		}
 		return nil
 	}}
@@ -615,7 +618,7 @@ func comesBackWhileRead(f *fixture) {
 		hooked.After = func(method string) error {
 			if method == "FreeItems" && !returned {
 				returned = true
-				f.released(b, claim, itembank.Released{Returned: true})
+				f.released(b, rowOf(claim), itembank.Released{Returned: true})
 			}
 			return nil
 		}
@@ -718,9 +721,9 @@ func itemsEnd(f *fixture) {
 	f.wantWhere("expired", c, "free")
 	f.swept(b, itembank.SweepReport{}) // the request has expired what it met
 	n := itembank.Counts{Loaded: 3, Claimed: 2, Ended: 1}
-	f.wantCounts(n)
+	f.wantCounts(engine.Counts(n))
 	f.wantTally(itembank.Tally{Rows: 3, Known: 3}, "held", "free", "new")
-	f.wantCounts(n)
+	f.wantCounts(engine.Counts(n))
 }
 
 // pagesOfEndedItems: one item lives among many that have ended, on other pages.
@@ -736,7 +739,7 @@ func pagesOfEndedItems(f *fixture) {
 		f.Errorf("want the item that lives, got %+v", grant)
 	}
 	f.refused(b, "bob", itembank.ErrSoldOut)
-	f.wantCounts(itembank.Counts{Loaded: 31, Claimed: 1, Ended: 30})
+	f.wantCounts(engine.Counts{Loaded: 31, Claimed: 1, Ended: 30})
 }
 
 // sameBytes is a source of random bytes that are all the same.
@@ -758,7 +761,7 @@ func pageOfEndedItemsInOneHalf(f *fixture) {
 	below := ""
 	for i := 0; len(above) < 2 || below == ""; i++ {
 		item := fmt.Sprintf("code-%d", i)
-		switch h := itembank.HashItem(item); {
+		switch h := engine.HashItem(item); {
 		case h[0] < place && below == "":
 			below = item
 		case h[0] > place && len(above) < 2:
@@ -788,7 +791,7 @@ func pageOutlivesItems(f *fixture) {
 	counted.Calls()
 	f.refused(b, "bob", itembank.ErrSoldOut)
 	f.wantCalls("a page of ended items", counted, "FreeItems", "EndItems", "Campaign", "HeldClaim")
-	f.wantCounts(itembank.Counts{Loaded: 5, Claimed: 1, Ended: 4})
+	f.wantCounts(engine.Counts{Loaded: 5, Claimed: 1, Ended: 4})
 }
 
 // soldOutOfEndedItems: items that have ended are none, for claims and for the state,
@@ -797,7 +800,7 @@ func soldOutOfEndedItems(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 4, PageSize: 2})
 	clock := NewClock()
 	f.loadAt(clock, codes("code", 20)...)
-	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem("code-00000")))
+	f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem("code-00000")))
 	clock.Advance(time.Hour)
 	for _, ask := range []func(*itembank.Bank){
 		func(b *itembank.Bank) {
@@ -808,7 +811,7 @@ func soldOutOfEndedItems(f *fixture) {
 		func(b *itembank.Bank) { f.refused(b, "ann", itembank.ErrSoldOut) },
 	} {
 		ask(f.bank(itembank.WithClock(clock)))
-		f.wantCounts(itembank.Counts{Loaded: 19, Free: 1, Ended: 19})
+		f.wantCounts(engine.Counts{Loaded: 19, Free: 1, Ended: 19})
 	}
 	f.loadAt(clock, "new")
 	if grant := f.claim(f.bank(itembank.WithClock(clock)), "ann"); grant.Claim.Item != "new" {
@@ -855,14 +858,14 @@ func (f *fixture) wantBounded(what string, counted *Hooked) {
 
 // crowded is a store with many ended items more than it really has.
 type crowded struct {
-	itembank.Store
+	engine.Store
 	mu    sync.Mutex
-	crowd []itembank.FreeItem // by hash
-	ended int                 // of them, until now
+	crowd []engine.FreeItem // by hash
+	ended int               // of them, until now
 }
 
 // crowd makes a crowd of ended items in a campaign.
-func (f *fixture) crowd(c itembank.Campaign, n int) *crowded {
+func (f *fixture) crowd(c engine.Campaign, n int) *crowded {
 	s := &crowded{Store: f.Store}
 	for i := range n {
 		item := f.freeItem(c, fmt.Sprintf("crowd-%d", i))
@@ -873,9 +876,9 @@ func (f *fixture) crowd(c itembank.Campaign, n int) *crowded {
 	return s
 }
 
-func byHash(x, y itembank.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
+func byHash(x, y engine.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
 
-func (s *crowded) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
+func (s *crowded) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	page, err := s.Store.FreeItems(ctx, shard, r, limit)
 	if err != nil {
 		return page, err
@@ -895,17 +898,17 @@ func (s *crowded) FreeItems(ctx context.Context, shard itembank.Shard, r itemban
 	return page, nil
 }
 
-func (s *crowded) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
+func (s *crowded) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]itembank.Ended, len(endings))
+	answers := make([]engine.EndResult, len(endings))
 	for n, e := range endings {
 		before := len(s.crowd)
-		s.crowd = slices.DeleteFunc(s.crowd, func(i itembank.FreeItem) bool { return i == e.Item })
+		s.crowd = slices.DeleteFunc(s.crowd, func(i engine.FreeItem) bool { return i == e.Item })
 		if len(s.crowd) == before {
 			return nil, fmt.Errorf("not of the crowd: %+v", e.Item)
 		}
-		answers[n] = itembank.EndedNow
+		answers[n] = engine.EndDone
 	}
 	s.ended += len(endings)
 	return answers, nil
@@ -934,8 +937,8 @@ func crowdsOfEndedItems(f *fixture) {
 					reads++
 				}
 			}
-			if most := 4*shards + 20; reads > most || s.ended > ended+itembank.MaxAddItems {
-				f.Errorf("%d shards, %s: want at most %d reads and %d ends, got %d and %d", shards, what, most, itembank.MaxAddItems, reads, s.ended-ended)
+			if most := 4*shards + 20; reads > most || s.ended > ended+engine.MaxAddItems {
+				f.Errorf("%d shards, %s: want at most %d reads and %d ends, got %d and %d", shards, what, most, engine.MaxAddItems, reads, s.ended-ended)
 			}
 		}
 		request("state", func() {
@@ -961,7 +964,7 @@ func crowdsOfEndedItems(f *fixture) {
 func tooManyEndedItems(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1})
 	item := "code"
-	for itembank.HashItem(item)[0] < 0xf0 {
+	for engine.HashItem(item)[0] < 0xf0 {
 		item += "+"
 	}
 	f.load(item)
@@ -971,7 +974,7 @@ func tooManyEndedItems(f *fixture) {
 		for tries := 1; ; tries++ {
 			ended := s.ended
 			found, err := ask(f.bankOn(s))
-			if took := s.ended - ended; took < 1 || took > itembank.MaxAddItems {
+			if took := s.ended - ended; took < 1 || took > engine.MaxAddItems {
 				f.Errorf("%s, try %d: it took %d ended items out", what, tries, took)
 			}
 			if found && err == nil {
@@ -996,7 +999,7 @@ func tooManyEndedItems(f *fixture) {
 }
 
 // bankOn makes a Bank on a store, with a clock that stands still.
-func (f *fixture) bankOn(s itembank.Store) *itembank.Bank {
+func (f *fixture) bankOn(s engine.Store) *itembank.Bank {
 	return itembank.New(s, itembank.WithClock(NewClock()))
 }
 
@@ -1005,14 +1008,14 @@ func (f *fixture) bankOn(s itembank.Store) *itembank.Bank {
 func endedItemsAndLostRaces(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{Shards: 1})
 	s := f.crowd(c, 3000)
-	gone := slices.Repeat([]itembank.Evidence{{ItemGone: true}}, 100)
+	gone := slices.Repeat([]engine.TakeResult{{ItemGone: true}}, 100)
 	counted := &Hooked{Store: &busy{Store: s, evidence: gone}}
 	_, err := f.bankOn(counted).Claim(f.ctx, f.name, "ann")
 	if !errors.Is(err, itembank.ErrTryAgain) || !strings.Contains(err.Error(), "sweep") {
 		f.Errorf("want it to give up and say that a sweep is wanted, got %v", err)
 	}
-	if s.ended < 1 || s.ended > itembank.MaxAddItems {
-		f.Errorf("want at most %d ended items taken out, got %d", itembank.MaxAddItems, s.ended)
+	if s.ended < 1 || s.ended > engine.MaxAddItems {
+		f.Errorf("want at most %d ended items taken out, got %d", engine.MaxAddItems, s.ended)
 	}
 	if calls := counted.Calls(); len(calls) > 130 {
 		f.Errorf("it made %d calls", len(calls))
@@ -1040,7 +1043,7 @@ func expiringDoesNotWait(f *fixture) {
 	clock := NewClock()
 	f.loadAt(clock, "busy", "other")
 	clock.Advance(time.Hour)
-	s := &busyEnds{Store: f.Store, busy: itembank.HashItem("busy")}
+	s := &busyEnds{Store: f.Store, busy: engine.HashItem("busy")}
 	b := itembank.New(s, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	begun := clock.Now()
 	f.refused(b, "ann", itembank.ErrSoldOut)
@@ -1053,12 +1056,12 @@ func expiringDoesNotWait(f *fixture) {
 
 // busyEnds is a store on which an item is always busy.
 type busyEnds struct {
-	itembank.Store
-	busy itembank.Hash
+	engine.Store
+	busy engine.Hash
 }
 
-func (s *busyEnds) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
-	answers := make([]itembank.Ended, len(endings))
+func (s *busyEnds) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
+	answers := make([]engine.EndResult, len(endings))
 	for i, e := range endings {
 		if e.Item.Hash == s.busy {
 			continue
@@ -1084,12 +1087,12 @@ func endedClaimOfEndedItem(f *fixture) {
 	f.swept(b, itembank.SweepReport{Expired: 1})
 	f.wantWhere("expired", c, "a", "ann")
 	f.refused(b, "ann", itembank.ErrSoldOut)
-	f.wantCounts(itembank.Counts{Loaded: 1, Ended: 1})
+	f.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
 }
 
 // sweepable makes a campaign of which 3 claims and 4 free items have ended; one
 // claim and one item live.
-func (f *fixture) sweepable(onEnd itembank.OnEnd) (c itembank.Campaign, clock *Clock) {
+func (f *fixture) sweepable(onEnd itembank.OnEnd) (c engine.Campaign, clock *Clock) {
 	f.Helper()
 	clock = NewClock()
 	c = f.create(itembank.Settings{Scope: f.name + "-scope", Shards: 1, OnEnd: onEnd, ItemLife: time.Hour, ClaimLife: time.Minute})
@@ -1130,7 +1133,7 @@ func sweep(f *fixture) {
 		if rows := 5 + 5 + test.report.Returned; len(told) < 6 || told[len(told)-1] != rows {
 			f.Errorf("%s: want %d rows told of, got %v", onEnd, rows, told)
 		}
-		one.wantCounts(test.after)
+		one.wantCounts(engine.Counts(test.after))
 		one.swept(b, itembank.SweepReport{})
 		one.wantWhere("held by zoe", other, "x", "zoe") // that is another campaign's to end
 		one.wantWhere("held by new-00003", c, "new-00003", "new-00003")
@@ -1140,7 +1143,7 @@ func sweep(f *fixture) {
 
 // contradicting makes a campaign of many ended claims, of which some contradict
 // themselves, two in each way; wrong has these by their ids.
-func (f *fixture) contradicting() (c itembank.Campaign, clock *Clock, wrong map[string]error) {
+func (f *fixture) contradicting() (c engine.Campaign, clock *Clock, wrong map[string]error) {
 	f.Helper()
 	const n, each = 12, 2
 	clock = NewClock()
@@ -1252,7 +1255,7 @@ func sweepsAtOnce(f *fixture) {
 	if want := (itembank.SweepReport{Returned: 3, Expired: 4}); sum != want {
 		f.Errorf("want %+v by all together, got %+v", want, sum)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 9, Free: 4, Claimed: 1, Ended: 4})
+	f.wantCounts(engine.Counts{Loaded: 9, Free: 4, Claimed: 1, Ended: 4})
 }
 
 // sweepCut cuts a sweep at each of its changes, before the effect and after it. The
@@ -1302,16 +1305,16 @@ func claimReadFirst(f *fixture) {
 	for i := range 20 {
 		f.claim(b, fmt.Sprintf("new-%d", i))
 	}
-	if calls := counted.Calls(); slices.Contains(calls, "PeekClaim") {
+	if calls := counted.Calls(); slices.Contains(calls, "HeldClaimEventuallyConsistent") {
 		f.Errorf("nobody came again: want no claim read first, got %v", calls)
 	}
 	f.claim(b, "ann")
 	f.claim(b, "ann")
 	counted.Calls()
 	f.claim(b, "ann")
-	f.wantCalls("a repeat among repeats", counted, "PeekClaim")
+	f.wantCalls("a repeat among repeats", counted, "HeldClaimEventuallyConsistent")
 	f.claim(b, "bob")
-	f.wantCalls("a new claimant among repeats", counted, "PeekClaim", "Take")
+	f.wantCalls("a new claimant among repeats", counted, "HeldClaimEventuallyConsistent", "Take")
 	for i := range 20 {
 		f.claim(b, fmt.Sprintf("newer-%d", i))
 	}
@@ -1321,7 +1324,7 @@ func claimReadFirst(f *fixture) {
 }
 
 // readsFirst is a Bank that has met so many repeats that it reads the claim first.
-func (f *fixture) readsFirst(s itembank.Store, options ...itembank.Option) *itembank.Bank {
+func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Bank {
 	f.Helper()
 	b := itembank.New(s, options...)
 	for range 5 {
@@ -1345,11 +1348,11 @@ func claimReadFirstReturn(f *fixture) {
 
 // oldPeeks answers peeks from a snapshot: what it does not hold was not there.
 type oldPeeks struct {
-	itembank.Store
-	claims map[string]itembank.Claim
+	engine.Store
+	claims map[string]engine.Claim
 }
 
-func (s *oldPeeks) PeekClaim(_ context.Context, _, claimant string) (*itembank.Claim, error) {
+func (s *oldPeeks) HeldClaimEventuallyConsistent(_ context.Context, _, claimant string) (*engine.Claim, error) {
 	if claim, ok := s.claims[claimant]; ok {
 		return &claim, nil
 	}
@@ -1365,11 +1368,11 @@ func stalePeek(f *fixture) {
 		one.name += "-" + string(onEnd)
 		c, items := one.stocked(12, itembank.Settings{Shards: 1, OnEnd: onEnd, ClaimLife: time.Hour})
 		clock := NewClock()
-		old := &oldPeeks{one.Store, map[string]itembank.Claim{}}
+		old := &oldPeeks{one.Store, map[string]engine.Claim{}}
 		b := one.readsFirst(old, itembank.WithClock(clock))
 		fresh := one.bank(itembank.WithClock(clock))
 		released, ended := one.claim(fresh, "ann").Claim, one.claim(fresh, "bob").Claim
-		old.claims["ann"], old.claims["bob"] = released, ended
+		old.claims["ann"], old.claims["bob"] = rowOf(released), rowOf(ended)
 
 		missed := one.claim(fresh, "cid").Claim
 		if again := one.claim(b, "cid"); again.Claim != missed || !again.Replayed {
@@ -1380,7 +1383,7 @@ func stalePeek(f *fixture) {
 		if onEnd == itembank.Return {
 			want = itembank.Released{Returned: true}
 		}
-		one.released(fresh, released, want)
+		one.released(fresh, rowOf(released), want)
 		if onEnd == itembank.Return {
 			one.take(c, "dan", released.Item)
 		}
@@ -1408,7 +1411,7 @@ func stalePeekElsewhere(f *fixture) {
 	other := f.createNamed(f.name+"-other", itembank.Settings{Scope: c.Scope})
 	_, err := f.bank().Load(f.ctx, other.Name, itembank.Items("x"), nil)
 	f.must(err)
-	old := &oldPeeks{f.Store, map[string]itembank.Claim{}}
+	old := &oldPeeks{f.Store, map[string]engine.Claim{}}
 	b := f.readsFirst(old, itembank.WithClock(NewClock()))
 	claim := f.take(other, "ann", "x")
 	old.claims["ann"] = claim

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // endStoreCases pin the contract of the methods that end claims and items.
@@ -36,8 +37,8 @@ func itemRowRead(f *fixture) {
 	c := f.create(itembank.Settings{})
 	free := f.freeItem(c, "a")
 	free.EndsAt = anEnd
-	f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l1", Row: 7}}, itembank.AddedNow)
-	want := itembank.ItemRow{LoadID: "l1", Row: 7, Generation: 1, EndsAt: anEnd}
+	f.wantOutcomes([]engine.AddRequest{{Item: free, LoadID: "l1", Row: 7}}, engine.AddDone)
+	want := engine.ItemRow{LoadID: "l1", Row: 7, Generation: 1, EndsAt: anEnd}
 	if got := f.itemRow(c, "a"); got == nil || *got != want {
 		f.Errorf("want %+v, got %+v", want, got)
 	}
@@ -47,7 +48,7 @@ func itemRowRead(f *fixture) {
 	}
 	other := c
 	other.Name += "-other"
-	for _, absent := range []*itembank.ItemRow{f.itemRow(c, "b"), f.itemRow(other, "a")} {
+	for _, absent := range []*engine.ItemRow{f.itemRow(c, "b"), f.itemRow(other, "a")} {
 		if absent != nil {
 			f.Errorf("an item that was never loaded has the row %+v", absent)
 		}
@@ -57,12 +58,12 @@ func itemRowRead(f *fixture) {
 // peekClaim: the answer may be a little old, and not for ever.
 func peekClaim(f *fixture) {
 	c, items := f.stocked(1, itembank.Settings{})
-	peeked := func(want *itembank.Claim) {
+	peeked := func(want *engine.Claim) {
 		f.Helper()
-		var got *itembank.Claim
+		var got *engine.Claim
 		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 			var err error
-			got, err = f.Store.PeekClaim(f.ctx, c.Scope, "ann")
+			got, err = f.Store.HeldClaimEventuallyConsistent(f.ctx, c.Scope, "ann")
 			f.must(err)
 			if got == want || got != nil && want != nil && *got == *want {
 				return
@@ -92,7 +93,7 @@ func takeOfEndedItem(f *fixture) {
 	} {
 		free := f.freeItem(c, test.name)
 		free.EndsAt = test.end
-		f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l", Row: int64(i)}}, itembank.AddedNow)
+		f.wantOutcomes([]engine.AddRequest{{Item: free, LoadID: "l", Row: int64(i)}}, engine.AddDone)
 		claim := f.newClaim(c, test.name, test.name)
 		claim.ClaimedAt = test.at
 		found, err := f.Store.Take(f.ctx, free, claim)
@@ -109,21 +110,21 @@ func takeOfEndedItem(f *fixture) {
 }
 
 // returning is the closing of a claim whose item goes back to the bank.
-func returning(c itembank.Campaign, claim itembank.Claim) itembank.Closing {
-	shard := itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: claim.ItemHash.ShardOf(c.Shards)}
-	return itembank.Closing{
+func returning(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
+	shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: claim.ItemHash.ShardOf(c.Shards)}
+	return engine.CloseRequest{
 		Claim: claim, Generation: c.Generation,
-		Return: &itembank.FreeItem{Shard: shard, Hash: claim.ItemHash, Value: claim.Item},
+		Return: &engine.FreeItem{Shard: shard, Hash: claim.ItemHash, Value: claim.Item},
 	}
 }
 
 // burning is the closing of a claim whose item ends.
-func burning(c itembank.Campaign, claim itembank.Claim) itembank.Closing {
-	return itembank.Closing{Claim: claim, Generation: c.Generation, State: itembank.Burned}
+func burning(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
+	return engine.CloseRequest{Claim: claim, Generation: c.Generation, State: itembank.Burned}
 }
 
 // closed closes a claim, which must succeed.
-func (f *fixture) closed(closing itembank.Closing) {
+func (f *fixture) closed(closing engine.CloseRequest) {
 	f.Helper()
 	if found, err := f.Store.CloseClaim(f.ctx, closing); err != nil || !found.Closed() {
 		f.Fatalf("not closed: %+v, %v", found, err)
@@ -131,14 +132,14 @@ func (f *fixture) closed(closing itembank.Closing) {
 }
 
 // closeSettled repeats a close that only met other transactions.
-func (f *fixture) closeSettled(closing itembank.Closing) itembank.ClosingEvidence {
+func (f *fixture) closeSettled(closing engine.CloseRequest) engine.CloseResult {
 	for {
 		found, err := f.Store.CloseClaim(f.ctx, closing)
 		if err != nil {
 			f.Error(err)
 			return found
 		}
-		if !found.Busy && !found.Throttled {
+		if !found.Conflict && !found.Throttled {
 			return found
 		}
 	}
@@ -148,12 +149,12 @@ func closeClaim(f *fixture) {
 	c, items := f.stocked(3, itembank.Settings{})
 	for i, test := range []struct {
 		name    string
-		closing itembank.Closing
+		closing engine.CloseRequest
 		where   string
-		again   itembank.ClosingEvidence
+		again   engine.CloseResult
 	}{
-		{"return", returning(c, f.take(c, "ann", items[0])), "free", itembank.ClosingEvidence{ClaimChanged: true, ItemFree: true}},
-		{"burn", burning(c, f.take(c, "bob", items[1])), "burned", itembank.ClosingEvidence{ClaimChanged: true, ItemChanged: true}},
+		{"return", returning(c, f.take(c, "ann", items[0])), "free", engine.CloseResult{ClaimChanged: true, ItemFree: true}},
+		{"burn", burning(c, f.take(c, "bob", items[1])), "burned", engine.CloseResult{ClaimChanged: true, ItemChanged: true}},
 	} {
 		row := *f.itemRow(c, items[i])
 		f.closed(test.closing)
@@ -175,45 +176,47 @@ func closeClaim(f *fixture) {
 	if got := f.bankRow(*back.Return); got == nil || *got != *back.Return {
 		f.Errorf("want %+v in the bank, got %+v", *back.Return, got)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 3, Free: 2, Ended: 1})
+	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Ended: 1})
 }
 
 // obstacle keeps a claim from being closed.
 type obstacle struct {
 	name string
-	put  func(*fixture, itembank.Campaign, *itembank.Closing)
-	want itembank.ClosingEvidence
+	put  func(*fixture, engine.Campaign, *engine.CloseRequest)
+	want engine.CloseResult
 }
 
 var obstacles = []obstacle{
-	{"another id", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.Claim.ID += "x" }, itembank.ClosingEvidence{ClaimChanged: true}},
-	{"no claim", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) {
+	{"another id", func(_ *fixture, _ engine.Campaign, c *engine.CloseRequest) { c.Claim.ID += "x" }, engine.CloseResult{ClaimChanged: true}},
+	{"no claim", func(f *fixture, _ engine.Campaign, c *engine.CloseRequest) {
 		f.must(f.Raw.DropClaim(f.ctx, c.Claim.Scope, c.Claim.Claimant))
-	}, itembank.ClosingEvidence{ClaimChanged: true}},
-	{"ended at the bound", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.EndedBy = c.Claim.EndsAt }, itembank.ClosingEvidence{ClaimChanged: true}},
-	{"not ended", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) {
+	}, engine.CloseResult{ClaimChanged: true}},
+	{"ended at the bound", func(_ *fixture, _ engine.Campaign, c *engine.CloseRequest) { c.EndedBy = c.Claim.EndsAt }, engine.CloseResult{ClaimChanged: true}},
+	{"not ended", func(_ *fixture, _ engine.Campaign, c *engine.CloseRequest) {
 		c.EndedBy = c.Claim.EndsAt.Add(-time.Hour)
-	}, itembank.ClosingEvidence{ClaimChanged: true}},
-	{"never ends", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) {
+	}, engine.CloseResult{ClaimChanged: true}},
+	{"never ends", func(f *fixture, _ engine.Campaign, c *engine.CloseRequest) {
 		c.Claim.EndsAt, c.EndedBy = time.Time{}, anEnd
 		f.must(f.Raw.PutClaim(f.ctx, c.Claim))
-	}, itembank.ClosingEvidence{ClaimChanged: true}},
-	{"no item row", func(f *fixture, c itembank.Campaign, closing *itembank.Closing) {
+	}, engine.CloseResult{ClaimChanged: true}},
+	{"no item row", func(f *fixture, c engine.Campaign, closing *engine.CloseRequest) {
 		f.must(f.Raw.DropItemRow(f.ctx, c.Name, closing.Claim.ItemHash))
-	}, itembank.ClosingEvidence{ItemChanged: true}},
-	{"another generation", func(_ *fixture, _ itembank.Campaign, c *itembank.Closing) { c.Generation++ }, itembank.ClosingEvidence{ItemChanged: true}},
-	{"item ended", func(f *fixture, c itembank.Campaign, closing *itembank.Closing) {
+	}, engine.CloseResult{ItemChanged: true}},
+	{"another generation", func(_ *fixture, _ engine.Campaign, c *engine.CloseRequest) { c.Generation++ }, engine.CloseResult{ItemChanged: true}},
+	{"item ended", func(f *fixture, c engine.Campaign, closing *engine.CloseRequest) {
 		f.putState(c, closing.Claim.Item, itembank.Withdrawn)
-	}, itembank.ClosingEvidence{ItemChanged: true}},
-	{"item free", func(f *fixture, _ itembank.Campaign, c *itembank.Closing) { f.must(f.Raw.PutBankRow(f.ctx, *c.Return)) }, itembank.ClosingEvidence{ItemFree: true}},
+	}, engine.CloseResult{ItemChanged: true}},
+	{"item free", func(f *fixture, _ engine.Campaign, c *engine.CloseRequest) {
+		f.must(f.Raw.PutBankRow(f.ctx, *c.Return))
+	}, engine.CloseResult{ItemFree: true}},
 }
 
 // putState marks an item's row without any condition.
-func (f *fixture) putState(c itembank.Campaign, item string, state itembank.ItemState) {
+func (f *fixture) putState(c engine.Campaign, item string, state itembank.ItemState) {
 	f.Helper()
 	row := *f.itemRow(c, item)
 	row.State = state
-	f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
+	f.must(f.Raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
 }
 
 // closeClaimConditions: each condition alone keeps a claim from being closed,
@@ -253,11 +256,11 @@ func closeClaimMarked(f *fixture) {
 	closing.Marked = true
 	for _, test := range []struct {
 		row  itembank.ItemState
-		want itembank.ClosingEvidence
+		want engine.CloseResult
 	}{
-		{"", itembank.ClosingEvidence{ItemChanged: true}},
-		{itembank.Withdrawn, itembank.ClosingEvidence{ItemChanged: true}},
-		{itembank.Burned, itembank.ClosingEvidence{}},
+		{"", engine.CloseResult{ItemChanged: true}},
+		{itembank.Withdrawn, engine.CloseResult{ItemChanged: true}},
+		{itembank.Burned, engine.CloseResult{}},
 	} {
 		f.putState(c, items[0], test.row)
 		row := *f.itemRow(c, items[0])
@@ -285,7 +288,7 @@ func closeClaimReportsAll(f *fixture) {
 			one.put(f, c, &closing)
 			other.put(f, c, &closing)
 			before := f.where(c, what, what)
-			want := itembank.ClosingEvidence{
+			want := engine.CloseResult{
 				ClaimChanged: one.want.ClaimChanged || other.want.ClaimChanged,
 				ItemChanged:  one.want.ItemChanged || other.want.ItemChanged,
 				ItemFree:     one.want.ItemFree || other.want.ItemFree,
@@ -363,7 +366,7 @@ func closeAgainstTake(f *fixture) {
 	for i, item := range items {
 		closing := returning(c, f.take(c, "ann", item))
 		next := fmt.Sprintf("next-%d", i)
-		var found itembank.Evidence
+		var found engine.TakeResult
 		together(
 			func() {
 				if found := f.closeSettled(closing); !found.Closed() {
@@ -389,14 +392,14 @@ func closeAgainstLoad(f *fixture) {
 		if i%2 > 0 {
 			closing, want = burning(c, closing.Claim), "burned"
 		}
-		again := itembank.Addition{Item: f.freeItem(c, item), LoadID: "again", Row: 1}
+		again := engine.AddRequest{Item: f.freeItem(c, item), LoadID: "again", Row: 1}
 		together(
 			func() {
 				if found := f.closeSettled(closing); !found.Closed() {
 					f.Errorf("not closed: %+v", found)
 				}
 			},
-			func() { f.wantOutcomes([]itembank.Addition{again}, itembank.AlreadyLoaded) },
+			func() { f.wantOutcomes([]engine.AddRequest{again}, engine.AddKnown) },
 		)
 		f.wantWhere(want, c, item, "ann")
 	}
@@ -407,7 +410,7 @@ func closeAgainstEnd(f *fixture) {
 	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
 	for _, item := range items {
 		closing := returning(c, f.take(c, "ann", item))
-		var ended itembank.Ended
+		var ended engine.EndResult
 		together(
 			func() {
 				if found := f.closeSettled(closing); !found.Closed() {
@@ -415,22 +418,22 @@ func closeAgainstEnd(f *fixture) {
 				}
 			},
 			func() {
-				ended = f.endSettled(itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
 			},
 		)
-		want := map[itembank.Ended]string{itembank.NotFree: "free", itembank.EndedNow: "withdrawn"}[ended]
+		want := map[engine.EndResult]string{engine.EndNotFree: "free", engine.EndDone: "withdrawn"}[ended]
 		f.wantWhere(want, c, item, "ann")
 	}
 }
 
 // endSettled sends endings until all are settled.
-func (f *fixture) endSettled(endings ...itembank.Ending) []itembank.Ended {
-	answers := make([]itembank.Ended, len(endings))
+func (f *fixture) endSettled(endings ...engine.EndRequest) []engine.EndResult {
+	answers := make([]engine.EndResult, len(endings))
 	for rounds := 0; rounds <= len(endings)+1; rounds++ {
 		var open []int
-		var part []itembank.Ending
+		var part []engine.EndRequest
 		for i, a := range answers {
-			if a == itembank.NotSettled {
+			if a == engine.EndUnsettled {
 				open, part = append(open, i), append(part, endings[i])
 			}
 		}
@@ -453,41 +456,41 @@ func (f *fixture) endSettled(endings ...itembank.Ending) []itembank.Ended {
 // ending is one item of a campaign on its way to an end.
 type ending struct {
 	name    string
-	prepare func(*fixture, itembank.Campaign, string)
+	prepare func(*fixture, engine.Campaign, string)
 	endsAt  time.Time
 	endedBy time.Time
-	want    itembank.Ended
+	want    engine.EndResult
 	where   string
 }
 
-func unprepared(*fixture, itembank.Campaign, string) {}
+func unprepared(*fixture, engine.Campaign, string) {}
 
 var endingsOfItems = []ending{
-	{"free", unprepared, time.Time{}, time.Time{}, itembank.EndedNow, "expired"},
-	{"free with an end", unprepared, anEnd, time.Time{}, itembank.EndedNow, "expired"},
-	{"ended before the bound", unprepared, anEnd, anEnd.Add(time.Hour), itembank.EndedNow, "expired"},
-	{"ended at the bound", unprepared, anEnd, anEnd, itembank.EndedNow, "expired"},
-	{"ends after the bound", unprepared, anEnd, anEnd.Add(-time.Millisecond), itembank.NotFree, "free"},
-	{"never ends", unprepared, time.Time{}, anEnd, itembank.NotFree, "free"},
-	{"held", func(f *fixture, c itembank.Campaign, item string) { f.take(c, item, item) }, time.Time{}, time.Time{}, itembank.NotFree, "held by held"},
-	{"burned", func(f *fixture, c itembank.Campaign, item string) { f.closed(burning(c, f.take(c, item, item))) }, time.Time{}, time.Time{}, itembank.NotFree, "burned"},
-	{"row gone", func(f *fixture, c itembank.Campaign, item string) {
-		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
-	}, time.Time{}, time.Time{}, itembank.Contradicted, "free, not loaded"},
-	{"row has a state", func(f *fixture, c itembank.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, itembank.Contradicted, "free, burned"},
-	{"row gone, not ended", func(f *fixture, c itembank.Campaign, item string) {
-		f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
-	}, time.Time{}, anEnd, itembank.NotFree, "free, not loaded"},
+	{"free", unprepared, time.Time{}, time.Time{}, engine.EndDone, "expired"},
+	{"free with an end", unprepared, anEnd, time.Time{}, engine.EndDone, "expired"},
+	{"ended before the bound", unprepared, anEnd, anEnd.Add(time.Hour), engine.EndDone, "expired"},
+	{"ended at the bound", unprepared, anEnd, anEnd, engine.EndDone, "expired"},
+	{"ends after the bound", unprepared, anEnd, anEnd.Add(-time.Millisecond), engine.EndNotFree, "free"},
+	{"never ends", unprepared, time.Time{}, anEnd, engine.EndNotFree, "free"},
+	{"held", func(f *fixture, c engine.Campaign, item string) { f.take(c, item, item) }, time.Time{}, time.Time{}, engine.EndNotFree, "held by held"},
+	{"burned", func(f *fixture, c engine.Campaign, item string) { f.closed(burning(c, f.take(c, item, item))) }, time.Time{}, time.Time{}, engine.EndNotFree, "burned"},
+	{"row gone", func(f *fixture, c engine.Campaign, item string) {
+		f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item)))
+	}, time.Time{}, time.Time{}, engine.EndInconsistent, "free, not loaded"},
+	{"row has a state", func(f *fixture, c engine.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, engine.EndInconsistent, "free, burned"},
+	{"row gone, not ended", func(f *fixture, c engine.Campaign, item string) {
+		f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item)))
+	}, time.Time{}, anEnd, engine.EndNotFree, "free, not loaded"},
 }
 
 // put loads the item of an ending and prepares it.
-func (e ending) put(f *fixture, c itembank.Campaign) itembank.Ending {
+func (e ending) put(f *fixture, c engine.Campaign) engine.EndRequest {
 	f.Helper()
 	free := f.freeItem(c, e.name)
 	free.EndsAt = e.endsAt
-	f.wantOutcomes([]itembank.Addition{{Item: free, LoadID: "l", Row: 1}}, itembank.AddedNow)
+	f.wantOutcomes([]engine.AddRequest{{Item: free, LoadID: "l", Row: 1}}, engine.AddDone)
 	e.prepare(f, c, e.name)
-	return itembank.Ending{Item: free, EndedBy: e.endedBy, State: itembank.Expired}
+	return engine.EndRequest{Item: free, EndedBy: e.endedBy, State: itembank.Expired}
 }
 
 func endItems(f *fixture) {
@@ -498,22 +501,22 @@ func endItems(f *fixture) {
 			f.Errorf("%s: want %d, got %d", e.name, e.want, got[0])
 		}
 		f.wantWhere(e.where, c, e.name, e.name)
-		if e.want == itembank.EndedNow {
-			if again := f.endSettled(sent); again[0] != itembank.NotFree {
-				f.Errorf("%s again: want %d, got %d", e.name, itembank.NotFree, again[0])
+		if e.want == engine.EndDone {
+			if again := f.endSettled(sent); again[0] != engine.EndNotFree {
+				f.Errorf("%s again: want %d, got %d", e.name, engine.EndNotFree, again[0])
 			}
 		}
 	}
-	unknown := itembank.Ending{Item: f.freeItem(c, "unsent-of"), State: itembank.Withdrawn}
-	if got := f.endSettled(unknown); got[0] != itembank.NotFree || f.itemRow(c, "unsent-of") != nil {
-		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", itembank.NotFree, got[0], f.itemRow(c, "unsent-of"))
+	unknown := engine.EndRequest{Item: f.freeItem(c, "unsent-of"), State: itembank.Withdrawn}
+	if got := f.endSettled(unknown); got[0] != engine.EndNotFree || f.itemRow(c, "unsent-of") != nil {
+		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", engine.EndNotFree, got[0], f.itemRow(c, "unsent-of"))
 	}
 }
 
 // endItemsTogether: items that cannot end keep no others from it.
 func endItemsTogether(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 2})
-	var all []itembank.Ending
+	var all []engine.EndRequest
 	for _, e := range endingsOfItems {
 		all = append(all, e.put(f, c))
 	}
@@ -524,15 +527,15 @@ func endItemsTogether(f *fixture) {
 			f.wantWhere(e.where, c, e.name, e.name)
 		}
 	}
-	full := codes("full", itembank.MaxAddItems)
+	full := codes("full", engine.MaxAddItems)
 	f.load(full...)
 	all = all[:0]
 	for _, item := range full {
-		all = append(all, itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})
+		all = append(all, engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})
 	}
 	for i, got := range f.endSettled(all...) {
-		if got != itembank.EndedNow {
-			f.Errorf("item %d of %d: want %d, got %d", i, len(full), itembank.EndedNow, got)
+		if got != engine.EndDone {
+			f.Errorf("item %d of %d: want %d, got %d", i, len(full), engine.EndDone, got)
 		}
 	}
 }
@@ -542,19 +545,19 @@ func endAgainstTake(f *fixture) {
 	c, items := f.stocked(5*scale, itembank.Settings{Shards: 1})
 	for i, item := range items {
 		claimant := fmt.Sprintf("claimant-%d", i)
-		var found itembank.Evidence
-		var ended itembank.Ended
+		var found engine.TakeResult
+		var ended engine.EndResult
 		together(
 			func() { found = f.takeSettled(c, claimant, item) },
 			func() {
-				ended = f.endSettled(itembank.Ending{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
 			},
 		)
 		want := "withdrawn"
 		if found.Taken() {
 			want = "held by " + claimant
 		}
-		if found.Taken() == (ended == itembank.EndedNow) {
+		if found.Taken() == (ended == engine.EndDone) {
 			f.Errorf("item %s: taken %t, and its end is %d", item, found.Taken(), ended)
 		}
 		f.wantWhere(want, c, item, claimant)

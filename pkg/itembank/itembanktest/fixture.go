@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // fixture is what a case works with: the engine and a campaign name of its own.
@@ -44,27 +45,37 @@ func (f *fixture) bank(options ...itembank.Option) *itembank.Bank {
 }
 
 // create makes the fixture's campaign.
-func (f *fixture) create(s itembank.Settings) itembank.Campaign {
+func (f *fixture) create(s itembank.Settings) engine.Campaign {
 	f.Helper()
 	return f.createNamed(f.name, s)
 }
 
-func (f *fixture) createNamed(name string, s itembank.Settings) itembank.Campaign {
+func (f *fixture) createNamed(name string, s itembank.Settings) engine.Campaign {
 	f.Helper()
-	c, created, err := f.bank().CreateCampaign(f.ctx, name, s)
+	_, created, err := f.bank().CreateCampaign(f.ctx, name, s)
 	f.must(err)
 	if !created {
 		f.Fatalf("campaign %s existed", name)
 	}
-	return c
+	row, err := f.Store.Campaign(f.ctx, name)
+	f.must(err)
+	return *row
+}
+
+// rowOf is the row of a claim.
+func rowOf(c itembank.Claim) engine.Claim {
+	return engine.Claim{
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
+		ItemHash: engine.HashItem(c.Item), ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
+	}
 }
 
 // secondGeneration makes the fixture's campaign as it is after its bank was
 // replaced, and returns it also as it was before.
-func (f *fixture) secondGeneration() (now, before itembank.Campaign) {
+func (f *fixture) secondGeneration() (now, before engine.Campaign) {
 	f.Helper()
-	now = itembank.Campaign{
-		Name: f.name, Mode: itembank.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: itembank.Burn, Generation: 2,
+	now = engine.Campaign{
+		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: itembank.Burn, Generation: 2,
 	}
 	if existing, err := f.Store.CreateCampaign(f.ctx, now); existing != nil || err != nil {
 		f.Fatalf("campaign %s: %+v, %v", f.name, existing, err)
@@ -83,7 +94,7 @@ func (f *fixture) load(items ...string) itembank.LoadReport {
 }
 
 // stocked makes a campaign with n items.
-func (f *fixture) stocked(n int, s itembank.Settings) (itembank.Campaign, []string) {
+func (f *fixture) stocked(n int, s itembank.Settings) (engine.Campaign, []string) {
 	f.Helper()
 	c := f.create(s)
 	items := codes("code", n)
@@ -129,9 +140,11 @@ func (f *fixture) progress(call func(itembank.Progress)) (told []int64) {
 }
 
 // wantCounts compares what the store holds.
-func (f *fixture) wantCounts(want itembank.Counts) {
+func (f *fixture) wantCounts(want engine.Counts) {
 	f.Helper()
-	got, err := f.bank().Counts(f.ctx, f.name)
+	c, err := f.Store.Campaign(f.ctx, f.name)
+	f.must(err)
+	got, err := f.Store.Counts(f.ctx, *c)
 	f.must(err)
 	if got != want {
 		f.Errorf("counts: want %+v, got %+v", want, got)
@@ -139,23 +152,23 @@ func (f *fixture) wantCounts(want itembank.Counts) {
 }
 
 // freeItem finds one item in the bank as a page would bring it.
-func (f *fixture) freeItem(c itembank.Campaign, item string) itembank.FreeItem {
+func (f *fixture) freeItem(c engine.Campaign, item string) engine.FreeItem {
 	f.Helper()
-	h := itembank.HashItem(item)
-	shard := itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
-	return itembank.FreeItem{Shard: shard, Hash: h, Value: item}
+	h := engine.HashItem(item)
+	shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
+	return engine.FreeItem{Shard: shard, Hash: h, Value: item}
 }
 
 // newClaim is a claim as a Bank would put it.
-func (f *fixture) newClaim(c itembank.Campaign, claimant, item string) itembank.Claim {
-	return itembank.Claim{
+func (f *fixture) newClaim(c engine.Campaign, claimant, item string) engine.Claim {
+	return engine.Claim{
 		ID: freshName(), Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item,
-		ItemHash: itembank.HashItem(item), ClaimedAt: time.Now().UTC().Truncate(time.Millisecond),
+		ItemHash: engine.HashItem(item), ClaimedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
 
 // held reads a claim from the store.
-func (f *fixture) held(c itembank.Campaign, claimant string) *itembank.Claim {
+func (f *fixture) held(c engine.Campaign, claimant string) *engine.Claim {
 	f.Helper()
 	claim, err := f.Store.HeldClaim(f.ctx, c.Scope, claimant)
 	f.must(err)
@@ -163,13 +176,13 @@ func (f *fixture) held(c itembank.Campaign, claimant string) *itembank.Claim {
 }
 
 // take takes an item for a claimant, who must get it, as a Bank would.
-func (f *fixture) take(c itembank.Campaign, claimant, item string) itembank.Claim {
+func (f *fixture) take(c engine.Campaign, claimant, item string) engine.Claim {
 	f.Helper()
 	return f.takeUntil(c, claimant, item, time.Time{})
 }
 
 // takeUntil takes an item with a claim that has an end.
-func (f *fixture) takeUntil(c itembank.Campaign, claimant, item string, end time.Time) itembank.Claim {
+func (f *fixture) takeUntil(c engine.Campaign, claimant, item string, end time.Time) engine.Claim {
 	f.Helper()
 	claim := f.newClaim(c, claimant, item)
 	claim.EndsAt = end
@@ -181,7 +194,7 @@ func (f *fixture) takeUntil(c itembank.Campaign, claimant, item string, end time
 
 // where names the places of an item: in the bank where it belongs, with those
 // of the claimants who hold it, and its end. At rest there is one.
-func (f *fixture) where(c itembank.Campaign, item string, claimants ...string) string {
+func (f *fixture) where(c engine.Campaign, item string, claimants ...string) string {
 	f.Helper()
 	var places []string
 	if f.bankRow(f.freeItem(c, item)) != nil {
@@ -201,7 +214,7 @@ func (f *fixture) where(c itembank.Campaign, item string, claimants ...string) s
 }
 
 // wantWhere compares the places of an item.
-func (f *fixture) wantWhere(want string, c itembank.Campaign, item string, claimants ...string) {
+func (f *fixture) wantWhere(want string, c engine.Campaign, item string, claimants ...string) {
 	f.Helper()
 	if got := f.where(c, item, claimants...); got != want {
 		f.Errorf("item %s: want it %q, got %q", item, want, got)
@@ -209,7 +222,7 @@ func (f *fixture) wantWhere(want string, c itembank.Campaign, item string, claim
 }
 
 // bankRow reads the bank at the place of an item; nil if it is not there.
-func (f *fixture) bankRow(i itembank.FreeItem) *itembank.FreeItem {
+func (f *fixture) bankRow(i engine.FreeItem) *engine.FreeItem {
 	f.Helper()
 	before := i.Hash
 	for n := len(before) - 1; ; n-- { // the hash before it in order
@@ -217,7 +230,7 @@ func (f *fixture) bankRow(i itembank.FreeItem) *itembank.FreeItem {
 			break
 		}
 	}
-	page, err := f.Store.FreeItems(f.ctx, i.Shard, itembank.Range{After: &before, Through: &i.Hash}, 1)
+	page, err := f.Store.FreeItems(f.ctx, i.Shard, engine.Range{After: &before, Through: &i.Hash}, 1)
 	f.must(err)
 	if len(page.Items) == 0 {
 		return nil
@@ -226,9 +239,9 @@ func (f *fixture) bankRow(i itembank.FreeItem) *itembank.FreeItem {
 }
 
 // itemRow reads the row of an item; nil if there is none.
-func (f *fixture) itemRow(c itembank.Campaign, item string) *itembank.ItemRow {
+func (f *fixture) itemRow(c engine.Campaign, item string) *engine.ItemRow {
 	f.Helper()
-	row, err := f.Store.ItemRow(f.ctx, c.Name, itembank.HashItem(item))
+	row, err := f.Store.ItemRow(f.ctx, c.Name, engine.HashItem(item))
 	f.must(err)
 	return row
 }

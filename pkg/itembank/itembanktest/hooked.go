@@ -5,13 +5,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Hooked is a store with hooks around every call, for counting calls, failing
 // them before or after their effect, and doing something in between.
 type Hooked struct {
-	itembank.Store
+	engine.Store
 	// Before is called with the method's name; its error replaces the call.
 	Before func(method string) error
 	// After is called after the call's effect; its error replaces the reply.
@@ -21,7 +21,7 @@ type Hooked struct {
 	calls []string
 }
 
-var _ itembank.Store = (*Hooked)(nil)
+var _ engine.Store = (*Hooked)(nil)
 
 // Calls returns the methods called since the last Calls, in order.
 func (h *Hooked) Calls() []string {
@@ -52,105 +52,105 @@ func hooked[R any](h *Hooked, method string, call func() (R, error)) (R, error) 
 }
 
 // CreateCampaign calls the store between the hooks, as all methods do.
-func (h *Hooked) CreateCampaign(ctx context.Context, c itembank.Campaign) (*itembank.Campaign, error) {
-	return hooked(h, "CreateCampaign", func() (*itembank.Campaign, error) { return h.Store.CreateCampaign(ctx, c) })
+func (h *Hooked) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+	return hooked(h, "CreateCampaign", func() (*engine.Campaign, error) { return h.Store.CreateCampaign(ctx, c) })
 }
 
-// Campaign implements itembank.CampaignStore.
-func (h *Hooked) Campaign(ctx context.Context, name string) (*itembank.Campaign, error) {
-	return hooked(h, "Campaign", func() (*itembank.Campaign, error) { return h.Store.Campaign(ctx, name) })
+// Campaign implements engine.Store.
+func (h *Hooked) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	return hooked(h, "Campaign", func() (*engine.Campaign, error) { return h.Store.Campaign(ctx, name) })
 }
 
-// Campaigns implements itembank.CampaignStore.
-func (h *Hooked) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
-	return hooked(h, "Campaigns", func() ([]itembank.Campaign, error) { return h.Store.Campaigns(ctx) })
+// Campaigns implements engine.Store.
+func (h *Hooked) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	return hooked(h, "Campaigns", func() ([]engine.Campaign, error) { return h.Store.Campaigns(ctx) })
 }
 
-// SetMode implements itembank.CampaignStore.
-func (h *Hooked) SetMode(ctx context.Context, name string, m itembank.Mode) (bool, error) {
+// SetMode implements engine.Store.
+func (h *Hooked) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	return hooked(h, "SetMode", func() (bool, error) { return h.Store.SetMode(ctx, name, m) })
 }
 
-// FreeItems implements itembank.FreeItemStore.
-func (h *Hooked) FreeItems(ctx context.Context, s itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
-	return hooked(h, "FreeItems", func() (itembank.FreePage, error) { return h.Store.FreeItems(ctx, s, r, limit) })
+// FreeItems implements engine.Store.
+func (h *Hooked) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	return hooked(h, "FreeItems", func() (engine.FreePage, error) { return h.Store.FreeItems(ctx, s, r, limit) })
 }
 
-// Take implements itembank.ClaimStore.
-func (h *Hooked) Take(ctx context.Context, i itembank.FreeItem, c itembank.Claim) (itembank.Evidence, error) {
-	return hooked(h, "Take", func() (itembank.Evidence, error) { return h.Store.Take(ctx, i, c) })
+// Take implements engine.Store.
+func (h *Hooked) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	return hooked(h, "Take", func() (engine.TakeResult, error) { return h.Store.Take(ctx, i, c) })
 }
 
-// HeldClaim implements itembank.ClaimStore.
-func (h *Hooked) HeldClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
-	return hooked(h, "HeldClaim", func() (*itembank.Claim, error) { return h.Store.HeldClaim(ctx, scope, claimant) })
+// HeldClaim implements engine.Store.
+func (h *Hooked) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return hooked(h, "HeldClaim", func() (*engine.Claim, error) { return h.Store.HeldClaim(ctx, scope, claimant) })
 }
 
-// PeekClaim implements itembank.ClaimStore.
-func (h *Hooked) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
-	return hooked(h, "PeekClaim", func() (*itembank.Claim, error) { return h.Store.PeekClaim(ctx, scope, claimant) })
+// HeldClaimEventuallyConsistent implements engine.Store.
+func (h *Hooked) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return hooked(h, "HeldClaimEventuallyConsistent", func() (*engine.Claim, error) { return h.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant) })
 }
 
-// ItemRow implements itembank.EndStore.
-func (h *Hooked) ItemRow(ctx context.Context, campaign string, i itembank.Hash) (*itembank.ItemRow, error) {
-	return hooked(h, "ItemRow", func() (*itembank.ItemRow, error) { return h.Store.ItemRow(ctx, campaign, i) })
+// ItemRow implements engine.Store.
+func (h *Hooked) ItemRow(ctx context.Context, campaign string, i engine.Hash) (*engine.ItemRow, error) {
+	return hooked(h, "ItemRow", func() (*engine.ItemRow, error) { return h.Store.ItemRow(ctx, campaign, i) })
 }
 
-// CloseClaim implements itembank.EndStore.
-func (h *Hooked) CloseClaim(ctx context.Context, c itembank.Closing) (itembank.ClosingEvidence, error) {
-	return hooked(h, "CloseClaim", func() (itembank.ClosingEvidence, error) { return h.Store.CloseClaim(ctx, c) })
+// CloseClaim implements engine.Store.
+func (h *Hooked) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
+	return hooked(h, "CloseClaim", func() (engine.CloseResult, error) { return h.Store.CloseClaim(ctx, c) })
 }
 
-// EndItems implements itembank.EndStore.
-func (h *Hooked) EndItems(ctx context.Context, e []itembank.Ending) ([]itembank.Ended, error) {
-	return hooked(h, "EndItems", func() ([]itembank.Ended, error) { return h.Store.EndItems(ctx, e) })
+// EndItems implements engine.Store.
+func (h *Hooked) EndItems(ctx context.Context, e []engine.EndRequest) ([]engine.EndResult, error) {
+	return hooked(h, "EndItems", func() ([]engine.EndResult, error) { return h.Store.EndItems(ctx, e) })
 }
 
-// ListClaims implements itembank.Lister.
-func (h *Hooked) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
-	claims, err = hooked(h, "ListClaims", func() ([]itembank.Claim, error) {
+// ListClaims implements engine.Store.
+func (h *Hooked) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
+	claims, err = hooked(h, "ListClaims", func() ([]engine.Claim, error) {
 		claims, next, err = h.Store.ListClaims(ctx, scope, cursor)
 		return claims, err
 	})
 	return claims, next, err
 }
 
-// ListItemRows implements itembank.Lister.
-func (h *Hooked) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
-	rows, err = hooked(h, "ListItemRows", func() ([]itembank.ListedItem, error) {
+// ListItemRows implements engine.Store.
+func (h *Hooked) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
+	rows, err = hooked(h, "ListItemRows", func() ([]engine.ListedItem, error) {
 		rows, next, err = h.Store.ListItemRows(ctx, campaign, cursor)
 		return rows, err
 	})
 	return rows, next, err
 }
 
-// Repair implements itembank.Repairer.
-func (h *Hooked) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+// Repair implements engine.Store.
+func (h *Hooked) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
 	return hooked(h, "Repair", func() (bool, error) { return h.Store.Repair(ctx, m) })
 }
 
-// LatestLoad implements itembank.LoadStore.
-func (h *Hooked) LatestLoad(ctx context.Context, campaign, digest string) (*itembank.Load, error) {
-	return hooked(h, "LatestLoad", func() (*itembank.Load, error) { return h.Store.LatestLoad(ctx, campaign, digest) })
+// LatestLoad implements engine.Store.
+func (h *Hooked) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
+	return hooked(h, "LatestLoad", func() (*engine.Load, error) { return h.Store.LatestLoad(ctx, campaign, digest) })
 }
 
-// StartLoad implements itembank.LoadStore.
-func (h *Hooked) StartLoad(ctx context.Context, l itembank.Load) (bool, error) {
+// StartLoad implements engine.Store.
+func (h *Hooked) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return hooked(h, "StartLoad", func() (bool, error) { return h.Store.StartLoad(ctx, l) })
 }
 
-// AdvanceLoad implements itembank.LoadStore.
-func (h *Hooked) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+// AdvanceLoad implements engine.Store.
+func (h *Hooked) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	_, err := hooked(h, "AdvanceLoad", func() (struct{}, error) { return struct{}{}, h.Store.AdvanceLoad(ctx, l) })
 	return err
 }
 
-// AddItems implements itembank.LoadStore.
-func (h *Hooked) AddItems(ctx context.Context, a []itembank.Addition) ([]itembank.Added, error) {
-	return hooked(h, "AddItems", func() ([]itembank.Added, error) { return h.Store.AddItems(ctx, a) })
+// AddItems implements engine.Store.
+func (h *Hooked) AddItems(ctx context.Context, a []engine.AddRequest) ([]engine.AddResult, error) {
+	return hooked(h, "AddItems", func() ([]engine.AddResult, error) { return h.Store.AddItems(ctx, a) })
 }
 
-// Counts implements itembank.Counter.
-func (h *Hooked) Counts(ctx context.Context, c itembank.Campaign) (itembank.Counts, error) {
-	return hooked(h, "Counts", func() (itembank.Counts, error) { return h.Store.Counts(ctx, c) })
+// Counts implements engine.Store.
+func (h *Hooked) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
+	return hooked(h, "Counts", func() (engine.Counts, error) { return h.Store.Counts(ctx, c) })
 }

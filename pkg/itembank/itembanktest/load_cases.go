@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // loadCases pin the life of a load, over the engine.
@@ -46,10 +47,10 @@ func loadEachOnce(f *fixture) {
 	f.create(itembank.Settings{})
 	items := codes("code", 130)
 	f.wantTally(itembank.Tally{Rows: 130, Added: 130}, items...)
-	f.wantCounts(itembank.Counts{Loaded: 130, Free: 130})
+	f.wantCounts(engine.Counts{Loaded: 130, Free: 130})
 	for range 2 {
 		f.wantTally(itembank.Tally{Rows: 130, Known: 130}, items...)
-		f.wantCounts(itembank.Counts{Loaded: 130, Free: 130})
+		f.wantCounts(engine.Counts{Loaded: 130, Free: 130})
 	}
 	if grant := f.claim(f.bank(), "ann"); !slices.Contains(items, grant.Claim.Item) {
 		f.Errorf("an item that was never loaded was given: %+v", grant)
@@ -64,7 +65,7 @@ func claimedItemsAreKnown(f *fixture) {
 	}
 	f.wantTally(itembank.Tally{Rows: 4, Known: 4}, items...)
 	f.wantTally(itembank.Tally{Rows: 5, Added: 1, Known: 4}, append(items, "new")...)
-	f.wantCounts(itembank.Counts{Loaded: 5, Free: 1, Claimed: 4})
+	f.wantCounts(engine.Counts{Loaded: 5, Free: 1, Claimed: 4})
 }
 
 // repeatedLines: within a transaction's rows and far apart, which must not
@@ -73,7 +74,7 @@ func repeatedLines(f *fixture) {
 	f.create(itembank.Settings{})
 	items := slices.Concat([]string{"a", "a", "b"}, codes("code", 100), []string{"a", "c", "c", "b"})
 	f.wantTally(itembank.Tally{Rows: 107, Added: 103, Repeated: 4}, items...)
-	f.wantCounts(itembank.Counts{Loaded: 103, Free: 103})
+	f.wantCounts(engine.Counts{Loaded: 103, Free: 103})
 	f.wantTally(itembank.Tally{Rows: 107, Known: 107}, items...)
 	f.wantTally(itembank.Tally{Rows: 4, Added: 1, Known: 2, Repeated: 1}, "a", "x", "x", "b")
 }
@@ -83,7 +84,7 @@ func overlappingFiles(f *fixture) {
 	items := codes("code", 120)
 	f.wantTally(itembank.Tally{Rows: 80, Added: 80}, items[:80]...)
 	f.wantTally(itembank.Tally{Rows: 80, Added: 40, Known: 40}, items[40:]...)
-	f.wantCounts(itembank.Counts{Loaded: 120, Free: 120})
+	f.wantCounts(engine.Counts{Loaded: 120, Free: 120})
 }
 
 // twoLoaders: two processes on one file are one load, and each reports it whole.
@@ -106,7 +107,7 @@ func twoLoaders(f *fixture) {
 		})
 	}
 	wg.Wait()
-	f.wantCounts(itembank.Counts{Loaded: n - 2, Free: n - 2})
+	f.wantCounts(engine.Counts{Loaded: n - 2, Free: n - 2})
 }
 
 // overlappingLoaders: different files with common items, at once.
@@ -133,7 +134,7 @@ func overlappingLoaders(f *fixture) {
 	if added.Load() != int64(2*n) {
 		f.Errorf("want %d items added by all together, got %d", 2*n, added.Load())
 	}
-	f.wantCounts(itembank.Counts{Loaded: int64(2 * n), Free: int64(2 * n)})
+	f.wantCounts(engine.Counts{Loaded: int64(2 * n), Free: int64(2 * n)})
 }
 
 // errCut ends a load on its way.
@@ -222,7 +223,7 @@ func (f *fixture) counted(campaign, digest string) (t itembank.Tally, finished b
 	if latest == nil {
 		return t, false
 	}
-	return latest.Tally, latest.Finished
+	return itembank.Tally(latest.Tally), latest.Finished
 }
 
 // interruption is at which call of a load another one is done, and what becomes of
@@ -286,8 +287,8 @@ func besideAnother(f *fixture) {
 		var want itembank.Tally
 		got := f.interrupted(name, one, i, func() {
 			done := 0 // of the one, in transactions
-			for rows, item := range map[int]string{itembank.MaxAddItems: "one-00000", len(one): "end"} {
-				row, err := f.Store.ItemRow(f.ctx, name, itembank.HashItem(item))
+			for rows, item := range map[int]string{engine.MaxAddItems: "one-00000", len(one): "end"} {
+				row, err := f.Store.ItemRow(f.ctx, name, engine.HashItem(item))
 				f.must(err)
 				if row != nil {
 					done = max(done, rows)
@@ -380,10 +381,10 @@ func besideItself(f *fixture) {
 }
 
 // countFree counts a bank with few reads, where Counts would be slow.
-func (f *fixture) countFree(c itembank.Campaign) (free int) {
+func (f *fixture) countFree(c engine.Campaign) (free int) {
 	f.Helper()
 	for shard := range c.Shards {
-		page, err := f.Store.FreeItems(f.ctx, itembank.Shard{Campaign: c.Name, Generation: c.Generation, Number: shard}, itembank.Range{}, itembank.MaxPageSize)
+		page, err := f.Store.FreeItems(f.ctx, engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: shard}, engine.Range{}, itembank.MaxPageSize)
 		f.must(err)
 		free += len(page.Items)
 	}
@@ -423,7 +424,7 @@ func invalidLoads(f *fixture) {
 	if _, err := f.bank().Load(f.ctx, f.name, failing, nil); !errors.Is(err, broken) {
 		f.Errorf("want the source's error, got %v", err)
 	}
-	f.wantCounts(itembank.Counts{})
+	f.wantCounts(engine.Counts{})
 }
 
 // changing is a source that is another one on its second reading.
@@ -472,7 +473,7 @@ func inputThatChanges(f *fixture) {
 		}
 	}
 	f.wantTally(itembank.Tally{Rows: 120, Added: 120}, items...)
-	f.wantCounts(itembank.Counts{Loaded: 120, Free: 120})
+	f.wantCounts(engine.Counts{Loaded: 120, Free: 120})
 }
 
 // digests: loads are told apart by their items, not by their bytes.
@@ -490,7 +491,7 @@ func strayItem(f *fixture) {
 	if !errors.Is(err, itembank.ErrOrphanItem) || !errors.Is(err, itembank.ErrInconsistent) {
 		f.Errorf("want a difference, got %v", err)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 1, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 1, Free: 2})
 }
 
 func overtaken(f *fixture) {
@@ -502,7 +503,7 @@ func overtaken(f *fixture) {
 	if !errors.Is(err, itembank.ErrOvertaken) || report.Added != 2 {
 		f.Errorf("want overtaken with 2 added, got %+v, %v", report, err)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 2, Free: 2})
+	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
 // loadProgress: from where it begins, and after every transaction's rows.
@@ -519,7 +520,7 @@ func loadProgress(f *fixture) {
 		return nil
 	}}
 	for _, run := range []struct {
-		on   itembank.Store
+		on   engine.Store
 		want []int64
 	}{{cut, []int64{0, 50, 100}}, {f.Store, []int64{100, 120}}, {f.Store, []int64{0, 50, 100, 120}}} {
 		var seen []int64
@@ -540,16 +541,16 @@ func loadProgress(f *fixture) {
 
 // contended lets additions meet another transaction, a number of times.
 type contended struct {
-	itembank.Store
+	engine.Store
 	times int
 }
 
-func (c *contended) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
+func (c *contended) AddItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
 	if c.times == 0 {
 		return c.Store.AddItems(ctx, additions)
 	}
 	c.times--
-	return make([]itembank.Added, len(additions)), nil // all unsettled
+	return make([]engine.AddResult, len(additions)), nil // all unsettled
 }
 
 // busyLoad: rows that met another transaction are sent again, and waiting has
@@ -571,5 +572,5 @@ func busyLoad(f *fixture) {
 	if clock.Now().Equal(begun) {
 		f.Error("rows were sent again without a pause")
 	}
-	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
+	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // repairCases pin what Repair does about items with several things wrong, and beside
@@ -22,7 +23,7 @@ func repairTwoAtOnce(f *fixture) {
 	flaws[0].plant(f, c, "lost")
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	want := f.expected(c, flaws[0])
-	slow := movedBefore{f.Store, map[itembank.Hash]func(){itembank.HashItem("lost"): func() {
+	slow := movedBefore{f.Store, map[engine.Hash]func(){engine.HashItem("lost"): func() {
 		quick := want
 		quick.Repaired = true
 		f.repaired(f.bank(itembank.WithClock(NewClock())), itembank.Items("lost"), quick)
@@ -70,7 +71,7 @@ func repairSeveralThings(f *fixture) {
 			got[d.Hash] = d
 		}
 		for _, want := range left {
-			d, reported := got[itembank.HashItem(want.item).String()]
+			d, reported := got[engine.HashItem(want.item).String()]
 			wrongBefore := n == 0 || want.kinds[n-1] != ""
 			switch {
 			case reported != wrongBefore, d.Repaired != (reported && want.kinds[n] == ""), reported && !d.Repaired && d.Kind != want.kinds[n]:
@@ -84,13 +85,13 @@ func repairSeveralThings(f *fixture) {
 // holds it, whatever else is wrong.
 func repairForeignTexts(f *fixture) {
 	c := f.healthy("withdrawn", "held", "not loaded")
-	put := func(item string) itembank.FreeItem {
+	put := func(item string) engine.FreeItem {
 		row := f.freeItem(c, item)
 		row.Value = "the only copy, in the row of " + item
 		f.must(f.Raw.PutBankRow(f.ctx, row))
 		return row
 	}
-	rows := []itembank.FreeItem{put("withdrawn"), put("not loaded")}
+	rows := []engine.FreeItem{put("withdrawn"), put("not loaded")}
 	f.putState(c, "withdrawn", itembank.Withdrawn)
 	f.dropItemRow(c, "not loaded")
 	claim := f.take(c, holder("held"), "held")
@@ -115,7 +116,7 @@ func repairForeignTexts(f *fixture) {
 			f.Errorf("want the row %+v, got %+v", row, got)
 		}
 	}
-	row, err := f.Store.ItemRow(f.ctx, c.Name, itembank.HashItem("not loaded"))
+	row, err := f.Store.ItemRow(f.ctx, c.Name, engine.HashItem("not loaded"))
 	f.must(err)
 	if row != nil {
 		f.Errorf("an item that nobody loaded got the row %+v", row)

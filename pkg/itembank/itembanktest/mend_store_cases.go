@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // repairStoreCases pin the contract of the methods that read all rows, and of the
@@ -60,11 +61,11 @@ func listClaims(f *fixture) {
 	c, items := f.stocked(5, itembank.Settings{})
 	inScope := f.createNamed(f.name+"-other", itembank.Settings{Scope: c.Scope})
 	elsewhere := f.createNamed(f.name+"-elsewhere", itembank.Settings{})
-	for _, other := range []itembank.Campaign{inScope, elsewhere} {
+	for _, other := range []engine.Campaign{inScope, elsewhere} {
 		_, err := f.bank().Load(f.ctx, other.Name, itembank.Items(items...), nil)
 		f.must(err)
 	}
-	want := []itembank.Claim{
+	want := []engine.Claim{
 		f.take(c, "ann", items[0]), f.takeUntil(c, "ann 1 # ½", items[1], anEnd), f.take(c, "\u00ff💶", items[2]), f.take(inScope, "Ann", items[0]),
 	}
 	f.take(elsewhere, "ann", items[0])
@@ -78,13 +79,13 @@ func listClaims(f *fixture) {
 const manyRows = 1050
 
 func listClaimsInPages(f *fixture) {
-	var claims []itembank.Claim
+	var claims []engine.Claim
 	for i := 0; len(claims) < manyRows; i++ {
 		claimant := fmt.Sprintf("%s %0250d", "c", i)
-		if itembank.HashItem(claimant).ShardOf(64) != 7 {
+		if engine.HashItem(claimant).ShardOf(64) != 7 {
 			continue
 		}
-		claim := f.newClaim(itembank.Campaign{Name: f.name, Scope: f.name}, claimant, strings.Repeat("i", itembank.MaxItem))
+		claim := f.newClaim(engine.Campaign{Name: f.name, Scope: f.name}, claimant, strings.Repeat("i", itembank.MaxItem))
 		claim.ID += strings.Repeat("x", 300)
 		claims = append(claims, claim)
 	}
@@ -117,9 +118,9 @@ func listItemRows(f *fixture) {
 	other := f.createNamed(f.name+"-other", itembank.Settings{Scope: c.Scope})
 	_, err := f.bank().Load(f.ctx, other.Name, itembank.Items("unlisted"), nil)
 	f.must(err)
-	var want []itembank.ListedItem
+	var want []engine.ListedItem
 	for _, item := range items {
-		want = append(want, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: *f.itemRow(c, item)})
+		want = append(want, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: *f.itemRow(c, item)})
 	}
 	got, _ := listed(f, c.Name, f.Store.ListItemRows)
 	wantListed(f, got, want)
@@ -128,17 +129,17 @@ func listItemRows(f *fixture) {
 func listItemRowsInPages(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1})
 	loadID := strings.Repeat("l", 1000)
-	var want []itembank.ListedItem
-	var chunk []itembank.Addition
+	var want []engine.ListedItem
+	var chunk []engine.AddRequest
 	for i := 0; len(want) < manyRows; i++ {
 		free := f.freeItem(c, fmt.Sprint(i))
 		if free.Hash.ShardOf(64) != 7 {
 			continue
 		}
 		row := int64(len(want))
-		want = append(want, itembank.ListedItem{Hash: free.Hash, ItemRow: itembank.ItemRow{LoadID: loadID, Row: row, Generation: 1}})
-		chunk = append(chunk, itembank.Addition{Item: free, LoadID: loadID, Row: row})
-		if len(chunk) == itembank.MaxAddItems || len(want) == manyRows {
+		want = append(want, engine.ListedItem{Hash: free.Hash, ItemRow: engine.ItemRow{LoadID: loadID, Row: row, Generation: 1}})
+		chunk = append(chunk, engine.AddRequest{Item: free, LoadID: loadID, Row: row})
+		if len(chunk) == engine.MaxAddItems || len(want) == manyRows {
 			_, err := f.Store.AddItems(f.ctx, chunk)
 			f.must(err)
 			chunk = chunk[:0]
@@ -153,14 +154,14 @@ func listItemRowsInPages(f *fixture) {
 
 // patient is an item that is repaired, and how.
 type patient struct {
-	c    itembank.Campaign
+	c    engine.Campaign
 	item string
-	itembank.RepairRequest
+	engine.RepairRequest
 }
 
-func (p *patient) put(f *fixture, row itembank.ItemRow) {
+func (p *patient) put(f *fixture, row engine.ItemRow) {
 	f.Helper()
-	f.must(f.Raw.PutItemRow(f.ctx, p.c.Name, itembank.ListedItem{Hash: p.Hash, ItemRow: row}))
+	f.must(f.Raw.PutItemRow(f.ctx, p.c.Name, engine.ListedItem{Hash: p.Hash, ItemRow: row}))
 }
 
 func (p *patient) dropRow(f *fixture) { f.must(f.Raw.DropItemRow(f.ctx, p.c.Name, p.Hash)) }
@@ -176,35 +177,35 @@ var bases = []basis{
 	{
 		"item row",
 		func(f *fixture, p *patient) {
-			p.IfRow = &itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1}
+			p.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1}
 			p.put(f, *p.IfRow)
 		},
 		[]func(*fixture, *patient){
 			func(f *fixture, p *patient) { p.dropRow(f) },
 			func(f *fixture, p *patient) { f.putState(p.c, p.item, itembank.Expired) },
-			func(f *fixture, p *patient) { p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 2}) },
+			func(f *fixture, p *patient) { p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 2}) },
 			func(f *fixture, p *patient) {
-				p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
+				p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
 			},
 		},
 	},
 	{
 		"item row that returned",
 		func(f *fixture, p *patient) {
-			p.IfRow = &itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 2}
+			p.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 2}
 			p.put(f, *p.IfRow)
 		},
 		[]func(*fixture, *patient){
-			func(f *fixture, p *patient) { p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1}) },
+			func(f *fixture, p *patient) { p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1}) },
 			func(f *fixture, p *patient) {
-				p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 3})
+				p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 3})
 			},
 		},
 	},
 	{
 		"item row with a state",
 		func(f *fixture, p *patient) {
-			p.IfRow = &itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: itembank.Burned}
+			p.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: itembank.Burned}
 			p.put(f, *p.IfRow)
 		},
 		[]func(*fixture, *patient){
@@ -277,13 +278,13 @@ var changes = []change{
 	{
 		"put item row",
 		func(_ *fixture, p *patient) {
-			p.PutRow = &itembank.ItemRow{LoadID: "repaired", Generation: 1, EndsAt: anEnd}
+			p.PutRow = &engine.ItemRow{LoadID: "repaired", Generation: 1, EndsAt: anEnd}
 		},
 		func(f *fixture, p *patient) bool {
 			got := f.itemRow(p.c, p.item)
 			return got != nil && *got == *p.PutRow
 		},
-		func(f *fixture, p *patient) { p.put(f, itembank.ItemRow{LoadID: "l", Row: 3, Generation: 1}) },
+		func(f *fixture, p *patient) { p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1}) },
 	},
 }
 
@@ -299,7 +300,7 @@ func eachRepairRequest(f *fixture, do func(what string, ch change, b basis, newP
 			do(ch.name+" if "+b.name, ch, b, func() *patient {
 				n++
 				item := fmt.Sprintf("item-%d", n)
-				p := &patient{c, item, itembank.RepairRequest{Campaign: c.Name, Hash: itembank.HashItem(item)}}
+				p := &patient{c, item, engine.RepairRequest{Campaign: c.Name, Hash: engine.HashItem(item)}}
 				ch.ask(f, p)
 				b.put(f, p)
 				return p

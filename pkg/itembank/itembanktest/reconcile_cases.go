@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // reconcileCases pin what Reconcile sees and what Repair repairs, over the engine.
@@ -37,7 +38,7 @@ var reconcileCases = []testCase{
 // flaw is a difference planted in the rows of one free item.
 type flaw struct {
 	name     string
-	plant    func(f *fixture, c itembank.Campaign, item string)
+	plant    func(f *fixture, c engine.Campaign, item string)
 	kind     itembank.InconsistencyKind
 	where    string // as the rows show it
 	repaired string // as Repair leaves it; "" is as it was
@@ -47,71 +48,71 @@ type flaw struct {
 func holder(item string) string { return "holder of " + item }
 
 // misplaced is a bank row where the item does not belong.
-func (f *fixture) misplaced(c itembank.Campaign, item string) itembank.FreeItem {
+func (f *fixture) misplaced(c engine.Campaign, item string) engine.FreeItem {
 	free := f.freeItem(c, item)
 	free.Shard.Number = (free.Shard.Number + 1) % c.Shards
 	return free
 }
 
-func (f *fixture) dropItemRow(c itembank.Campaign, item string) {
+func (f *fixture) dropItemRow(c engine.Campaign, item string) {
 	f.Helper()
-	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(item)))
+	f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item)))
 }
 
 var flaws = []flaw{
-	{"lost", func(f *fixture, c itembank.Campaign, item string) {
+	{"lost", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
-	}, itembank.Lost, "", "free"},
-	{"held twice", func(f *fixture, c itembank.Campaign, item string) {
+	}, itembank.Missing, "", "free"},
+	{"held twice", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.must(f.Raw.PutClaim(f.ctx, f.newClaim(c, "other "+holder(item), item)))
 	}, itembank.HeldTwice, "held by holder, held by other holder", ""},
-	{"held and free", func(f *fixture, c itembank.Campaign, item string) {
+	{"held and free", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item)))
 	}, itembank.HeldAndFree, "free, held by holder", "held by holder"},
-	{"held and ended", func(f *fixture, c itembank.Campaign, item string) {
+	{"held and ended", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.putState(c, item, itembank.Burned)
 	}, itembank.HeldAndEnded, "held by holder, burned", ""},
-	{"free and ended", func(f *fixture, c itembank.Campaign, item string) {
+	{"free and ended", func(f *fixture, c engine.Campaign, item string) {
 		f.putState(c, item, itembank.Withdrawn)
 	}, itembank.FreeAndEnded, "free, withdrawn", "withdrawn"},
-	{"free twice", func(f *fixture, c itembank.Campaign, item string) {
+	{"free twice", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
 	}, itembank.FreeTwice, "free, misplaced", "free"},
-	{"in another shard", func(f *fixture, c itembank.Campaign, item string) {
+	{"in another shard", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
 		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
 	}, itembank.Misplaced, "misplaced", ""},
-	{"of another generation", func(f *fixture, c itembank.Campaign, item string) {
+	{"of another generation", func(f *fixture, c engine.Campaign, item string) {
 		row := *f.itemRow(c, item)
 		row.Generation++
-		f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
+		f.must(f.Raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
 	}, itembank.Misplaced, "free", ""},
-	{"in another item's row", func(f *fixture, c itembank.Campaign, item string) {
+	{"in another item's row", func(f *fixture, c engine.Campaign, item string) {
 		free := f.freeItem(c, item)
 		free.Value = "another item"
 		f.must(f.Raw.PutBankRow(f.ctx, free))
 	}, itembank.Misplaced, "free", ""},
-	{"claimed by another hash", func(f *fixture, c itembank.Campaign, item string) {
+	{"claimed by another hash", func(f *fixture, c engine.Campaign, item string) {
 		claim := f.take(c, holder(item), item)
 		claim.Item = "yet another item"
 		f.must(f.Raw.PutClaim(f.ctx, claim))
 	}, itembank.Misplaced, "", ""},
-	{"free and not loaded", func(f *fixture, c itembank.Campaign, item string) { f.dropItemRow(c, item) },
+	{"free and not loaded", func(f *fixture, c engine.Campaign, item string) { f.dropItemRow(c, item) },
 		itembank.FreeNotLoaded, "free, not loaded", "free"},
-	{"held and not loaded", func(f *fixture, c itembank.Campaign, item string) {
+	{"held and not loaded", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.dropItemRow(c, item)
 	}, itembank.HeldNotLoaded, "held by holder, not loaded", "held by holder"},
-	{"free with an end", func(f *fixture, c itembank.Campaign, item string) {
+	{"free with an end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, inAnHour, time.Time{})
 	}, itembank.EndsDiffer, "free", ""},
-	{"free without its end", func(f *fixture, c itembank.Campaign, item string) {
+	{"free without its end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, time.Time{}, inAnHour)
 	}, itembank.EndsDiffer, "free", ""},
-	{"free with another end", func(f *fixture, c itembank.Campaign, item string) {
+	{"free with another end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, inAnHour, inAnHour.Add(time.Millisecond))
 	}, itembank.EndsDiffer, "free", ""},
 }
@@ -119,16 +120,16 @@ var flaws = []flaw{
 var inAnHour = time.Now().Add(time.Hour).Truncate(time.Millisecond)
 
 // putEnds writes when a free item ends, into its bank row and its item row.
-func (f *fixture) putEnds(c itembank.Campaign, item string, inBank, inItemRow time.Time) {
+func (f *fixture) putEnds(c engine.Campaign, item string, inBank, inItemRow time.Time) {
 	f.Helper()
 	free, row := f.freeItem(c, item), *f.itemRow(c, item)
 	free.EndsAt, row.EndsAt = inBank, inItemRow
 	f.must(f.Raw.PutBankRow(f.ctx, free))
-	f.must(f.Raw.PutItemRow(f.ctx, c.Name, itembank.ListedItem{Hash: itembank.HashItem(item), ItemRow: row}))
+	f.must(f.Raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
 }
 
 // seen is where the rows show an item, with the names of these cases.
-func (f *fixture) seen(c itembank.Campaign, item string) string {
+func (f *fixture) seen(c engine.Campaign, item string) string {
 	f.Helper()
 	where := f.where(c, item, holder(item), "other "+holder(item))
 	where = strings.ReplaceAll(where, holder(item), "holder")
@@ -138,7 +139,7 @@ func (f *fixture) seen(c itembank.Campaign, item string) string {
 	return where
 }
 
-func (f *fixture) wantSeen(want string, c itembank.Campaign, item string) {
+func (f *fixture) wantSeen(want string, c engine.Campaign, item string) {
 	f.Helper()
 	if got := f.seen(c, item); got != want {
 		f.Errorf("item %s: want it %q, got %q", item, want, got)
@@ -146,7 +147,7 @@ func (f *fixture) wantSeen(want string, c itembank.Campaign, item string) {
 }
 
 // healthy makes a campaign with a free, a held and an ended item, beside those given.
-func (f *fixture) healthy(items ...string) itembank.Campaign {
+func (f *fixture) healthy(items ...string) engine.Campaign {
 	f.Helper()
 	c := f.create(itembank.Settings{Shards: 2, Scope: f.name + "-scope", OnEnd: itembank.Return})
 	f.load(append(items, "healthy and free", "healthy and held", "healthy and ended")...)
@@ -156,13 +157,13 @@ func (f *fixture) healthy(items ...string) itembank.Campaign {
 }
 
 // expected is the difference that a flaw makes, as the rows have it.
-func (f *fixture) expected(c itembank.Campaign, w flaw) itembank.Inconsistency {
+func (f *fixture) expected(c engine.Campaign, w flaw) itembank.Inconsistency {
 	f.Helper()
-	want := itembank.Inconsistency{Kind: w.kind, Hash: itembank.HashItem(w.name).String()}
+	want := itembank.Inconsistency{Kind: w.kind, Hash: engine.HashItem(w.name).String()}
 	if row := f.itemRow(c, w.name); row != nil {
 		want.LoadID, want.Row = row.LoadID, row.Row
 	}
-	for _, free := range []itembank.FreeItem{f.freeItem(c, w.name), f.misplaced(c, w.name)} {
+	for _, free := range []engine.FreeItem{f.freeItem(c, w.name), f.misplaced(c, w.name)} {
 		if row := f.bankRow(free); row != nil {
 			want.Item = row.Value
 		}
@@ -246,7 +247,7 @@ func reconcileEachInconsistency(f *fixture) {
 }
 
 // flawed makes a campaign with all flaws, and says what they make.
-func (f *fixture) flawed() (c itembank.Campaign, want []itembank.Inconsistency) {
+func (f *fixture) flawed() (c engine.Campaign, want []itembank.Inconsistency) {
 	f.Helper()
 	var names []string
 	for _, w := range flaws {
@@ -291,14 +292,14 @@ func reconcileWorst(f *fixture) {
 func reconcileGenerations(f *fixture) {
 	c, older := f.secondGeneration()
 	f.load("new", "moved")
-	f.wantOutcomes([]itembank.Addition{{Item: f.freeItem(older, "waiting"), LoadID: "l", Row: 1}}, itembank.AddedNow)
+	f.wantOutcomes([]engine.AddRequest{{Item: f.freeItem(older, "waiting"), LoadID: "l", Row: 1}}, engine.AddDone)
 	f.reconciled()
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(older, "moved")))
 	f.reconciled(f.expected(c, flaw{name: "moved", kind: itembank.FreeTwice}))
 	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "moved")))
 	row := *f.itemRow(c, "moved")
 	f.reconciled(itembank.Inconsistency{
-		Kind: itembank.Misplaced, Hash: itembank.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
+		Kind: itembank.Misplaced, Hash: engine.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
 	})
 }
 
@@ -328,9 +329,9 @@ func (f *fixture) moving() *moving {
 // juggler moves one item between the bank and a claimant.
 type juggler struct {
 	f     *fixture
-	c     itembank.Campaign
+	c     engine.Campaign
 	item  string
-	claim *itembank.Claim
+	claim *engine.Claim
 }
 
 func (j *juggler) take() {
@@ -383,10 +384,10 @@ func reconcileMoving(f *fixture) {
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.must(err)
 	f.wantInconsistencies(report, itembank.Inconsistency{
-		Kind: itembank.Moving, Hash: itembank.HashItem("twice").String(), Item: "twice",
+		Kind: itembank.Moving, Hash: engine.HashItem("twice").String(), Item: "twice",
 		LoadID: f.itemRow(c, "twice").LoadID, Row: 1, Claims: []string{twice.claim.ID},
 	}, itembank.Inconsistency{
-		Kind: itembank.Moving, Hash: itembank.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
+		Kind: itembank.Moving, Hash: engine.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
 	})
 	if waited := clock.Now().Sub(begun); waited < 5*time.Second {
 		f.Errorf("want some pauses before that is said, waited %s", waited)
@@ -610,11 +611,11 @@ func repairWaits(f *fixture) {
 
 // movedBefore lets things happen to an item just before it is repaired.
 type movedBefore struct {
-	itembank.Store
-	moves map[itembank.Hash]func()
+	engine.Store
+	moves map[engine.Hash]func()
 }
 
-func (s movedBefore) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+func (s movedBefore) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
 	s.moves[m.Hash]()
 	return s.Store.Repair(ctx, m)
 }
@@ -626,7 +627,7 @@ func repairMovedMeanwhile(f *fixture) {
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	dropFree := func(item string) { f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item))) }
 	dropClaim := func(item string) { f.must(f.Raw.DropClaim(f.ctx, c.Scope, holder(item))) }
-	moving := movedBefore{f.Store, map[itembank.Hash]func(){}}
+	moving := movedBefore{f.Store, map[engine.Hash]func(){}}
 	after := map[string]string{}
 	for _, test := range []struct {
 		flaw  string
@@ -640,7 +641,7 @@ func repairMovedMeanwhile(f *fixture) {
 		{"free and not loaded", dropFree, "not loaded"},
 		{"held and not loaded", dropClaim, "not loaded"},
 	} {
-		moving.moves[itembank.HashItem(test.flaw)] = func() { test.move(test.flaw) }
+		moving.moves[engine.HashItem(test.flaw)] = func() { test.move(test.flaw) }
 		after[test.flaw] = test.where
 	}
 	f.repaired(itembank.New(moving, itembank.WithClock(NewClock())), itembank.Items("lost"), differences...)

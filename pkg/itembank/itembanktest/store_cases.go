@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // storeCases pin the contract of each store method.
@@ -32,8 +33,8 @@ var storeCases = []testCase{
 
 func campaignRoundTrip(f *fixture) {
 	opens := time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC)
-	want := itembank.Campaign{
-		Name: f.name, Mode: itembank.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
+	want := engine.Campaign{
+		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
 		OnEnd: itembank.Return, Generation: 3, CreatedAt: opens.Add(-time.Hour),
 	}
@@ -74,7 +75,7 @@ func campaignsListed(f *fixture) {
 	b := f.createNamed(f.name+"-b", itembank.Settings{})
 	all, err := f.Store.Campaigns(f.ctx)
 	f.must(err)
-	if !slices.IsSortedFunc(all, func(x, y itembank.Campaign) int { return strings.Compare(x.Name, y.Name) }) {
+	if !slices.IsSortedFunc(all, func(x, y engine.Campaign) int { return strings.Compare(x.Name, y.Name) }) {
 		f.Error("campaigns are not sorted by name")
 	}
 	if !slices.Contains(all, a) || !slices.Contains(all, b) {
@@ -84,14 +85,14 @@ func campaignsListed(f *fixture) {
 
 func modeChangesNothingElse(f *fixture) {
 	want := f.create(itembank.Settings{ClosesAt: time.Now().Add(time.Hour)})
-	found, err := f.Store.SetMode(f.ctx, f.name, itembank.ClosedByHand)
+	found, err := f.Store.SetMode(f.ctx, f.name, engine.ClosedByHand)
 	f.must(err)
 	got, err := f.Store.Campaign(f.ctx, f.name)
 	f.must(err)
-	if want.Mode = itembank.ClosedByHand; !found || *got != want {
+	if want.Mode = engine.ClosedByHand; !found || *got != want {
 		f.Errorf("want found and %+v, got %t and %+v", want, found, got)
 	}
-	found, err = f.Store.SetMode(f.ctx, f.name+"-other", itembank.OpenByHand)
+	found, err = f.Store.SetMode(f.ctx, f.name+"-other", engine.OpenByHand)
 	if found || err != nil {
 		f.Errorf("absent campaign: want not found, got %t, %v", found, err)
 	}
@@ -102,34 +103,34 @@ func modeChangesNothingElse(f *fixture) {
 
 func freeItemsInRanges(f *fixture) {
 	c, items := f.stocked(20, itembank.Settings{Shards: 1})
-	shard := itembank.Shard{Campaign: c.Name, Generation: 1}
-	hashes := make([]itembank.Hash, len(items))
+	shard := engine.Shard{Campaign: c.Name, Generation: 1}
+	hashes := make([]engine.Hash, len(items))
 	for i, item := range items {
-		hashes[i] = itembank.HashItem(item)
+		hashes[i] = engine.HashItem(item)
 	}
-	slices.SortFunc(hashes, func(a, b itembank.Hash) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(hashes, func(a, b engine.Hash) int { return slices.Compare(a[:], b[:]) })
 	between := hashes[9]
-	between[itembank.HashSize-1]++ // a place where no item is
+	between[engine.HashSize-1]++ // a place where no item is
 	for _, test := range []struct {
 		name  string
-		r     itembank.Range
+		r     engine.Range
 		limit int
-		want  []itembank.Hash
+		want  []engine.Hash
 		more  bool
 	}{
-		{"all", itembank.Range{}, 30, hashes, false},
-		{"limited", itembank.Range{}, 5, hashes[:5], true},
-		{"after an item", itembank.Range{After: &hashes[14]}, 30, hashes[15:], false},
-		{"after no item", itembank.Range{After: &between}, 4, hashes[10:14], true},
-		{"through an item", itembank.Range{Through: &hashes[3]}, 30, hashes[:4], false},
-		{"between", itembank.Range{After: &hashes[3], Through: &hashes[6]}, 30, hashes[4:7], false},
-		{"after the last", itembank.Range{After: &hashes[19]}, 30, nil, false},
+		{"all", engine.Range{}, 30, hashes, false},
+		{"limited", engine.Range{}, 5, hashes[:5], true},
+		{"after an item", engine.Range{After: &hashes[14]}, 30, hashes[15:], false},
+		{"after no item", engine.Range{After: &between}, 4, hashes[10:14], true},
+		{"through an item", engine.Range{Through: &hashes[3]}, 30, hashes[:4], false},
+		{"between", engine.Range{After: &hashes[3], Through: &hashes[6]}, 30, hashes[4:7], false},
+		{"after the last", engine.Range{After: &hashes[19]}, 30, nil, false},
 	} {
 		page, err := f.Store.FreeItems(f.ctx, shard, test.r, test.limit)
 		f.must(err)
-		var got []itembank.Hash
+		var got []engine.Hash
 		for _, item := range page.Items {
-			if itembank.HashItem(item.Value) != item.Hash || item.Shard != shard {
+			if engine.HashItem(item.Value) != item.Hash || item.Shard != shard {
 				f.Errorf("%s: item does not fit its hash or shard: %+v", test.name, item)
 			}
 			got = append(got, item.Hash)
@@ -138,7 +139,7 @@ func freeItemsInRanges(f *fixture) {
 			f.Errorf("%s: want %d items, more %t; got %d, more %t", test.name, len(test.want), test.more, len(got), page.More)
 		}
 	}
-	page, err := f.Store.FreeItems(f.ctx, itembank.Shard{Campaign: c.Name, Generation: 2}, itembank.Range{}, 1)
+	page, err := f.Store.FreeItems(f.ctx, engine.Shard{Campaign: c.Name, Generation: 2}, engine.Range{}, 1)
 	if len(page.Items) != 0 || page.More || err != nil {
 		f.Errorf("an empty shard: want nothing, got %+v, %v", page, err)
 	}
@@ -155,7 +156,7 @@ func takeMovesTheItem(f *fixture) {
 	if got := f.held(c, "ann"); got == nil || *got != want {
 		f.Errorf("want claim %+v, got %+v", want, got)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 3, Free: 2, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Claimed: 1})
 }
 
 func takeReportsAllEvidence(f *fixture) {
@@ -184,7 +185,7 @@ func takeReportsAllEvidence(f *fixture) {
 	if got := f.held(c, "bob"); got != nil {
 		f.Errorf("a refused take left a claim: %+v", got)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 3, Free: 2, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Claimed: 1})
 }
 
 // takeRaceForItem lets claimants who share nothing ask for one item at once.
@@ -207,7 +208,7 @@ func takeRaceForItem(f *fixture) {
 	if taken.Load() != 1 {
 		f.Errorf("%d claimants got one item", taken.Load())
 	}
-	f.wantCounts(itembank.Counts{Loaded: 1, Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: 1, Claimed: 1})
 }
 
 // takeRaceForClaimant lets one claimant ask for different items at once.
@@ -230,11 +231,11 @@ func takeRaceForClaimant(f *fixture) {
 	if taken.Load() != 1 {
 		f.Errorf("one claimant got %d items", taken.Load())
 	}
-	f.wantCounts(itembank.Counts{Loaded: int64(racers), Free: int64(racers - 1), Claimed: 1})
+	f.wantCounts(engine.Counts{Loaded: int64(racers), Free: int64(racers - 1), Claimed: 1})
 }
 
 // takeSettled repeats a take that only met other transactions.
-func (f *fixture) takeSettled(c itembank.Campaign, claimant, item string) itembank.Evidence {
+func (f *fixture) takeSettled(c engine.Campaign, claimant, item string) engine.TakeResult {
 	claim := f.newClaim(c, claimant, item)
 	for {
 		found, err := f.Store.Take(f.ctx, f.freeItem(c, item), claim)
@@ -242,7 +243,7 @@ func (f *fixture) takeSettled(c itembank.Campaign, claimant, item string) itemba
 			f.Error(err)
 			return found
 		}
-		if !found.ClaimBusy && !found.ItemBusy && !found.Throttled {
+		if !found.ClaimConflict && !found.ItemConflict && !found.Throttled {
 			return found
 		}
 	}
@@ -276,34 +277,34 @@ func claimRoundTrip(f *fixture) {
 func addItems(f *fixture) {
 	c := f.create(itembank.Settings{})
 	ends := time.Date(2033, 1, 1, 0, 0, 0, 5e6, time.UTC)
-	addition := func(item, load string, row int64) itembank.Addition {
+	addition := func(item, load string, row int64) engine.AddRequest {
 		free := f.freeItem(c, item)
 		free.EndsAt = ends
-		return itembank.Addition{Item: free, LoadID: load, Row: row}
+		return engine.AddRequest{Item: free, LoadID: load, Row: row}
 	}
-	f.wantOutcomes([]itembank.Addition{addition("a", "l1", 1), addition("b", "l1", 2)}, itembank.AddedNow, itembank.AddedNow)
-	f.wantOutcomes([]itembank.Addition{addition("c", "l2", 1), addition("b", "l2", 2), addition("d", "l2", 3)},
-		itembank.AddedNow, itembank.AlreadyLoaded, itembank.AddedNow)
-	added := f.wantOutcomes([]itembank.Addition{addition("b", "l3", 9)}, itembank.AlreadyLoaded)
-	if want := (itembank.ItemRow{LoadID: "l1", Row: 2, Generation: 1, EndsAt: ends}); added[0].Existing != want {
+	f.wantOutcomes([]engine.AddRequest{addition("a", "l1", 1), addition("b", "l1", 2)}, engine.AddDone, engine.AddDone)
+	f.wantOutcomes([]engine.AddRequest{addition("c", "l2", 1), addition("b", "l2", 2), addition("d", "l2", 3)},
+		engine.AddDone, engine.AddKnown, engine.AddDone)
+	added := f.wantOutcomes([]engine.AddRequest{addition("b", "l3", 9)}, engine.AddKnown)
+	if want := (engine.ItemRow{LoadID: "l1", Row: 2, Generation: 1, EndsAt: ends}); added[0].Existing != want {
 		f.Errorf("want the row of the first load, %+v, got %+v", want, added[0].Existing)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 4, Free: 4})
+	f.wantCounts(engine.Counts{Loaded: 4, Free: 4})
 
-	full := make([]itembank.Addition, itembank.MaxAddItems)
-	want := make([]itembank.AddOutcome, len(full))
+	full := make([]engine.AddRequest, engine.MaxAddItems)
+	want := make([]engine.AddOutcome, len(full))
 	for i := range full {
-		full[i], want[i] = addition(fmt.Sprintf("%d-%s", i, strings.Repeat("x", itembank.MaxItem-4)), "l4", int64(i)), itembank.AddedNow
+		full[i], want[i] = addition(fmt.Sprintf("%d-%s", i, strings.Repeat("x", itembank.MaxItem-4)), "l4", int64(i)), engine.AddDone
 	}
 	f.wantOutcomes(full, want...)
 }
 
 // wantOutcomes sends additions until they are settled.
-func (f *fixture) wantOutcomes(additions []itembank.Addition, want ...itembank.AddOutcome) []itembank.Added {
+func (f *fixture) wantOutcomes(additions []engine.AddRequest, want ...engine.AddOutcome) []engine.AddResult {
 	f.Helper()
-	answers := make([]itembank.Added, len(additions))
+	answers := make([]engine.AddResult, len(additions))
 	open := additions
-	index := map[itembank.Hash]int{}
+	index := map[engine.Hash]int{}
 	for i, a := range additions {
 		index[a.Item.Hash] = i
 	}
@@ -313,9 +314,9 @@ func (f *fixture) wantOutcomes(additions []itembank.Addition, want ...itembank.A
 		}
 		added, err := f.Store.AddItems(f.ctx, open)
 		f.must(err)
-		var rest []itembank.Addition
+		var rest []engine.AddRequest
 		for i, a := range added {
-			if a.Outcome == itembank.Unsettled {
+			if a.Outcome == engine.AddUnsettled {
 				rest = append(rest, open[i])
 			}
 			answers[index[open[i].Item.Hash]] = a
@@ -333,11 +334,11 @@ func (f *fixture) wantOutcomes(additions []itembank.Addition, want ...itembank.A
 func addItemsFindsStrays(f *fixture) {
 	c := f.create(itembank.Settings{})
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "stray")))
-	f.wantOutcomes([]itembank.Addition{
+	f.wantOutcomes([]engine.AddRequest{
 		{Item: f.freeItem(c, "good"), LoadID: "l1", Row: 1},
 		{Item: f.freeItem(c, "stray"), LoadID: "l1", Row: 2},
-	}, itembank.AddedNow, itembank.Stray)
-	f.wantCounts(itembank.Counts{Loaded: 1, Free: 2})
+	}, engine.AddDone, engine.AddOrphan)
+	f.wantCounts(engine.Counts{Loaded: 1, Free: 2})
 }
 
 func loadRows(f *fixture) {
@@ -346,7 +347,7 @@ func loadRows(f *fixture) {
 		f.Fatalf("absent load: want nil and no error, got %+v, %v", none, err)
 	}
 	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
-		l := itembank.Load{Campaign: f.name, Digest: "digest", Number: n, Generation: 2}
+		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n, Generation: 2}
 		started, err := f.Store.StartLoad(f.ctx, l)
 		f.must(err)
 		again, err := f.Store.StartLoad(f.ctx, l)
@@ -360,7 +361,7 @@ func loadRows(f *fixture) {
 			f.Errorf("want %+v, got %+v", l, got)
 		}
 	}
-	_, err = f.Store.StartLoad(f.ctx, itembank.Load{Campaign: f.name, Digest: "digest2", Number: 40, Generation: 1})
+	_, err = f.Store.StartLoad(f.ctx, engine.Load{Campaign: f.name, Digest: "digest2", Number: 40, Generation: 1})
 	f.must(err)
 	got, err := f.Store.LatestLoad(f.ctx, f.name, "digest")
 	f.must(err)
@@ -370,16 +371,16 @@ func loadRows(f *fixture) {
 }
 
 func loadRowsMoveForward(f *fixture) {
-	l := itembank.Load{Campaign: f.name, Digest: "digest", Number: 1, Generation: 1}
+	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1, Generation: 1}
 	_, err := f.Store.StartLoad(f.ctx, l)
 	f.must(err)
-	at := func(rows int64, finished bool) itembank.Load {
+	at := func(rows int64, finished bool) engine.Load {
 		next := l
-		next.Tally = itembank.Tally{Rows: rows, Added: rows - 2, Known: 1, Repeated: 1}
+		next.Tally = engine.Tally{Rows: rows, Added: rows - 2, Known: 1, Repeated: 1}
 		next.Finished = finished
 		return next
 	}
-	for _, step := range []struct{ write, want itembank.Load }{
+	for _, step := range []struct{ write, want engine.Load }{
 		{at(100, false), at(100, false)},
 		{at(50, false), at(100, false)},
 		{at(150, false), at(150, false)},
@@ -403,7 +404,7 @@ func loadRowsMoveForward(f *fixture) {
 
 func counts(f *fixture) {
 	f.create(itembank.Settings{Shards: 3, Scope: f.name})
-	f.wantCounts(itembank.Counts{})
+	f.wantCounts(engine.Counts{})
 	items := codes("code", 10*scale)
 	f.load(items...)
 	other := f.createNamed(f.name+"-other", itembank.Settings{Scope: f.name})
@@ -415,5 +416,5 @@ func counts(f *fixture) {
 		f.claim(f.bank(), fmt.Sprintf("claimant-%d", i))
 	}
 	n := int64(len(items))
-	f.wantCounts(itembank.Counts{Loaded: n, Free: n - 3, Claimed: 3})
+	f.wantCounts(engine.Counts{Loaded: n, Free: n - 3, Claimed: 3})
 }

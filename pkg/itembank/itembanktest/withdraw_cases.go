@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // withdrawCases pin how free items are taken out, over the engine.
@@ -39,17 +40,17 @@ func withdrawEachKind(f *fixture) {
 	all := append(slices.Clone(items), "unsent-of", "unsent-of too")
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 68, Already: 1, Held: 1, Unknown: 2}, all...)
 	n := itembank.Counts{Loaded: 70, Claimed: 1, Ended: 69}
-	f.wantCounts(n)
+	f.wantCounts(engine.Counts(n))
 	f.wantWhere("withdrawn", c, items[69])
 	f.wantWhere("held by ann", c, items[0], "ann")
 	f.withdrawn(itembank.WithdrawReport{Already: 69, Held: 1, Unknown: 2}, all...)
 	f.wantTally(itembank.Tally{Rows: 70, Known: 70}, items...) // withdrawn for good
 	f.refused(f.bank(), "cid", itembank.ErrSoldOut)
-	f.wantCounts(n)
+	f.wantCounts(engine.Counts(n))
 
 	f.released(f.bank(), *f.held(c, "ann"), itembank.Released{Returned: true})
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1}, items[0])
-	f.wantCounts(itembank.Counts{Loaded: 70, Ended: 70})
+	f.wantCounts(engine.Counts{Loaded: 70, Ended: 70})
 }
 
 // withdrawRepeatedLines: close together and far apart, which must not make a
@@ -59,7 +60,7 @@ func withdrawRepeatedLines(f *fixture) {
 	f.take(c, "ann", items[0])
 	lines := slices.Concat(items, []string{items[101], items[0], items[1], "unsent-of", "unsent-of"})
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 101, Already: 2, Held: 2, Unknown: 2}, lines...)
-	f.wantCounts(itembank.Counts{Loaded: 102, Claimed: 1, Ended: 101})
+	f.wantCounts(engine.Counts{Loaded: 102, Claimed: 1, Ended: 101})
 }
 
 func withdrawAll(f *fixture) {
@@ -77,7 +78,7 @@ func withdrawAll(f *fixture) {
 		if last := append([]int64{0}, told...)[len(told)]; last != want.Withdrawn || want.Withdrawn > 0 && len(told) < 3 {
 			f.Errorf("withdraw all: %d are done, and it told %v", want.Withdrawn, told)
 		}
-		f.wantCounts(itembank.Counts{Loaded: 120, Claimed: 1, Ended: 119})
+		f.wantCounts(engine.Counts{Loaded: 120, Claimed: 1, Ended: 119})
 	}
 }
 
@@ -86,7 +87,7 @@ func withdrawOlder(f *fixture) {
 	c, older := f.secondGeneration()
 	f.load("new")
 	for row, item := range []string{"old-1", "old-2"} {
-		f.wantOutcomes([]itembank.Addition{{Item: f.freeItem(older, item), LoadID: "l", Row: int64(row)}}, itembank.AddedNow)
+		f.wantOutcomes([]engine.AddRequest{{Item: f.freeItem(older, item), LoadID: "l", Row: int64(row)}}, engine.AddDone)
 	}
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "unsent-of")
 	f.wantWhere("withdrawn", older, "old-1")
@@ -108,10 +109,10 @@ func withdrawInvalid(f *fixture) {
 	if _, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items()); !errors.Is(err, itembank.ErrInvalid) {
 		f.Errorf("no items: want invalid input, got %v", err)
 	}
-	f.wantCounts(itembank.Counts{Loaded: 60, Free: 60})
-	f.must(f.Raw.DropItemRow(f.ctx, c.Name, itembank.HashItem(items[5])))
+	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
+	f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(items[5])))
 	got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
-	if !errors.Is(err, itembank.ErrOrphanItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != itembank.MaxAddItems-1 {
+	if !errors.Is(err, itembank.ErrOrphanItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != engine.MaxAddItems-1 {
 		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", itembank.ErrOrphanItem, err, got)
 	}
 	f.wantWhere("free, not loaded", c, items[5])
@@ -202,7 +203,7 @@ func withdrawAgainstClaims(f *fixture) {
 	if report.Withdrawn+claimed != int64(n) {
 		f.Errorf("%d items are claimed and %d withdrawn, of %d", claimed, report.Withdrawn, n)
 	}
-	f.wantCounts(itembank.Counts{Loaded: int64(n), Claimed: claimed, Ended: report.Withdrawn})
+	f.wantCounts(engine.Counts{Loaded: int64(n), Claimed: claimed, Ended: report.Withdrawn})
 	f.wantTally(itembank.Tally{Rows: int64(n), Known: int64(n)}, items...)
 }
 
@@ -234,9 +235,9 @@ func withdrawAgainstLoad(f *fixture) {
 	if sum := report.Withdrawn + report.Unknown + report.Held; sum != n || report.Already != 0 {
 		f.Errorf("of %d items, got %+v", n, report)
 	}
-	f.wantCounts(itembank.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
 	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
-	f.wantCounts(itembank.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
 	f.withdrawn(itembank.WithdrawReport{Withdrawn: n - report.Withdrawn, Already: report.Withdrawn}, items...)
 	f.wantWhere("withdrawn", c, items[0])
 }
@@ -245,7 +246,7 @@ func withdrawAgainstLoad(f *fixture) {
 func withdrawAgainstReleases(f *fixture) {
 	n := 20 * scale
 	c, items := f.stocked(n, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
-	claims := make([]itembank.Claim, n)
+	claims := make([]engine.Claim, n)
 	for i, item := range items {
 		claims[i] = f.take(c, item, item)
 	}
@@ -265,5 +266,5 @@ func withdrawAgainstReleases(f *fixture) {
 			f.released(f.bank(), claim, itembank.Released{Returned: true})
 		}
 	})
-	f.wantCounts(itembank.Counts{Loaded: int64(n), Free: int64(n) - report.Withdrawn, Ended: report.Withdrawn})
+	f.wantCounts(engine.Counts{Loaded: int64(n), Free: int64(n) - report.Withdrawn, Ended: report.Withdrawn})
 }

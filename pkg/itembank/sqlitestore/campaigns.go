@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // CreateCampaign puts a campaign if its name is free, else returns the one that
 // has it. Safe to repeat. Errors: itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existing *itembank.Campaign, err error) {
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing *engine.Campaign, err error) {
 	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
 		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {
 			return err
@@ -42,7 +42,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c itembank.Campaign) (existi
 }
 
 // Campaign reads a campaign; nil if there is none. Errors: as CreateCampaign.
-func (s *Store) Campaign(ctx context.Context, name string) (c *itembank.Campaign, err error) {
+func (s *Store) Campaign(ctx context.Context, name string) (c *engine.Campaign, err error) {
 	err = s.db.Read(ctx, "read campaign", func(ctx context.Context, r *sqlite.Statements) error {
 		c, err = readCampaign(ctx, r, name)
 		return err
@@ -50,8 +50,8 @@ func (s *Store) Campaign(ctx context.Context, name string) (c *itembank.Campaign
 	return c, err
 }
 
-func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*itembank.Campaign, error) {
-	var c itembank.Campaign
+func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*engine.Campaign, error) {
+	var c engine.Campaign
 	found, err := on.One(ctx, selectCampaign, sqlite.Args{name}, intoCampaign(&c)...)
 	if err != nil || !found {
 		return nil, err
@@ -61,11 +61,11 @@ func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*ite
 
 // Campaigns lists all campaigns in the order of their names' bytes. Errors: as
 // CreateCampaign.
-func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
-	var all []itembank.Campaign
+func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	var all []engine.Campaign
 	err := s.db.Read(ctx, "list campaigns", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectCampaigns, nil, func(scan func(...any) error) error {
-			var c itembank.Campaign
+			var c engine.Campaign
 			err := scan(intoCampaign(&c)...)
 			all = append(all, c)
 			return err
@@ -77,7 +77,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 	return all, nil
 }
 
-func intoCampaign(c *itembank.Campaign) []any {
+func intoCampaign(c *engine.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, sqlite.IntoTime(&c.CreatedAt),
@@ -87,7 +87,7 @@ func intoCampaign(c *itembank.Campaign) []any {
 
 // SetMode changes the mode of a campaign, if there is one. Safe to repeat.
 // Errors: as CreateCampaign.
-func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (found bool, err error) {
+func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
 	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
 		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
 		found = n == 1
@@ -98,7 +98,7 @@ func (s *Store) SetMode(ctx context.Context, name string, m itembank.Mode) (foun
 
 // Counts counts the rows of a campaign at one moment. It reads all of them, and
 // blocks nobody. Errors: as CreateCampaign.
-func (s *Store) Counts(ctx context.Context, c itembank.Campaign) (n itembank.Counts, err error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign) (n engine.Counts, err error) {
 	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)
 		return err

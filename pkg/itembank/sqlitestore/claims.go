@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // slot is the only one while a claimant has one claim in a scope.
@@ -34,19 +34,19 @@ const (
 // FreeItems returns up to limit free items of the shard in order of their
 // hashes; More says exactly whether the range holds others. Errors:
 // itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.Range, limit int) (itembank.FreePage, error) {
-	var page itembank.FreePage
+func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	var page engine.FreePage
 	a := sqlite.Args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}
 	err := s.db.Read(ctx, "read the bank", func(ctx context.Context, on *sqlite.Statements) error {
 		return on.Each(ctx, selectFree, a, func(scan func(...any) error) error {
-			item := itembank.FreeItem{Shard: shard}
+			item := engine.FreeItem{Shard: shard}
 			err := scan(sqlite.IntoBytes(item.Hash[:]), &item.Value, sqlite.IntoTime(&item.EndsAt))
 			page.Items = append(page.Items, item)
 			return err
 		})
 	})
 	if err != nil {
-		return itembank.FreePage{}, err
+		return engine.FreePage{}, err
 	}
 	if page.More = len(page.Items) > limit; page.More {
 		page.Items = page.Items[:limit]
@@ -57,7 +57,7 @@ func (s *Store) FreeItems(ctx context.Context, shard itembank.Shard, r itembank.
 // Take moves the item to the claimant, if it is in the bank and has not ended,
 // and the claimant has no claim in the scope. Else it writes nothing and reports both. Safe to
 // repeat: after an answer that was lost, the claim is found. Errors: as FreeItems.
-func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
 	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
 		found, err = take(ctx, w, item, claim)
 		return err
@@ -66,7 +66,7 @@ func (s *Store) Take(ctx context.Context, item itembank.FreeItem, claim itembank
 }
 
 // take looks first, in the same transaction as it writes.
-func take(ctx context.Context, w *sqlite.Statements, item itembank.FreeItem, claim itembank.Claim) (found itembank.Evidence, err error) {
+func take(ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
 	if found.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
 		return found, err
 	}
@@ -89,7 +89,7 @@ func take(ctx context.Context, w *sqlite.Statements, item itembank.FreeItem, cla
 
 // HeldClaim reads the claim of a claimant in a scope; nil if there is none.
 // Errors: as FreeItems.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *itembank.Claim, err error) {
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, err error) {
 	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
 		held, err = readClaim(ctx, r, scope, claimant)
 		return err
@@ -97,13 +97,13 @@ func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *it
 	return held, err
 }
 
-// PeekClaim is HeldClaim: nothing is cheaper here.
-func (s *Store) PeekClaim(ctx context.Context, scope, claimant string) (*itembank.Claim, error) {
+// HeldClaimEventuallyConsistent is HeldClaim: nothing is cheaper here.
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	return s.HeldClaim(ctx, scope, claimant)
 }
 
-func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant string) (*itembank.Claim, error) {
-	var c itembank.Claim
+func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant string) (*engine.Claim, error) {
+	var c engine.Claim
 	found, err := on.One(ctx, selectClaim, sqlite.Args{scope, claimant, slot}, intoClaim(&c)...)
 	if err != nil || !found {
 		return nil, err
@@ -111,7 +111,7 @@ func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant strin
 	return &c, nil
 }
 
-func intoClaim(c *itembank.Claim) []any {
+func intoClaim(c *engine.Claim) []any {
 	return []any{
 		&c.ID, &c.Campaign, &c.Scope, &c.Claimant,
 		&c.Item, sqlite.IntoBytes(c.ItemHash[:]), sqlite.IntoTime(&c.ClaimedAt), sqlite.IntoTime(&c.EndsAt),
@@ -119,7 +119,7 @@ func intoClaim(c *itembank.Claim) []any {
 }
 
 // blob is the column of a hash; NULL if there is none.
-func blob(h *itembank.Hash) []byte {
+func blob(h *engine.Hash) []byte {
 	if h == nil {
 		return nil
 	}

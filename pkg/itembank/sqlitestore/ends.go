@@ -5,6 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // ItemRow reads the row of an item; nil if it was never loaded. Errors:
 // itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (row *itembank.ItemRow, err error) {
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
 	err = s.db.Read(ctx, "read item", func(ctx context.Context, r *sqlite.Statements) error {
 		row, err = readItemRow(ctx, r, campaign, h[:])
 		return err
@@ -35,7 +36,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h itembank.Hash) (
 // CloseClaim deletes a claim, if it is still the one, and returns or ends its
 // item. Else it writes nothing and says why. Repeated, it finds the claim
 // changed. Errors: as ItemRow.
-func (s *Store) CloseClaim(ctx context.Context, c itembank.Closing) (found itembank.ClosingEvidence, err error) {
+func (s *Store) CloseClaim(ctx context.Context, c engine.CloseRequest) (found engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
 		found, err = closeClaim(ctx, w, c)
 		return err
@@ -44,7 +45,7 @@ func (s *Store) CloseClaim(ctx context.Context, c itembank.Closing) (found itemb
 }
 
 // closeClaim looks first, in the same transaction as it writes.
-func closeClaim(ctx context.Context, w *sqlite.Statements, c itembank.Closing) (found itembank.ClosingEvidence, err error) {
+func closeClaim(ctx context.Context, w *sqlite.Statements, c engine.CloseRequest) (found engine.CloseResult, err error) {
 	claim := c.Claim
 	there, err := is(ctx, w, selectIsClaim, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(c.EndedBy))
 	if err != nil {
@@ -87,8 +88,8 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, c itembank.Closing) (
 // EndItems ends items in one transaction and answers every one: none is left
 // itembank.NotSettled. Repeated, it finds those that it ended not free. Errors: as
 // ItemRow.
-func (s *Store) EndItems(ctx context.Context, endings []itembank.Ending) ([]itembank.Ended, error) {
-	answers := make([]itembank.Ended, len(endings))
+func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
+	answers := make([]engine.EndResult, len(endings))
 	err := s.db.Write(ctx, "end items", func(ctx context.Context, w *sqlite.Statements) (err error) {
 		for i, e := range endings {
 			if answers[i], err = endItem(ctx, w, e); err != nil {
@@ -103,18 +104,18 @@ func (s *Store) EndItems(ctx context.Context, endings []itembank.Ending) ([]item
 	return answers, nil
 }
 
-func endItem(ctx context.Context, w *sqlite.Statements, e itembank.Ending) (itembank.Ended, error) {
+func endItem(ctx context.Context, w *sqlite.Statements, e engine.EndRequest) (engine.EndResult, error) {
 	shard, hash := e.Item.Shard, e.Item.Hash[:]
 	free, err := is(ctx, w, selectInBank, shard.Campaign, shard.Generation, shard.Number, hash, sqlite.Millis(e.EndedBy))
 	if err != nil || !free {
-		return itembank.NotFree, err
+		return engine.EndNotFree, err
 	}
 	n, err := w.Exec(ctx, updateState, e.State, shard.Campaign, hash)
 	if err != nil || n == 0 {
-		return itembank.Contradicted, err
+		return engine.EndInconsistent, err
 	}
 	_, err = w.Exec(ctx, deleteFree, shard.Campaign, shard.Generation, shard.Number, hash)
-	return itembank.EndedNow, err
+	return engine.EndDone, err
 }
 
 // is reports that a query finds a row.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
@@ -20,7 +20,7 @@ func TestKills(t *testing.T) {
 
 // TestChild is the process that TestKills kills.
 func TestChild(t *testing.T) {
-	itembankfault.Child(t, func(t *testing.T, path string) itembank.Store {
+	itembankfault.Child(t, func(t *testing.T, path string) engine.Store {
 		s, err := Open(t.Context(), path)
 		check(t, err)
 		return s

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // listPage is how many rows are read at a time.
@@ -21,10 +21,10 @@ const (
 
 // ListClaims lists the claims of a scope by claimant; the cursor is the last one.
 // Errors: itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []itembank.Claim, next string, err error) {
+func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	err = s.db.Read(ctx, "list claims", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectClaims, sqlite.Args{scope, cursor, listPage}, func(scan func(...any) error) error {
-			var c itembank.Claim
+			var c engine.Claim
 			err := scan(intoClaim(&c)...)
 			claims = append(claims, c)
 			return err
@@ -41,14 +41,14 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 
 // ListItemRows lists the item rows of a campaign by hash; the cursor is the last
 // one. Errors: as ListClaims.
-func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []itembank.ListedItem, next string, err error) {
+func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
 	after, err := hex.DecodeString(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	err = s.db.Read(ctx, "list items", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectItems, sqlite.Args{campaign, after, listPage}, func(scan func(...any) error) error {
-			var i itembank.ListedItem
+			var i engine.ListedItem
 			err := scan(sqlite.IntoBytes(i.Hash[:]), &i.LoadID, &i.Row, &i.Generation, sqlite.IntoTime(&i.EndsAt), &i.State, &i.Returns)
 			rows = append(rows, i)
 			return err

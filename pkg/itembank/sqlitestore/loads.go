@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 
 // LatestLoad returns the load of the digest with the highest number; nil if
 // there is none. Errors: itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest *itembank.Load, err error) {
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest *engine.Load, err error) {
 	err = s.db.Read(ctx, "read load", func(ctx context.Context, r *sqlite.Statements) error {
 		latest, err = readLatestLoad(ctx, r, campaign, digest)
 		return err
@@ -46,8 +47,8 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest
 	return latest, err
 }
 
-func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest string) (*itembank.Load, error) {
-	var l itembank.Load
+func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest string) (*engine.Load, error) {
+	var l engine.Load
 	t := &l.Tally
 	found, err := r.One(ctx, selectLatestLoad, sqlite.Args{campaign, digest},
 		&l.Campaign, &l.Digest, &l.Number, &l.Generation, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
@@ -59,7 +60,7 @@ func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest 
 
 // StartLoad puts a load's row if its number is free. Repeated, it finds its own
 // row and answers false. Errors: as LatestLoad.
-func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, err error) {
+func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
 	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
 		n, err := w.Exec(ctx, insertLoad,
@@ -74,7 +75,7 @@ func (s *Store) StartLoad(ctx context.Context, l itembank.Load) (started bool, e
 // changes nothing, with as many it can only finish the load, and a finished load
 // stays finished. Safe to repeat. Errors: as LatestLoad, and
 // itembank.ErrInconsistent for a load that was never started.
-func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
 		n, err := w.Exec(ctx, updateLoad,
@@ -87,7 +88,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l itembank.Load) error {
 }
 
 // checkStarted tells a load that is further from one that is not there.
-func checkStarted(ctx context.Context, w *sqlite.Statements, l itembank.Load) error {
+func checkStarted(ctx context.Context, w *sqlite.Statements, l engine.Load) error {
 	var one int
 	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
 	if err == nil && !found {
@@ -98,8 +99,8 @@ func checkStarted(ctx context.Context, w *sqlite.Statements, l itembank.Load) er
 
 // AddItems adds items in one transaction and answers every one: none is left
 // itembank.Unsettled. Safe to repeat. Errors: as LatestLoad.
-func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]itembank.Added, error) {
-	answers := make([]itembank.Added, len(additions))
+func (s *Store) AddItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
+	answers := make([]engine.AddResult, len(additions))
 	err := s.db.Write(ctx, "add items", func(ctx context.Context, w *sqlite.Statements) (err error) {
 		for i, a := range additions {
 			if answers[i], err = add(ctx, w, a); err != nil {
@@ -115,31 +116,31 @@ func (s *Store) AddItems(ctx context.Context, additions []itembank.Addition) ([]
 }
 
 // add puts the item row and the bank row, or says which of them was there.
-func add(ctx context.Context, w *sqlite.Statements, a itembank.Addition) (itembank.Added, error) {
+func add(ctx context.Context, w *sqlite.Statements, a engine.AddRequest) (engine.AddResult, error) {
 	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], sqlite.Millis(a.Item.EndsAt)
 	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
 	if err != nil {
-		return itembank.Added{}, err
+		return engine.AddResult{}, err
 	}
 	if n == 0 {
 		return whatStood(ctx, w, shard.Campaign, hash)
 	}
 	_, err = w.Exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
-	return itembank.Added{Outcome: itembank.AddedNow}, err
+	return engine.AddResult{Outcome: engine.AddDone}, err
 }
 
 // whatStood reads why an item was not added. The item row counts first; without
 // one it was the bank row.
-func whatStood(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (itembank.Added, error) {
+func whatStood(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (engine.AddResult, error) {
 	row, err := readItemRow(ctx, w, campaign, hash)
 	if err != nil || row == nil {
-		return itembank.Added{Outcome: itembank.Stray}, err
+		return engine.AddResult{Outcome: engine.AddOrphan}, err
 	}
-	return itembank.Added{Outcome: itembank.AlreadyLoaded, Existing: *row}, nil
+	return engine.AddResult{Outcome: engine.AddKnown, Existing: *row}, nil
 }
 
-func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, hash []byte) (*itembank.ItemRow, error) {
-	var row itembank.ItemRow
+func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, hash []byte) (*engine.ItemRow, error) {
+	var row engine.ItemRow
 	found, err := on.One(ctx, selectItem, sqlite.Args{campaign, hash},
 		&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns)
 	if err != nil || !found {

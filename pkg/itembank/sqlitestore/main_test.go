@@ -10,6 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 func TestMain(m *testing.M) {
@@ -26,14 +27,16 @@ func check(t *testing.T, err error) {
 func inTemp(t *testing.T) string { return filepath.Join(t.TempDir(), "codes.db") }
 
 // newStore makes a store with a campaign "c" of one shard and n items.
-func newStore(t *testing.T, path string, n int, options ...Option) (*Store, itembank.Campaign) {
+func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engine.Campaign) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := Create(ctx, path, options...)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	bank := itembank.New(s)
-	c, _, err := bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
+	_, _, err = bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
+	check(t, err)
+	c, err := s.Campaign(ctx, "c")
 	check(t, err)
 	items := make([]string, n)
 	for i := range items {
@@ -43,20 +46,20 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, item
 		_, err = bank.Load(ctx, "c", itembank.Items(items...), nil)
 		check(t, err)
 	}
-	return s, c
+	return s, *c
 }
 
 // free returns up to limit free items of the store that newStore made.
-func free(t *testing.T, s *Store, limit int) []itembank.FreeItem {
+func free(t *testing.T, s *Store, limit int) []engine.FreeItem {
 	t.Helper()
-	page, err := s.FreeItems(t.Context(), itembank.Shard{Campaign: "c", Generation: 1}, itembank.Range{}, limit)
+	page, err := s.FreeItems(t.Context(), engine.Shard{Campaign: "c", Generation: 1}, engine.Range{}, limit)
 	check(t, err)
 	return page.Items
 }
 
 // annsClaim is ann's claim to the item.
-func annsClaim(item itembank.FreeItem) itembank.Claim {
-	return itembank.Claim{
+func annsClaim(item engine.FreeItem) engine.Claim {
+	return engine.Claim{
 		ID: "id of ann", Campaign: "c", Scope: "c", Claimant: "ann",
 		Item: item.Value, ItemHash: item.Hash, ClaimedAt: time.UnixMilli(1000).UTC(),
 	}

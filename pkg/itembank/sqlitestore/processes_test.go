@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // claimEverything claims for new claimants without pause until nothing is left.
@@ -62,7 +63,7 @@ func TestProcessesClaimEachItemOnce(t *testing.T) {
 	if len(holder) != contestedItems {
 		t.Errorf("%d of %d items were given", len(holder), contestedItems)
 	}
-	want := itembank.Counts{Loaded: contestedItems, Claimed: contestedItems}
+	want := engine.Counts{Loaded: contestedItems, Claimed: contestedItems}
 	if n, err := s.Counts(t.Context(), c); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}

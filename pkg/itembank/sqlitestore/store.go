@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 // and programs before it gives up with itembank.ErrTryAgain.
 const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
-var _ itembank.Store = (*Store)(nil)
+var _ engine.Store = (*Store)(nil)
 
 // Store is an itembank.Store in a SQLite file. It is safe for concurrent use,
 // by several processes too.

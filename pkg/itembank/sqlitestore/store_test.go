@@ -14,13 +14,14 @@ import (
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // checkUntouched reads that the store is as newStore made it with one item.
-func checkUntouched(t *testing.T, s *Store, c itembank.Campaign) {
+func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	t.Helper()
 	n, err := s.Counts(t.Context(), c)
-	if want := (itembank.Counts{Loaded: 1, Free: 1}); err != nil || n != want {
+	if want := (engine.Counts{Loaded: 1, Free: 1}); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}
 	all, err := s.Campaigns(t.Context())
@@ -32,7 +33,7 @@ func checkUntouched(t *testing.T, s *Store, c itembank.Campaign) {
 	}
 }
 
-func checkTakes(t *testing.T, s *Store, item itembank.FreeItem) {
+func checkTakes(t *testing.T, s *Store, item engine.FreeItem) {
 	t.Helper()
 	found, err := s.Take(t.Context(), item, annsClaim(item))
 	if err != nil || !found.Taken() {
@@ -47,15 +48,15 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	other := sqlitetest.Foreign(t, path)
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
 	ctx := t.Context()
-	l := itembank.Load{Campaign: "c", Digest: "d", Number: 1}
+	l := engine.Load{Campaign: "c", Digest: "d", Number: 1}
 	_, take := s.Take(ctx, item, annsClaim(item))
-	_, setMode := s.SetMode(ctx, "c", itembank.ClosedByHand)
+	_, setMode := s.SetMode(ctx, "c", engine.ClosedByHand)
 	_, startLoad := s.StartLoad(ctx, l)
-	_, addItems := s.AddItems(ctx, []itembank.Addition{{Item: itembank.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
-	_, create := s.CreateCampaign(ctx, itembank.Campaign{Name: "other"})
-	_, closeClaim := s.CloseClaim(ctx, itembank.Closing{Claim: annsClaim(item), Generation: 1, State: itembank.Burned})
-	_, endItems := s.EndItems(ctx, []itembank.Ending{{Item: item, State: itembank.Withdrawn}})
-	_, repair := s.Repair(ctx, itembank.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
+	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
+	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
+	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), Generation: 1, State: itembank.Burned})
+	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: itembank.Withdrawn}})
+	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
 		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
@@ -78,16 +79,16 @@ func TestContextEndsReads(t *testing.T) {
 	_, campaigns := s.Campaigns(ctx)
 	_, counts := s.Counts(ctx, c)
 	_, held := s.HeldClaim(ctx, "c", "ann")
-	_, items := s.FreeItems(ctx, itembank.Shard{Campaign: "c", Generation: 1}, itembank.Range{}, 1)
+	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c", Generation: 1}, engine.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
-	_, peeked := s.PeekClaim(ctx, "c", "ann")
-	_, row := s.ItemRow(ctx, "c", itembank.Hash{})
+	_, peeked := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
+	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
-		"PeekClaim": peeked, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
+		"HeldClaimEventuallyConsistent": peeked, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
@@ -137,9 +138,9 @@ func TestFullDiskLeavesNoHalves(t *testing.T) {
 	var full error
 	for row := int64(1); full == nil && row < 1000; row++ {
 		value := strings.Repeat("x", itembank.MaxItem)
-		a := itembank.Addition{Item: itembank.FreeItem{Shard: item.Shard, Value: value}, LoadID: "l", Row: row}
+		a := engine.AddRequest{Item: engine.FreeItem{Shard: item.Shard, Value: value}, LoadID: "l", Row: row}
 		a.Item.Hash[0], a.Item.Hash[1] = byte(row>>8), byte(row)
-		_, full = s.AddItems(t.Context(), []itembank.Addition{a})
+		_, full = s.AddItems(t.Context(), []engine.AddRequest{a})
 	}
 	var e interface {
 		error

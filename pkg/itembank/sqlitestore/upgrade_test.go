@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // version1Tables made the tables of the first version.
@@ -27,9 +28,9 @@ const insertCampaign1 = `INSERT INTO campaign (name, mode, opens_at, closes_at, 
 	VALUES (?, 'open', NULL, 5000, 'c', 1, 30, 1, 1000)`
 
 // campaign1 is what insertCampaign1 writes.
-func campaign1(name string) itembank.Campaign {
-	return itembank.Campaign{
-		Name: name, Mode: itembank.OpenByHand, ClosesAt: time.UnixMilli(5000).UTC(), Scope: "c", Shards: 1, PageSize: 30,
+func campaign1(name string) engine.Campaign {
+	return engine.Campaign{
+		Name: name, Mode: engine.OpenByHand, ClosesAt: time.UnixMilli(5000).UTC(), Scope: "c", Shards: 1, PageSize: 30,
 		OnEnd: itembank.Burn, Generation: 1, CreatedAt: time.UnixMilli(1000).UTC(),
 	}
 }
@@ -43,8 +44,8 @@ func newVersion1(t *testing.T, path string) *sqlite.DB {
 	old := &Store{db}
 	check(t, old.exec(t.Context(), insertCampaign1, "c"))
 	for i, item := range []string{"held", "free"} {
-		free := itembank.FreeItem{Shard: itembank.Shard{Campaign: "c", Generation: 1}, Hash: itembank.HashItem(item), Value: item}
-		_, err := old.AddItems(t.Context(), []itembank.Addition{{Item: free, LoadID: "l", Row: int64(i)}})
+		free := engine.FreeItem{Shard: engine.Shard{Campaign: "c", Generation: 1}, Hash: engine.HashItem(item), Value: item}
+		_, err := old.AddItems(t.Context(), []engine.AddRequest{{Item: free, LoadID: "l", Row: int64(i)}})
 		check(t, err)
 		if item == "held" {
 			checkTakes(t, old, free)
@@ -148,7 +149,7 @@ func TestUpgradeByProcessesAtOnce(t *testing.T) {
 		p.Proceed(t)
 	}
 	for i, p := range all {
-		var got itembank.Campaign
+		var got engine.Campaign
 		p.Result(t, &got)
 		if want := campaign1("c"); got != want {
 			t.Errorf("process %d: want %+v, got %+v", i, want, got)

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Repair makes a change if what it rests on is so, in one transaction. Errors:
 // itembank.ErrTryAgain, or a fault of the file.
-func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (done bool, err error) {
+func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (done bool, err error) {
 	err = s.db.Write(ctx, "repair", func(ctx context.Context, w *sqlite.Statements) error {
 		if done, err = holds(ctx, w, m); err != nil || !done {
 			return err
@@ -21,7 +21,7 @@ func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (done bool
 }
 
 // holds reports that what the change rests on is so.
-func holds(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest) (bool, error) {
+func holds(ctx context.Context, w *sqlite.Statements, m engine.RepairRequest) (bool, error) {
 	switch {
 	case m.IfRow != nil:
 		row, err := readItemRow(ctx, w, m.Campaign, m.Hash[:])
@@ -33,7 +33,7 @@ func holds(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest) 
 	}
 }
 
-func change(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest) (bool, error) {
+func change(ctx context.Context, w *sqlite.Statements, m engine.RepairRequest) (bool, error) {
 	switch {
 	case m.PutFree != nil:
 		i := *m.PutFree
@@ -58,7 +58,7 @@ func change(ctx context.Context, w *sqlite.Statements, m itembank.RepairRequest)
 	}
 }
 
-func inBank(ctx context.Context, on *sqlite.Statements, i itembank.FreeItem) (bool, error) {
+func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool, error) {
 	return is(ctx, on, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
 }
 

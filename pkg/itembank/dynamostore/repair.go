@@ -10,11 +10,12 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Repair is one transaction of the change and of what it rests on: a condition check,
 // or the count of a return in the item row.
-func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (bool, error) {
+func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
 	const doing = "repair"
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems: []types.TransactWriteItem{s.change(m), s.basis(m)},
@@ -31,7 +32,7 @@ func (s *Store) Repair(ctx context.Context, m itembank.RepairRequest) (bool, err
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
 }
 
-func (s *Store) change(m itembank.RepairRequest) types.TransactWriteItem {
+func (s *Store) change(m engine.RepairRequest) types.TransactWriteItem {
 	switch {
 	case m.PutFree != nil:
 		return putIfAbsent(s.bankTable, newBankRow(*m.PutFree))
@@ -48,7 +49,7 @@ func (s *Store) change(m itembank.RepairRequest) types.TransactWriteItem {
 }
 
 // basis is what the change rests on.
-func (s *Store) basis(m itembank.RepairRequest) types.TransactWriteItem {
+func (s *Store) basis(m engine.RepairRequest) types.TransactWriteItem {
 	switch {
 	case m.IfRow != nil:
 		return s.rowAsSeen(m)
@@ -63,7 +64,7 @@ func (s *Store) basis(m itembank.RepairRequest) types.TransactWriteItem {
 }
 
 // rowAsSeen checks the item row, and counts in it if the item returns.
-func (s *Store) rowAsSeen(m itembank.RepairRequest) types.TransactWriteItem {
+func (s *Store) rowAsSeen(m engine.RepairRequest) types.TransactWriteItem {
 	condition := "generation = :generation"
 	names := map[string]string{"#state": "state", "#returns": "returns"}
 	values := map[string]types.AttributeValue{

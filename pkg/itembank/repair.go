@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // DrainTime is how long Repair waits before it reads: so long after the closing of a
@@ -62,7 +64,7 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 	if err := b.checkClosed(ctx, campaign); err != nil {
 		return report, err
 	}
-	repaired := map[Hash]bool{}
+	repaired := map[engine.Hash]bool{}
 	for _, f := range found {
 		d := f.difference()
 		if d.Repaired, err = b.repair(ctx, c, f, texts[f.hash]); err != nil {
@@ -81,7 +83,7 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 
 // judge looks once more at what was repaired, and reports with what is left an item that
 // had more than one thing wrong.
-func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[Hash]bool, differences []Inconsistency) error {
+func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[engine.Hash]bool, differences []Inconsistency) error {
 	if len(repaired) == 0 {
 		return nil
 	}
@@ -104,10 +106,10 @@ func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[Hash]bool, di
 }
 
 // textsOf finds the items that are lost, whose texts no row holds.
-func textsOf(found []finding, items Source) (map[Hash]string, error) {
-	texts := map[Hash]string{}
+func textsOf(found []finding, items Source) (map[engine.Hash]string, error) {
+	texts := map[engine.Hash]string{}
 	for _, f := range found {
-		if f.kind() == Lost {
+		if f.kind() == Missing {
 			texts[f.hash] = ""
 		}
 	}
@@ -118,7 +120,7 @@ func textsOf(found []finding, items Source) (map[Hash]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h := HashItem(line.Item); ValidateItem(line.Item) == nil {
+		if h := engine.HashItem(line.Item); ValidateItem(line.Item) == nil {
 			if _, lost := texts[h]; lost {
 				texts[h] = line.Item
 			}
@@ -141,49 +143,49 @@ func (b *Bank) repair(ctx context.Context, c Campaign, f finding, text string) (
 
 // repairRequests are the steps that repair an item. There are none for rows whose text is
 // another item's: they may be the only ones that hold it.
-func (f finding) repairRequests(c Campaign, text string) (steps []RepairRequest) {
+func (f finding) repairRequests(c Campaign, text string) (steps []engine.RepairRequest) {
 	if f.foreign() {
 		return nil
 	}
-	step := func(m RepairRequest) {
+	step := func(m engine.RepairRequest) {
 		m.Campaign, m.Hash = c.Name, f.hash
 		steps = append(steps, m)
 	}
 	switch f.kind() {
-	case Lost:
+	case Missing:
 		if text != "" {
-			shard := Shard{c.Name, f.row.Generation, f.hash.ShardOf(c.Shards)}
-			step(RepairRequest{PutFree: &FreeItem{shard, f.hash, text, f.row.EndsAt}, IfRow: f.row})
+			shard := engine.Shard{Campaign: c.Name, Generation: f.row.Generation, Number: f.hash.ShardOf(c.Shards)}
+			step(engine.RepairRequest{PutFree: &engine.FreeItem{Shard: shard, Hash: f.hash, Value: text, EndsAt: f.row.EndsAt}, IfRow: f.row})
 		}
 	case HeldAndFree:
 		for i := range f.free {
-			step(RepairRequest{DropFree: &f.free[i], IfClaim: &f.claims[0]})
+			step(engine.RepairRequest{DropFree: &f.free[i], IfClaim: &f.claims[0]})
 		}
 	case FreeAndEnded:
 		for i := range f.free {
-			step(RepairRequest{DropFree: &f.free[i], IfRow: f.row})
+			step(engine.RepairRequest{DropFree: &f.free[i], IfRow: f.row})
 		}
 	case FreeTwice:
 		if right := f.rightPlace(); right != nil {
 			for i := range f.free {
 				if f.free[i].Shard != right.Shard {
-					step(RepairRequest{DropFree: &f.free[i], IfFree: right})
+					step(engine.RepairRequest{DropFree: &f.free[i], IfFree: right})
 				}
 			}
 		}
 	case FreeNotLoaded:
-		row := ItemRow{LoadID: repairedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
-		step(RepairRequest{PutRow: &row, IfFree: &f.free[0]})
+		row := engine.ItemRow{LoadID: repairedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
+		step(engine.RepairRequest{PutRow: &row, IfFree: &f.free[0]})
 	case HeldNotLoaded:
 		// When it was loaded is not known, but that it was before it was claimed.
-		row := ItemRow{LoadID: repairedLoad, Generation: c.Generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
-		step(RepairRequest{PutRow: &row, IfClaim: &f.claims[0]})
+		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
+		step(engine.RepairRequest{PutRow: &row, IfClaim: &f.claims[0]})
 	}
 	return steps
 }
 
 // rightPlace is the bank row that is where the item belongs.
-func (f finding) rightPlace() *FreeItem {
+func (f finding) rightPlace() *engine.FreeItem {
 	for i, free := range f.free {
 		if f.row != nil && free.Shard.Generation == f.row.Generation && free.Shard.Number == f.hash.ShardOf(f.shards) {
 			return &f.free[i]

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// Campaign is the row of a campaign. Engines store it and decide nothing by it.
+type Campaign struct {
+	Name       string
+	Mode       Mode
+	OpensAt    time.Time     // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt   time.Time     // zero: never
+	Scope      string        // the name space in which a claimant holds one claim
+	Shards     int           // parts of the bank
+	PageSize   int           // the least number of items read at a time
+	ItemLife   time.Duration // how long an item can be claimed after its load; 0: forever
+	ClaimLife  time.Duration // how long a claim lives; 0: forever
+	OnEnd      OnEnd
+	Generation int // part of the keys of bank rows; always 1
+	CreatedAt  time.Time
+}
+
+// Mode says what decides whether a campaign is open.
+type Mode string
+
+// The modes.
+const (
+	ByTimes      Mode = "by-times" // OpensAt and ClosesAt decide
+	OpenByHand   Mode = "open"     // open whatever the times say
+	ClosedByHand Mode = "closed"   // closed whatever the times say
+)
+
+// OnEnd says what becomes of an item when its claim is released or ends.
+type OnEnd string
+
+// What becomes of items.
+const (
+	Burn   OnEnd = "burn"   // nobody gets the item again: for codes, which the holder has seen
+	Return OnEnd = "return" // the item goes back to the bank: for seats and places
+)
+
+// Shard names one part of a campaign's bank.
+type Shard struct {
+	Campaign   string
+	Generation int
+	Number     int // 0 to Campaign.Shards-1
+}
+
+// FreeItem is a bank row: an item that nobody holds.
+type FreeItem struct {
+	Shard  Shard
+	Hash   Hash
+	Value  string
+	EndsAt time.Time // zero: never
+}
+
+// ItemRow says that an item was ever loaded. It outlives the item's stay in
+// the bank, so that a claimed item is never loaded again.
+type ItemRow struct {
+	LoadID     string
+	Row        int64 // position among the load's items, from 1
+	Generation int
+	EndsAt     time.Time // zero: never
+	State      ItemState
+	Returns    int // how often the item came back to the bank from a claim
+}
+
+// ItemState is how an item ended. It is empty while the item is in the bank or held.
+type ItemState string
+
+// The ends of an item. Each is for good: the item is neither handed out nor
+// loaded again.
+const (
+	Burned    ItemState = "burned"    // its claim was released after the holder had seen it
+	Expired   ItemState = "expired"   // its own life ended, or that of its claim
+	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
+)
+
+// ListedItem is an item row with its hash. The row does not hold the item.
+type ListedItem struct {
+	Hash Hash
+	ItemRow
+}
+
+// Claim is a claim row: a claimant holds an item.
+type Claim struct {
+	ID        string // random; never used again
+	Campaign  string
+	Scope     string
+	Claimant  string
+	Item      string
+	ItemHash  Hash
+	ClaimedAt time.Time // UTC, whole milliseconds
+	EndsAt    time.Time // zero: never
+}
+
+// Load is the row that keeps a load's progress.
+type Load struct {
+	Campaign   string
+	Digest     string // of the items in order
+	Number     int    // 1 for the first load of these items, then 2 ...
+	Generation int
+	Finished   bool
+	Tally      Tally
+}
+
+// ID names the load in its item rows. The ids of one digest order by number.
+func (l Load) ID() string { return fmt.Sprintf("%s#%06d", l.Digest, l.Number) }
+
+// Tally counts the outcomes of the first Rows items of a load:
+// Rows = Added + Known + Repeated.
+type Tally struct {
+	Rows     int64
+	Added    int64 // this load added the item
+	Known    int64 // another load had added it
+	Repeated int64 // an earlier row of this load had added it
+}
+
+// Counts counts the rows of a campaign.
+type Counts struct {
+	Loaded  int64 // item rows
+	Free    int64 // bank rows
+	Claimed int64 // claim rows
+	Ended   int64 // item rows with a state
+}
