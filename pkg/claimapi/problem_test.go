@@ -13,7 +13,7 @@ import (
 // heading of the second level is a slug.
 func TestProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../../../docs/problems.md")
+	docs, err := os.ReadFile("../../docs/problems.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func unlikeBelow(name string, value json.RawMessage) bool {
 // corpus is every event of the project, and what is rare in them.
 func corpus(t testing.TB) (all [][]byte) {
 	t.Helper()
-	files, err := filepath.Glob("../../../events/*/*.json")
+	files, err := filepath.Glob("../../events/*/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal(len(files), err)
 	}
