@@ -14,13 +14,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
 // newClient is the project's own client, with its requests counted.
 func newClient(b *testing.B, endpoint string, m *meter) *dynamodb.Client {
 	b.Helper()
-	client, err := dynamo.NewClient(b.Context(), func(context.Context) (aws.Config, error) {
+	client, err := awsclient.NewDynamoDB(b.Context(), func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
 			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),

@@ -25,8 +25,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -242,7 +242,7 @@ func TestOtherAsksAreRefused(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	client, err := dynamo.NewClient(t.Context(), sdkconfig.Load)
+	client, err := awsclient.NewDynamoDB(t.Context(), sdkconfig.Load)
 	must(t, err)
 	bank := itembank.New(dynamostore.New(client, own.bank, own.dedupe))
 	addCampaign(t, bank, "spring", itembank.Settings{}, 1)

@@ -20,9 +20,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -97,7 +97,7 @@ func (s *shell) store() engine.Store {
 		s.Cleanup(func() { _ = store.Close() })
 		return store
 	}
-	client, err := dynamo.NewClient(s.Context(), func(context.Context) (aws.Config, error) {
+	client, err := awsclient.NewDynamoDB(s.Context(), func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", BaseEndpoint: aws.String(set["AWS_ENDPOINT_URL_DYNAMODB"]),
 			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
@@ -46,7 +47,7 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
+	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +78,7 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
+	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +114,7 @@ func (g globals) create(ctx context.Context, yes bool) error {
 	if ok {
 		return createFile(ctx, path)
 	}
-	client, err := dynamo.NewClient(ctx, sdkconfig.Load)
+	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
 	if err != nil {
 		return err
 	}

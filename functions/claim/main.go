@@ -1,5 +1,4 @@
-// Command claim is the Lambda function of the claim API: it wires settings,
-// client, store, bank and handler, and nothing else.
+// Command claim is the Lambda function of the claim API. It connects settings, client, store, bank and handler.
 package main
 
 import (
@@ -9,8 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -28,12 +26,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := dynamo.NewClient(ctx, awsconfig.FromEnvironment)
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
-	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
-	lambda.Start(claimapi.New(bank, s.ClaimantFrom, log).Handle)
+	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default()).Handle)
 	return nil
 }

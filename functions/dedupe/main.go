@@ -1,4 +1,4 @@
-// Command dedupe is the Lambda function of records: wiring, and nothing else.
+// Command dedupe is the Lambda function that deduplicates Kinesis records. It connects settings, clients and handler.
 package main
 
 import (
@@ -8,8 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
@@ -26,12 +25,13 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := dynamo.NewClient(ctx, awsconfig.FromEnvironment)
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel}))
-	h, err := kinesishandler.Open(ctx, awsconfig.FromEnvironment, dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency)), s.Options, log)
+	ledger := dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency))
+	h, err := kinesishandler.Open(ctx, awsclient.FromEnvironment, ledger, s.Options, slog.Default())
 	if err == nil {
 		lambda.Start(h)
 	}

@@ -1,9 +1,4 @@
-// Package awsconfig gives every AWS client here its settings and its time-outs.
-//
-// Settings come from a Loader. The command line has the SDK's own, in package
-// sdkconfig. A Lambda function has FromEnvironment: the SDK's loader brings clients
-// of four more services for logging in, which take a quarter of the function's
-// start and which it never uses (docs/benchmarks.md).
+// Package awsconfig gives every AWS client of this module its time-outs and its logger.
 package awsconfig
 
 import (
@@ -18,32 +13,31 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// connectTimeout bounds the wait for a connection, in any of a request's attempts.
-const connectTimeout = 1 * time.Second
+// ConnectTimeout limits the wait for a connection, in each attempt of a request.
+const ConnectTimeout = 1 * time.Second
 
-// ErrSettings says that the AWS settings of the environment are not enough.
+// ErrSettings means that the AWS settings are incomplete or wrong.
 var ErrSettings = errors.New("AWS settings")
 
-// Loader loads region, credentials and endpoints. That of the SDK is one, with
-// its options left out: config.LoadDefaultConfig.
-type Loader = func(context.Context) (aws.Config, error)
-
-// Load loads settings for clients whose requests take at most attemptTimeout an
-// attempt. transport may change the transport; nil leaves the SDK's.
-func Load(ctx context.Context, load Loader, attemptTimeout time.Duration, transport func(*http.Transport)) (aws.Config, error) {
+// Load loads the settings of a client whose requests may take attemptTimeout an attempt. load is awsclient.FromEnvironment
+// or a loader of the SDK. transport changes the HTTP transport; with nil it stays the SDK's.
+func Load(
+	ctx context.Context, load func(context.Context) (aws.Config, error), attemptTimeout time.Duration, transport func(*http.Transport),
+) (aws.Config, error) {
 	cfg, err := load(ctx)
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("%w: %w", ErrSettings, err)
 	}
 	if cfg.Region == "" {
-		return aws.Config{}, fmt.Errorf("%w: no region; set AWS_REGION or a profile that has one", ErrSettings)
+		return aws.Config{}, fmt.Errorf("%w: no region; set AWS_REGION, or a profile that has a region", ErrSettings)
 	}
 	client := awshttp.NewBuildableClient().
 		WithTimeout(attemptTimeout).
-		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectTimeout })
+		WithDialerOptions(func(d *net.Dialer) { d.Timeout = ConnectTimeout })
 	if transport != nil {
 		client = client.WithTransportOptions(transport)
 	}
 	cfg.HTTPClient = client
+	cfg.Logger = loggerOf(cfg.Logger)
 	return cfg, nil
 }

@@ -1,3 +1,4 @@
+// Package dynamo holds what the DynamoDB engines share: the translation of errors, and the encoding of rows.
 package dynamo
 
 import (

@@ -1,5 +1,5 @@
-// Package sdkconfig loads AWS settings as the SDK does: from variables, files and
-// profiles, with all ways of logging in. The functions do without it.
+// Package sdkconfig loads AWS settings as the SDK does: from variables, files and profiles, with all ways to log in. The
+// Lambda functions do not import it, since it makes their start slower (awsclient.FromEnvironment).
 package sdkconfig
 
 import (
@@ -9,5 +9,5 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 )
 
-// Load is a loader for package awsconfig.
+// Load is a loader for the clients of this module.
 func Load(ctx context.Context) (aws.Config, error) { return config.LoadDefaultConfig(ctx) }

@@ -18,9 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/dedupefault"
-	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
@@ -259,7 +259,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	sqsProxy, stop := faultproxy.StartSQS(w.sqs, f.plan(notifier, by))
 	defer stop()
 
-	dynamoClient, err := dynamo.NewClient(ctx, config(dynamoProxy.URL))
+	dynamoClient, err := awsclient.NewDynamoDB(ctx, config(dynamoProxy.URL))
 	if err != nil {
 		return requests, err
 	}

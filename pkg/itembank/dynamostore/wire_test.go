@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
@@ -101,7 +101,7 @@ func playAtWire(ctx context.Context, s itembankfault.Scenario, e itembanktest.En
 		return faultproxy.None
 	})
 	defer stop()
-	client, err := dynamo.NewClient(ctx, func(context.Context) (aws.Config, error) {
+	client, err := awsclient.NewDynamoDB(ctx, func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", BaseEndpoint: aws.String(proxy.URL),
 			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),

@@ -1,4 +1,4 @@
-package awsconfig_test
+package awsclient_test
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
 // settings are what clients are made of, as far as a variable has to do with it.
@@ -20,7 +20,7 @@ type settings struct {
 	fips, dualStack            [4]int
 }
 
-func settingsOf(t *testing.T, load awsconfig.Loader) (s settings) {
+func settingsOf(t *testing.T, load awsclient.Loader) (s settings) {
 	t.Helper()
 	cfg, err := load(t.Context())
 	if err != nil {
@@ -71,7 +71,7 @@ func TestEnvironmentReadsAsTheSDKDoes(t *testing.T) {
 			for name, value := range variables {
 				t.Setenv(name, value)
 			}
-			got, want := settingsOf(t, awsconfig.FromEnvironment), settingsOf(t, sdkconfig.Load)
+			got, want := settingsOf(t, awsclient.FromEnvironment), settingsOf(t, sdkconfig.Load)
 			if got != want {
 				t.Errorf("want %+v\n got %+v", want, got)
 			}
@@ -99,7 +99,7 @@ func TestLoadSaysWhatIsMissing(t *testing.T) {
 		t.Run(variable, func(t *testing.T) {
 			lambdas(t)
 			t.Setenv(variable, value)
-			if _, err := awsconfig.Load(t.Context(), awsconfig.FromEnvironment, 0, nil); err == nil || !strings.Contains(err.Error(), variable) {
+			if _, err := awsclient.NewDynamoDB(t.Context(), awsclient.FromEnvironment); err == nil || !strings.Contains(err.Error(), variable) {
 				t.Errorf("want an error that names %s, got %v", variable, err)
 			}
 		})

@@ -1,0 +1,46 @@
+package awsclient
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/awsconfig"
+)
+
+// The time-outs of a request to DynamoDB.
+const (
+	ConnectTimeout = awsconfig.ConnectTimeout // for a connection, which is part of an attempt
+	AttemptTimeout = 3 * time.Second
+	MaxAttempts    = 3
+	MaxBackoff     = 500 * time.Millisecond // between two attempts, with jitter
+)
+
+// idleConnections is how many connections a client keeps for its next requests. The SDK keeps 10.
+const idleConnections = 100
+
+// ErrSettings means that the AWS settings are incomplete or wrong. The error's text names the variable to set.
+var ErrSettings = awsconfig.ErrSettings
+
+// Loader loads region, credentials and endpoints.
+type Loader = func(context.Context) (aws.Config, error)
+
+// NewDynamoDB makes a DynamoDB client with the time-outs of this package. AWS_ENDPOINT_URL_DYNAMODB or AWS_ENDPOINT_URL
+// names another endpoint than AWS's, such as a local engine. NewDynamoDB makes no request. The error is ErrSettings.
+// Make one client per process: it is safe for concurrent use, and its connections are reused.
+func NewDynamoDB(ctx context.Context, load Loader) (*dynamodb.Client, error) {
+	cfg, err := awsconfig.Load(ctx, load, AttemptTimeout, func(t *http.Transport) {
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Retryer = func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = MaxAttempts, MaxBackoff })
+	}
+	return dynamodb.NewFromConfig(cfg), nil
+}
