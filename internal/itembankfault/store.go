@@ -245,6 +245,11 @@ func (f *Faulty) LatestLoad(ctx context.Context, campaign, digest string) (*engi
 	return through(ctx, f, "LatestLoad", nil, func() (*engine.Load, error) { return f.Store.LatestLoad(ctx, campaign, digest) })
 }
 
+// Loaded implements engine.Store.
+func (f *Faulty) Loaded(ctx context.Context, campaign string) (bool, error) {
+	return through(ctx, f, "Loaded", nil, func() (bool, error) { return f.Store.Loaded(ctx, campaign) })
+}
+
 // StartLoad implements engine.Store.
 func (f *Faulty) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return through(ctx, f, "StartLoad", nil, func() (bool, error) { return f.Store.StartLoad(ctx, l) })

@@ -35,6 +35,7 @@ const (
 	Open      State = "open"
 	Closed    State = "closed"
 	SoldOut   State = "sold_out" // open, and the bank is proven empty
+	Empty     State = "empty"    // open, and nothing was ever loaded
 )
 
 // OnEnd says what becomes of an item when its claim is released or ends.

@@ -28,6 +28,7 @@ type shelf struct {
 	empty   emptiness
 	size    bankSize // belongs to whoever has the turn
 	repeats repeats
+	loads   loadMemory
 }
 
 // page is a shuffled part of one generation's bank.

@@ -110,8 +110,8 @@ func (b *Bank) confirmEmpty(ctx context.Context, s *shelf, c Campaign) (Campaign
 	return fresh, nil
 }
 
-// State tells what a campaign is now. Sold out is said by the same proof as in
-// Claim, with a read of one row a shard, and by the same memory.
+// State returns the campaign and its state now. SoldOut rests on the same proof and memory as a claim's answer, with a
+// read of one row a shard; Empty on one more read of one row. A claim in an empty campaign is refused as ErrSoldOut.
 func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) {
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, "", err
@@ -132,7 +132,8 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 		case !empty:
 			return c, Open, nil
 		case fresh.generation == c.generation && fresh.StateAt(b.clock.Now()) == Open:
-			return fresh, SoldOut, nil
+			state, err := b.emptyOrSoldOut(ctx, &b.shelf(name).loads, name, q.start)
+			return fresh, state, err
 		}
 		c = fresh
 	}

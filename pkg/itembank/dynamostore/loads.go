@@ -31,6 +31,18 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engin
 	return row.load(campaign), nil
 }
 
+// Loaded asks for one row of the campaign's loads.
+func (s *Store) Loaded(ctx context.Context, campaign string) (bool, error) {
+	q := s.partition(s.bankTable, loadPartition(campaign))
+	q.ProjectionExpression = aws.String("pk")
+	q.Limit = aws.Int32(1)
+	out, err := s.client.Query(ctx, q)
+	if err != nil {
+		return false, failed("find loads", err)
+	}
+	return len(out.Items) > 0, nil
+}
+
 // StartLoad puts the load's row IF absent.
 func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{

@@ -70,6 +70,8 @@ type Store interface {
 	// LatestLoad returns the load with the highest number among those with this
 	// digest.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
+	// Loaded reports whether the campaign has a load's row, finished or not.
+	Loaded(ctx context.Context, campaign string) (bool, error)
 	// StartLoad puts a load's row if its number is free. started = false means that
 	// another loader's row is there.
 	StartLoad(ctx context.Context, l Load) (started bool, err error)

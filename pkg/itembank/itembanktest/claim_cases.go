@@ -167,10 +167,10 @@ func soldOutOnSlowStore(f *fixture) {
 	}
 	clock.Advance(time.Minute)
 	slow.Calls()
-	if _, state, err := b.State(f.ctx, f.name); state != itembank.SoldOut || err != nil {
-		f.Errorf("want state %s, got %s, %v", itembank.SoldOut, state, err)
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Empty || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.Empty, state, err)
 	}
-	if calls := slow.Calls(); len(calls) != 1+16+1 {
+	if calls := slow.Calls(); len(calls) != 1+16+1+1 {
 		f.Errorf("want each shard probed once, got %d calls", len(calls))
 	}
 }
@@ -652,9 +652,9 @@ func states(f *fixture) {
 	}
 	expect(itembank.Scheduled)
 	f.must(b.OpenCampaign(f.ctx, f.name))
-	expect(itembank.SoldOut)
+	expect(itembank.Empty)
 	counted.Calls()
-	expect(itembank.SoldOut)
+	expect(itembank.Empty)
 	if calls := counted.Calls(); len(calls) != 0 {
 		f.Errorf("remembered state: want no calls, got %v", calls)
 	}
@@ -667,6 +667,12 @@ func states(f *fixture) {
 	}
 	f.claim(b, "ann")
 	expect(itembank.SoldOut)
+	clock.Advance(time.Second)
+	counted.Calls()
+	expect(itembank.SoldOut)
+	if calls := counted.Calls(); slices.Contains(calls, "Loaded") {
+		f.Errorf("a campaign that was loaded stays loaded, got %v", calls)
+	}
 	f.must(b.CloseCampaign(f.ctx, f.name))
 	expect(itembank.Closed)
 	if _, _, err := b.State(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {
@@ -679,8 +685,8 @@ func stateMemoryFromRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := NewClock()
 	b := itembank.New(f.slow(clock, 900*time.Millisecond), itembank.WithClock(clock))
-	if _, state, err := b.State(f.ctx, f.name); state != itembank.SoldOut || err != nil {
-		f.Errorf("want state %s, got %s, %v", itembank.SoldOut, state, err)
+	if _, state, err := b.State(f.ctx, f.name); state != itembank.Empty || err != nil {
+		f.Errorf("want state %s, got %s, %v", itembank.Empty, state, err)
 	}
 	f.load("late")
 	clock.Advance(100 * time.Millisecond)

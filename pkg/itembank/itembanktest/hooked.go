@@ -134,6 +134,11 @@ func (h *Hooked) LatestLoad(ctx context.Context, campaign, digest string) (*engi
 	return hooked(h, "LatestLoad", func() (*engine.Load, error) { return h.Store.LatestLoad(ctx, campaign, digest) })
 }
 
+// Loaded implements engine.Store.
+func (h *Hooked) Loaded(ctx context.Context, campaign string) (bool, error) {
+	return hooked(h, "Loaded", func() (bool, error) { return h.Store.Loaded(ctx, campaign) })
+}
+
 // StartLoad implements engine.Store.
 func (h *Hooked) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return hooked(h, "StartLoad", func() (bool, error) { return h.Store.StartLoad(ctx, l) })

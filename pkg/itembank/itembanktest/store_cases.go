@@ -346,6 +346,7 @@ func loadRows(f *fixture) {
 	if none != nil || err != nil {
 		f.Fatalf("absent load: want nil and no error, got %+v, %v", none, err)
 	}
+	f.wantLoaded(f.name, false)
 	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
 		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n, Generation: 2}
 		started, err := f.Store.StartLoad(f.ctx, l)
@@ -367,6 +368,16 @@ func loadRows(f *fixture) {
 	f.must(err)
 	if got.Number != 11 {
 		f.Errorf("another digest's load was found: %+v", got)
+	}
+	f.wantLoaded(f.name, true)
+	f.wantLoaded(f.name+"-other", false)
+}
+
+// wantLoaded checks whether a campaign has a load.
+func (f *fixture) wantLoaded(campaign string, want bool) {
+	f.Helper()
+	if got, err := f.Store.Loaded(f.ctx, campaign); got != want || err != nil {
+		f.Errorf("%s is loaded: want %t, got %t, %v", campaign, want, got, err)
 	}
 }
 

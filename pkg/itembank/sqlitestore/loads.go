@@ -13,6 +13,8 @@ const (
 	selectLatestLoad = `SELECT campaign, digest, number, generation, finished, rows, added, known, repeated
 		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
 
+	selectLoaded = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
+
 	insertLoad = `INSERT INTO load
 		(campaign, digest, number, generation, finished, rows, added, known, repeated)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
@@ -56,6 +58,15 @@ func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest 
 		return nil, err
 	}
 	return &l, nil
+}
+
+// Loaded reports whether the campaign has a load. Errors: as LatestLoad.
+func (s *Store) Loaded(ctx context.Context, campaign string) (loaded bool, err error) {
+	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		loaded, err = r.One(ctx, selectLoaded, sqlite.Args{campaign}, new(int))
+		return err
+	})
+	return loaded, err
 }
 
 // StartLoad puts a load's row if its number is free. Repeated, it finds its own
