@@ -43,6 +43,7 @@ func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 		onRows(bank, "campaign#", "dynamodb:GetItem"),
 		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"),
 		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+		onRows(bank, "load#", "dynamodb:Query"),
 		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
 	}
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)

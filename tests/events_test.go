@@ -49,6 +49,7 @@ var eventCases = map[string]eventCase{
 	"get-campaign":            {"body", 200, ""},
 	"get-campaign-scheduled":  {"iam", 200, ""},
 	"get-campaign-sold-out":   {"jwt:sub", 200, ""},
+	"get-campaign-empty":      {"body", 200, ""},
 
 	"malformed-json":             {"body", 400, "invalid-request"},
 	"trailing-data":              {"body", 400, "invalid-request"},
