@@ -241,7 +241,7 @@ func TestBadSettingsStopTheStart(t *testing.T) {
 	equal(t, "status", status, http.StatusBadGateway) // the emulator's word for a failed start
 	equal(t, "reply", string(reply), "")
 	log := f.output(t)
-	for _, name := range []string{"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_CLAIMANT_FROM is none", "ONCEBOX_TABEL is not"} {
+	for _, name := range []string{"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_CLAIMANT_FROM is not", "ONCEBOX_TABEL is not"} {
 		if !strings.Contains(log, name) {
 			t.Errorf("the log does not say %q: %s", name, log)
 		}

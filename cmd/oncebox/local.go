@@ -2,21 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/aws/aws-lambda-go/events"
-	"github.com/google/uuid"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -76,7 +69,7 @@ const (
 
 // serve answers until the context ends, then lets requests under way finish.
 func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler) error {
-	server := &http.Server{Handler: gateway{h}, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
+	server := &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -109,55 +102,4 @@ func (a *app) withHandler(ctx context.Context, run func(*claimapi.Handler) error
 	defer closeStore()
 	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
 	return run(claimapi.New(bank, options.ClaimantFrom, slog.Default()))
-}
-
-// maxPayload bounds what is read of a body; the handler's own limit is below.
-const maxPayload = 64 << 10
-
-// gateway turns HTTP requests into events and replies into HTTP responses, as
-// an API Gateway HTTP API does.
-type gateway struct{ handler *claimapi.Handler }
-
-func (g gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxPayload))
-	if err != nil {
-		http.Error(w, "the request body could not be read", http.StatusBadRequest)
-		return
-	}
-	reply, err := g.handler.Handle(r.Context(), toEvent(r, body))
-	if err != nil {
-		slog.Error("the handler failed", "error", err)
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	for name, value := range reply.Headers {
-		w.Header().Set(name, value)
-	}
-	w.WriteHeader(reply.StatusCode)
-	_, _ = io.WriteString(w, reply.Body) // a client that went away asks again
-}
-
-// toEvent makes the event: lower-case header names with values joined by
-// commas, the path percent-decoded.
-func toEvent(r *http.Request, body []byte) events.APIGatewayV2HTTPRequest {
-	headers := make(map[string]string, len(r.Header)+1)
-	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = strings.Join(values, ",")
-	}
-	headers["host"] = r.Host
-	e := events.APIGatewayV2HTTPRequest{
-		Version: "2.0", RouteKey: "$default", RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: headers,
-		Body: string(body),
-		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey: "$default", Stage: "$default", RequestID: uuid.NewString(), DomainName: r.Host,
-			TimeEpoch: time.Now().UnixMilli(),
-			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
-				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, UserAgent: r.UserAgent(),
-			},
-		},
-	}
-	if !utf8.Valid(body) {
-		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
-	}
-	return e
 }

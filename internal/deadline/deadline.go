@@ -1,4 +1,4 @@
-// Package deadline keeps time for a Lambda function's answer.
+// Package deadline leaves a Lambda function time for its answer.
 package deadline
 
 import (
@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Margin is how long before the caller's deadline work is given up. After a
-// time-out Lambda would answer by itself, with an error that tells nothing of what
-// is done.
+// Margin is how long before the deadline of an invocation its work ends. Without it Lambda would stop the function, and
+// its answer would not say what was done.
 const Margin = 500 * time.Millisecond
 
-// WithMargin moves the deadline, if there is one, Margin forward, but leaves the
-// work at least half of its time.
+// WithMargin returns a context whose deadline is Margin earlier, but which keeps at least half of the time that is left.
+// A context without a deadline gets none.
 func WithMargin(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

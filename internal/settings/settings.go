@@ -1,6 +1,5 @@
-// Package settings reads the ONCEBOX_ variables of the Lambda functions, and
-// settings like them from elsewhere, and tells of everything that is wrong with
-// them at once.
+// Package settings reads the ONCEBOX_ variables, and settings like them from other places. It finds everything that is
+// wrong with them and reports all of it in one error.
 package settings
 
 import (
@@ -13,31 +12,31 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/suggest"
 )
 
-// prefix begins the name of every variable of ours. One that a function does
-// not know is a misspelt or misplaced setting.
+// prefix begins the name of every variable of this project. A function refuses variables with this prefix that it does
+// not know: they are misspelt, or belong to another function.
 const prefix = "ONCEBOX_"
 
-// DynamoDB's naming rule (Developer Guide, "Naming rules"). The length stands
-// apart: as {3,255} in the pattern it takes 230 KB and half a millisecond of
-// every start.
+// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules"). The length is checked apart: {3,255} in the
+// pattern takes 230 KB and half a millisecond of every start.
 var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-const shortestTable, longestTable = 3, 255
+const minTable, maxTable = 3, 255
 
 var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
-// Parser reads variables and collects what is wrong with them. An empty
-// variable is one that is not set.
+// Parser reads settings and collects what is wrong with them. An empty value means that the setting is not set.
 type Parser struct {
 	values   map[string]string
 	problems []string
 }
 
-// NewParser makes a Parser of an environment in the form of os.Environ.
+// NewParser makes a Parser of the ONCEBOX_ variables of an environment in the form of os.Environ.
 func NewParser(environ []string) *Parser {
 	p := &Parser{values: map[string]string{}}
 	for _, v := range environ {
@@ -56,14 +55,17 @@ func NewParserOf(values map[string]string) *Parser {
 	return p
 }
 
-// Wrong notes a problem: the variable, what it is instead of what it should be,
-// and what is allowed. None of them may repeat the value, which may be a secret
-// in the wrong place; nor contain "; ", which parts problems.
+// Wrong notes a problem: the setting, what is wrong with it, and which values are allowed. The texts must not repeat the
+// value, which may be a secret in the wrong place, and must not contain "; ", which separates problems.
 func (p *Parser) Wrong(name, what, allowed string) {
-	p.problems = append(p.problems, fmt.Sprintf("%s %s (allowed: %s)", name, what, allowed))
+	p.note("%s %s (allowed: %s)", name, what, allowed)
 }
 
-// Err lists all problems, in the order in which they were found.
+func (p *Parser) note(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+// Err returns an error that lists all problems in the order in which they were found, or nil.
 func (p *Parser) Err() error {
 	if len(p.problems) == 0 {
 		return nil
@@ -71,19 +73,35 @@ func (p *Parser) Err() error {
 	return errors.New("settings: " + strings.Join(p.problems, "; "))
 }
 
-// RefuseOthers notes each variable that is not among the known ones.
+// RefuseOthers notes every setting that is not among the known ones, with its new name if it was renamed, or with the
+// closest known name.
 func (p *Parser) RefuseOthers(known []string) {
+	p.RefuseRenamed()
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
-		if !slices.Contains(known, name) {
-			p.Wrong(name, "is not a setting that is known here", strings.Join(known, ", "))
+		if slices.Contains(known, name) || NewName(name) != "" {
+			continue
+		}
+		if closest := suggest.Closest(name, known); closest != "" {
+			p.note("%s is not a known setting, did you mean %s?", name, closest)
+		} else {
+			p.Wrong(name, "is not a known setting", strings.Join(known, ", "))
 		}
 	}
 }
 
-// Text reads a variable as it is; "" if it is not set.
+// RefuseRenamed notes every setting that has its old name.
+func (p *Parser) RefuseRenamed() {
+	for _, name := range slices.Sorted(maps.Keys(p.values)) {
+		if newName := NewName(name); newName != "" {
+			p.note("%s is now %s", name, newName)
+		}
+	}
+}
+
+// Text returns a setting as it is, or "" if it is not set.
 func (p *Parser) Text(name string) string { return p.values[name] }
 
-// Required reads a variable that must be set.
+// Required returns a setting that must be set.
 func (p *Parser) Required(name, allowed string) string {
 	text := p.values[name]
 	if text == "" {
@@ -92,17 +110,17 @@ func (p *Parser) Required(name, allowed string) string {
 	return text
 }
 
-// Table reads the name of a DynamoDB table, which must be set.
+// Table returns the name of a DynamoDB table, which must be set.
 func (p *Parser) Table(name string) string {
 	const allowed = "a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -"
 	table := p.Required(name, allowed)
-	if table != "" && (len(table) < shortestTable || len(table) > longestTable || !tableName.MatchString(table)) {
+	if table != "" && (len(table) < minTable || len(table) > maxTable || !tableName.MatchString(table)) {
 		p.Wrong(name, "is not a table name", allowed)
 	}
 	return table
 }
 
-// LogLevel reads the least level that is logged; info if it is not set.
+// LogLevel returns the lowest level that is logged; info if it is not set.
 func (p *Parser) LogLevel(name string) slog.Level {
 	text := p.values[name]
 	if text == "" {
@@ -110,57 +128,57 @@ func (p *Parser) LogLevel(name string) slog.Level {
 	}
 	level, ok := logLevels[text]
 	if !ok {
-		p.Wrong(name, "is not a level", "debug, info, warn or error")
+		p.Wrong(name, "is not a log level", "debug, info, warn or error")
 	}
 	return level
 }
 
-// Duration reads a Go duration within limits.
-func (p *Parser) Duration(name string, otherwise, least, most time.Duration, allowed string) time.Duration {
+// Duration returns a duration between two limits, or fallback if it is not set.
+func (p *Parser) Duration(name string, fallback, shortest, longest time.Duration, allowed string) time.Duration {
 	text := p.values[name]
 	if text == "" {
-		return otherwise
+		return fallback
 	}
-	d, err := time.ParseDuration(text)
+	d, err := ParseDuration(text)
 	switch {
 	case err != nil:
 		p.Wrong(name, "is not a duration", allowed)
-	case d < least:
-		p.Wrong(name, fmt.Sprintf("is not a duration of at least %v", least), allowed)
-	case d > most:
-		p.Wrong(name, fmt.Sprintf("is longer than %v", most), allowed)
+	case d < shortest:
+		p.Wrong(name, "is shorter than "+FormatDuration(shortest), allowed)
+	case d > longest:
+		p.Wrong(name, "is longer than "+FormatDuration(longest), allowed)
 	}
 	return d
 }
 
-// Number reads a whole number within limits.
-func (p *Parser) Number(name string, otherwise, least, most int) int {
+// Number returns a whole number between two limits, or fallback if it is not set.
+func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	text := p.values[name]
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		p.Wrong(name, "is not such a number", fmt.Sprintf("a whole number from %d to %d", least, most))
+	if err != nil || n < smallest || n > largest {
+		p.Wrong(name, "is out of range or not a number", fmt.Sprintf("a whole number from %d to %d", smallest, largest))
 	}
 	return n
 }
 
-// Switch reads on or off.
-func (p *Parser) Switch(name string, otherwise bool) bool {
+// Switch returns whether a setting is on, or fallback if it is not set.
+func (p *Parser) Switch(name string, fallback bool) bool {
 	switch p.values[name] {
 	case "":
-		return otherwise
+		return fallback
 	case "on":
 		return true
 	case "off":
 		return false
 	}
 	p.Wrong(name, "is neither on nor off", "on or off")
-	return otherwise
+	return fallback
 }
 
-// List reads values with commas between them; spaces around them do not count.
+// List returns values that are separated by commas, without the spaces around them.
 func (p *Parser) List(name string) []string {
 	text := p.values[name]
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// maxBody is the size of a request's body in bytes, after base64.
+// maxBody is the largest body of a request in bytes, after base64 is decoded.
 const maxBody = 4 << 10
 
 var (
@@ -21,14 +21,14 @@ var (
 	errNotJSON  = errors.New("claimapi: body is not application/json")
 )
 
-// badDocument is an error in the body as a whole.
+// badDocument is an error about the whole body.
 func badDocument(detail string) error { return &itembank.InvalidError{Detail: detail} }
 
 func badClaimant(detail string) error {
 	return &itembank.InvalidError{Field: "claimant", Detail: detail}
 }
 
-// namedInBody returns the claimant that the body names, "" if it names none.
+// namedInBody returns the claimant that the body names, or "" if it names none.
 // Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
 func namedInBody(e events.APIGatewayV2HTTPRequest) (string, error) {
 	body, err := decodeBody(e)
@@ -56,7 +56,7 @@ func decodeBody(e events.APIGatewayV2HTTPRequest) ([]byte, error) {
 	return body, nil
 }
 
-// isJSON looks for the content type in whatever case the header is written.
+// isJSON reports whether the content type is JSON. The header's name may be in upper or lower case.
 func isJSON(headers map[string]string) bool {
 	for name, value := range headers {
 		if strings.EqualFold(name, "content-type") {
@@ -67,9 +67,8 @@ func isJSON(headers map[string]string) bool {
 	return false
 }
 
-// claimantIn reads the body's member "claimant", "" if it has none; other
-// members do not matter. It is stricter than json.Unmarshal, which takes bad
-// UTF-8, other cases of a name and the last of several members.
+// claimantIn returns the body's member "claimant", or "" if it has none, and ignores other members. It is stricter than
+// json.Unmarshal, which takes invalid UTF-8, a name in other case, and the last of several members of one name.
 func claimantIn(body []byte) (string, error) {
 	if !utf8.Valid(body) {
 		return "", badDocument("is not valid UTF-8")
@@ -84,12 +83,12 @@ func claimantIn(body []byte) (string, error) {
 	case len(values) == 0:
 		return "", nil
 	case len(values) > 1:
-		return "", badClaimant("is there more than once")
+		return "", badClaimant("occurs more than once")
 	}
 	return claimantText(values[0])
 }
 
-// membersNamed returns the values of all members of that name in a JSON object.
+// membersNamed returns the values of all members of one name in a JSON object.
 func membersNamed(object []byte, name string) (values []json.RawMessage, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// failing makes every Take of the bench fail with the error.
+// failing makes every Take of the store fail.
 func (b *bench) failing(err error) {
 	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { return err }
 }
@@ -34,7 +34,7 @@ func TestStoreErrors(t *testing.T) {
 		"deadline":  {fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), http.StatusServiceUnavailable, "try-again", "WARN"},
 		"cancelled": {fmt.Errorf("%s: %w", secret, context.Canceled), http.StatusServiceUnavailable, "try-again", "WARN"},
 		"unknown":   {errors.New(secret), http.StatusInternalServerError, "internal", "ERROR"},
-		"stray":     {fmt.Errorf("%s: %w", secret, itembank.ErrOrphanItem), http.StatusInternalServerError, "internal", "ERROR"},
+		"orphan":    {fmt.Errorf("%s: %w", secret, itembank.ErrOrphanItem), http.StatusInternalServerError, "internal", "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,8 +53,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// TestRepeatAfterLostReply: the item is taken, the reply is lost, and the same
-// request again brings the item.
+// TestRepeatAfterLostReply: the item is taken and the reply is lost. The repeated request returns the item.
 func TestRepeatAfterLostReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
@@ -70,8 +69,8 @@ func TestRepeatAfterLostReply(t *testing.T) {
 	equal(t, "claimed", counts.Claimed, 1)
 }
 
-// TestClaimantsAreTakenOutOfErrors: engines must not name claimants in errors;
-// if one does, it does not reach the log.
+// TestClaimantsAreTakenOutOfErrors: engines must not put claimants into errors. If one does, the claimant is not in the
+// log.
 func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 	t.Parallel()
 	for _, claimant := range []string{"ada@example.org", `ada "the first"`, `a\d`} {
@@ -79,6 +78,27 @@ func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 		b.failing(fmt.Errorf("row of %s: %q: gone", claimant, claimant))
 		b.do(t, withARN(post(spring, ""), claimant)).wants(t, http.StatusInternalServerError, "internal")
 		equal(t, "error", b.lines(t)[0]["error"], any(`row of [claimant]: "[claimant]": gone`))
+	}
+}
+
+// TestClaimantsLeaveOtherWordsAlone: a claimant of one letter does not damage the line that tells the operator what is
+// wrong.
+func TestClaimantsLeaveOtherWordsAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ claimant, text, want string }{
+		{"a", "dynamodb: take: a table is away", "dynamodb: take: [claimant] table is away"},
+		{"o", "dynamodb: take: no such table", "dynamodb: take: no such table"},
+		{"é", "cafés: é", "cafés: [claimant]"},
+		{"1", "row 1 of 12, 31 and x1", "row [claimant] of 12, 31 and x1"},
+		{"id", `rows "id","wide" and id_1`, `rows "[claimant]","wide" and id_1`},
+		{"-", "row -", "row [claimant]"},
+		{"aa", "aaa aa", "aaa [claimant]"},
+		{"ada", "ada:ada ada@example.org Nevada", "[claimant]:[claimant] [claimant]@example.org Nevada"},
+	} {
+		b := newBench(t, "iam", "SPRING-1")
+		b.failing(errors.New(c.text))
+		b.do(t, withARN(post(spring, ""), c.claimant)).wants(t, http.StatusInternalServerError, "internal")
+		equal(t, "error for "+c.claimant, b.lines(t)[0]["error"], any(c.want))
 	}
 }
 
@@ -100,19 +120,19 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")
 }
 
-// TestTryAgainBeforeTheDeadline: a store that does not answer is given up
-// while there is time to say so.
+// TestTryAgainBeforeTheDeadline: the store has less time than the function, so that there is time left for an answer.
 func TestTryAgainBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
+	end := time.Now().Add(time.Hour)
 	b.store.take = func(ctx context.Context, _ engine.FreeItem, _ engine.Claim) error {
-		<-ctx.Done()
-		return ctx.Err()
+		until, _ := ctx.Deadline()
+		equal(t, "time that is left for the answer", end.Sub(until), 500*time.Millisecond)
+		return context.DeadlineExceeded
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), end)
 	defer cancel()
 	b.doIn(ctx, t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusServiceUnavailable, "try-again")
-	must(t, ctx.Err())
 }
 
 func TestEventWithoutRequestID(t *testing.T) {
@@ -126,8 +146,8 @@ func TestEventWithoutRequestID(t *testing.T) {
 	equal(t, "instance", a.text("instance"), "")
 }
 
-// TestEventThatIsNoRequest: the invocation fails, with a word in the log, so
-// that a stream wired to this function keeps its records.
+// TestEventThatIsNoRequest: the invocation fails and the log says why, so that a stream that is connected to this
+// function keeps its records.
 func TestEventThatIsNoRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body")

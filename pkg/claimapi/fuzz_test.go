@@ -9,12 +9,11 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// statuses are those that a request can bring about; 401, 403, 500 and 503 need
-// another setting or a fault.
+// statuses are those that a request alone can cause. 401, 403, 500 and 503 need another setting or a fault.
 var statuses = []int{200, 201, 400, 404, 405, 409, 413}
 
-// FuzzHandle: whatever the body and the path, the answer is JSON with a known
-// status, and a claimant who gets an item is the one in the request.
+// FuzzHandle: for every body and path, the answer is JSON with a known status, and only the claimant in the request gets
+// an item.
 func FuzzHandle(f *testing.F) {
 	for _, path := range []string{
 		spring, spring + "/ada", "/campaigns/spring", "/campaigns/UPPER", "/", "", "//", "/prod" + spring, spring + "/\x00", spring + "/\xff", spring + "/me",

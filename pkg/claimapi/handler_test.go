@@ -58,12 +58,12 @@ func TestClaimBodyHasTheMembersOfTheContract(t *testing.T) {
 	equal(t, "Cache-Control", a.Headers["Cache-Control"], "no-store")
 }
 
-// TestLocationLeadsToTheClaim follows it as a client and API Gateway do: the
-// client sends it as it is, the gateway decodes it.
+// TestLocationLeadsToTheClaim follows the Location as a client and API Gateway do: the client sends it unchanged, and
+// the gateway decodes it.
 func TestLocationLeadsToTheClaim(t *testing.T) {
 	t.Parallel()
 	claimants := []string{"ada", "team/ann", "50%41", "Zoë Ångström", "a+b&c=d", "arn:aws:iam::1:user/x", "#1", "日本"}
-	b := newBench(t, "body", claimants...) // any items will do
+	b := newBench(t, "body", claimants...) // the claimants serve as items, too
 	for i, claimant := range claimants {
 		stage := []string{"$default", "prod"}[i%2]
 		base := []string{spring, "/prod" + spring}[i%2]
@@ -99,6 +99,7 @@ func TestCampaignState(t *testing.T) {
 	b := newBench(t, "jwt:sub", "SPRING-1")
 	opens := time.Date(2099, 4, 1, 9, 0, 0, 0, time.FixedZone("CEST", 2*60*60))
 	b.campaign(t, "later", itembank.Settings{OpensAt: opens, ClosesAt: opens.Add(time.Hour)})
+	b.campaign(t, "autumn-1", itembank.Settings{})
 
 	a := b.do(t, get("/campaigns/spring")).wants(t, http.StatusOK, "")
 	equal(t, "body", a.Body, `{"campaign":"spring","state":"open"}`)
@@ -107,6 +108,9 @@ func TestCampaignState(t *testing.T) {
 	b.do(t, withSub(post(spring, ""), "ada")).wants(t, http.StatusCreated, "")
 	a = b.do(t, get("/campaigns/spring")).wants(t, http.StatusOK, "")
 	equal(t, "state", a.text("state"), "sold_out")
+	a = b.do(t, get("/campaigns/autumn-1")).wants(t, http.StatusOK, "")
+	equal(t, "body", a.Body, `{"campaign":"autumn-1","state":"empty"}`)
+	b.do(t, withSub(post("/campaigns/autumn-1/claims", ""), "ada")).wants(t, http.StatusConflict, "sold-out")
 	must(t, b.bank.CloseCampaign(t.Context(), "spring"))
 	a = b.do(t, get("/campaigns/spring")).wants(t, http.StatusOK, "")
 	equal(t, "state", a.text("state"), "closed")

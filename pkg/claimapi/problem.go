@@ -9,11 +9,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// problemDocs is where every problem is explained, under a heading of its slug.
+// problemDocs is the page that explains every problem, under the heading of its slug.
 const problemDocs = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#"
 
-// problem is what a client is told of an error: fixed texts, so that nothing
-// of the error itself can leak.
+// problem is what a client learns about an error. The texts are fixed, so that nothing from the error can leak.
 type problem struct {
 	causes []error // matched by errors.Is
 	status int
@@ -22,23 +21,22 @@ type problem struct {
 	detail string
 }
 
-// problems is the one table from error to answer. The first match counts; an
-// error that is not in it is internal.
+// problems maps errors to answers. The first match counts. An error that matches nothing is internal.
 var problems = []problem{
 	{
 		causes: []error{itembank.ErrInvalid},
 		status: http.StatusBadRequest, slug: "invalid-request", title: "Invalid request",
-		detail: "The request is not valid and nothing was changed. The errors say what to repair.",
+		detail: "The request is not valid. Nothing was changed. The member errors says what to correct.",
 	},
 	{
 		causes: []error{errUnauthenticated},
 		status: http.StatusUnauthorized, slug: "unauthenticated", title: "Not authenticated",
-		detail: "The request carries no identity that can be a claimant.",
+		detail: "The request has no identity that can be a claimant.",
 	},
 	{
 		causes: []error{errNotYours},
 		status: http.StatusForbidden, slug: "not-your-claim", title: "Not your claim",
-		detail: "The request names another claimant than the one who sent it.",
+		detail: "The request names a claimant other than the caller.",
 	},
 	{
 		causes: []error{errNoRoute},
@@ -58,7 +56,7 @@ var problems = []problem{
 	{
 		causes: []error{errMethod},
 		status: http.StatusMethodNotAllowed, slug: "method-not-allowed", title: "Method not allowed",
-		detail: "The path does not take this method. The Allow header names those it takes.",
+		detail: "The path does not support this method. The Allow header lists the methods that it supports.",
 	},
 	{
 		causes: []error{itembank.ErrSoldOut},
@@ -73,28 +71,28 @@ var problems = []problem{
 	{
 		causes: []error{itembank.ErrClosed},
 		status: http.StatusConflict, slug: "closed", title: "Closed",
-		detail: "The campaign is closed, and the claimant holds no item of it.",
+		detail: "The campaign is closed, and the claimant holds no item of this campaign.",
 	},
 	{
 		causes: []error{itembank.ErrClaimedElsewhere},
 		status: http.StatusConflict, slug: "claimed-elsewhere", title: "Claimed elsewhere",
-		detail: "The claimant holds an item of another campaign that allows one item for both. The member campaign names it.",
+		detail: "The claimant holds an item of another campaign in the same scope. The member campaign names it.",
 	},
 	{
 		causes: []error{errTooLarge},
 		status: http.StatusRequestEntityTooLarge, slug: "body-too-large", title: "Body too large",
-		detail: "The request's body is larger than 4 KiB.",
+		detail: "The body of the request is larger than 4 KiB.",
 	},
 	{
 		causes: []error{errNotJSON},
 		status: http.StatusUnsupportedMediaType, slug: "not-json", title: "Not JSON",
-		detail: "The request's body must have the content type application/json.",
+		detail: "The body of the request must have the content type application/json.",
 	},
 	{
-		// A deadline is the margin before Lambda's own, or a client who left.
+		// The time is nearly up, or the client is gone.
 		causes: []error{itembank.ErrTryAgain, context.DeadlineExceeded, context.Canceled},
 		status: http.StatusServiceUnavailable, slug: slugTryAgain, title: "Try again",
-		detail: "The service is busy. The same request again is safe: the same claimant gets the same item.",
+		detail: "The service is busy. Repeating the request is safe: the same claimant gets the same item.",
 	},
 }
 
@@ -103,10 +101,10 @@ const slugTryAgain = "try-again"
 // internal answers every error that is not in the table.
 var internal = problem{
 	status: http.StatusInternalServerError, slug: "internal", title: "Internal error",
-	detail: "Something is wrong on the server. The same request again is safe; give the instance when you report it.",
+	detail: "Something is wrong on the server. Repeating the request is safe. To report it, give the instance.",
 }
 
-// problemBody is the answer's body, RFC 9457. Its order is that of the RFC's examples.
+// problemBody is the body of the answer (RFC 9457), in the order of the RFC's examples.
 type problemBody struct {
 	Type     string        `json:"type"`
 	Title    string        `json:"title"`
@@ -117,9 +115,8 @@ type problemBody struct {
 	Campaign string        `json:"campaign,omitempty"` // with claimed-elsewhere
 }
 
-// memberError says what is wrong with one part of the request. The pointer is
-// a JSON pointer into the body, "" for all of it; a parameter of the path is
-// written as if it were a member.
+// memberError says what is wrong with one part of the request. The pointer is a JSON pointer into the body, "" for the
+// whole body. A parameter of the path is written like a member of the body.
 type memberError struct {
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`

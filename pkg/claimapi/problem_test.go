@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestProblemsAreDocumented compares the table with docs/problems.md: every slug
-// has a heading of its name, whose text begins with the status, and every
-// heading of the second level is a slug.
+// TestProblemsAreDocumented compares the table with docs/problems.md. Every slug is a heading whose text begins with the
+// status, and every heading of the second level is a slug.
 func TestProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../../docs/problems.md")
@@ -34,7 +33,7 @@ func TestProblemsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestProblemsAreWellFormed: slugs are anchors, once each; texts are there.
+// TestProblemsAreWellFormed: every slug is unique and can be an anchor, and every problem has its texts.
 func TestProblemsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -47,8 +46,7 @@ func TestProblemsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestNoCauseIsShadowed: the first match counts, so no row may take the cause
-// of a later one.
+// TestNoCauseIsShadowed: the first match counts, so no row may match the cause of a later row.
 func TestNoCauseIsShadowed(t *testing.T) {
 	t.Parallel()
 	for _, p := range problems {

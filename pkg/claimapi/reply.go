@@ -12,17 +12,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// reply is an answer before it is put into bytes.
+// reply is an answer before it is encoded.
 type reply struct {
 	status   int
 	headers  map[string]string
 	body     any
-	slug     string // of a problem, else empty
+	slug     string // of a problem, else ""
 	replayed bool
 }
 
-// ClaimBody is a claim as clients see it, over HTTP and from the command line.
-// Times are RFC 3339 in UTC, to the millisecond.
+// ClaimBody is a claim as clients get it, over HTTP and from the command line. Times are RFC 3339 in UTC, with
+// milliseconds.
 type ClaimBody struct {
 	Campaign  string `json:"campaign"`
 	Claimant  string `json:"claimant"`
@@ -33,7 +33,7 @@ type ClaimBody struct {
 	Replayed  bool   `json:"replayed"`
 }
 
-// NewClaimBody shows a grant.
+// NewClaimBody makes the ClaimBody of a grant.
 func NewClaimBody(g itembank.Grant) ClaimBody {
 	c := g.Claim
 	return ClaimBody{
@@ -42,7 +42,7 @@ func NewClaimBody(g itembank.Grant) ClaimBody {
 	}
 }
 
-// stateBody is a campaign as clients see it.
+// stateBody is a campaign as clients get it.
 type stateBody struct {
 	Campaign string         `json:"campaign"`
 	State    itembank.State `json:"state"`
@@ -50,8 +50,8 @@ type stateBody struct {
 	ClosesAt string         `json:"closes_at,omitempty"`
 }
 
-// granted is the answer to a claimant who holds an item: 201 and where the
-// claim is, or 200 if it was there before. base is the path of the request.
+// granted is the answer to a claimant who holds an item: 201 with the Location of a new claim, or 200 for a claim that
+// existed before. base is the path of the request.
 func granted(g itembank.Grant, base string) reply {
 	r := reply{status: http.StatusCreated, headers: jsonHeaders(), replayed: g.Replayed, body: NewClaimBody(g)}
 	if g.Replayed {
@@ -71,7 +71,7 @@ func stateOf(c itembank.Campaign, s itembank.State) reply {
 
 func jsonHeaders() map[string]string { return map[string]string{"Content-Type": "application/json"} }
 
-// timestamp writes a time in UTC to the millisecond, the zero time as "".
+// timestamp writes a time in UTC with milliseconds, and the zero time as "".
 func timestamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -79,12 +79,12 @@ func timestamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// response puts the reply into the form that API Gateway takes.
+// response encodes the reply for API Gateway.
 func (r reply) response() events.APIGatewayV2HTTPResponse {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // an item is shown as it was loaded
-	_ = e.Encode(r.body)   // strings, numbers and truth values: nothing that can fail
+	e.SetEscapeHTML(false) // the client gets the item as it was loaded
+	_ = e.Encode(r.body)   // strings, numbers and booleans cannot fail
 	r.headers["Cache-Control"] = "no-store"
 	return events.APIGatewayV2HTTPResponse{
 		StatusCode: r.status, Headers: r.headers, Body: string(bytes.TrimSpace(body.Bytes())),

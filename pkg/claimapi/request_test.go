@@ -56,7 +56,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestPathIsNotDecodedAgain: API Gateway did it, and %41 is now a text of its own.
+// TestPathIsNotDecodedAgain: API Gateway has decoded the path, so %41 stands for itself.
 func TestPathIsNotDecodedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// route is one request of the API.
+// route is one kind of request.
 type route struct {
 	method string
 	tail   string // what follows /campaigns/{campaign}
@@ -22,7 +22,7 @@ const (
 	claimantParam = "{claimant}"
 )
 
-// routes are all requests of the API.
+// routes lists all kinds of requests.
 var routes = []route{
 	{http.MethodPost, claimsTail, (*Handler).claim},
 	{http.MethodGet, claimsTail + "/" + claimantParam, (*Handler).heldClaim},
@@ -33,17 +33,17 @@ var errNoRoute = errors.New("claimapi: no such route")
 
 var errMethod = errors.New("claimapi: method not allowed")
 
-// methodError names the methods that the path has.
+// methodError holds the methods that the path supports.
 type methodError struct{ allowed []string }
 
 func (e *methodError) Error() string { return errMethod.Error() }
 func (e *methodError) Unwrap() error { return errMethod }
 
-// name is the route as logs show it: never what the client put into it.
+// name is the route in logs. It holds no text from the client.
 func (r route) name() string { return r.method + " " + root + "{campaign}" + r.tail }
 
-// match reports whether the route has this tail. A claimant is the whole rest
-// of the path: API Gateway has decoded it, so it may hold slashes.
+// match reports whether the tail of a path is that of the route. A claimant is the whole rest of the path: the path is
+// decoded, so a claimant may contain slashes.
 func (r route) match(tail string) (claimant string, ok bool) {
 	prefix, named := strings.CutSuffix(r.tail, claimantParam)
 	if !named {
@@ -53,8 +53,7 @@ func (r route) match(tail string) (claimant string, ok bool) {
 	return claimant, ok && claimant != ""
 }
 
-// find fills in the call's route and what the path names. Errors: errNoRoute,
-// *methodError.
+// find sets the call's route, campaign and named claimant. Errors: errNoRoute, *methodError.
 func (c *call) find() error {
 	campaign, tail, ok := splitPath(strings.TrimPrefix(c.event.RawPath, stagePrefix(c.event)))
 	if !ok {
@@ -77,8 +76,7 @@ func (c *call) find() error {
 	return &methodError{allowed}
 }
 
-// splitPath takes /campaigns/{campaign} from a path. The tail is empty or
-// begins with a slash.
+// splitPath splits a path into /campaigns/{campaign} and its tail, which is empty or begins with a slash.
 func splitPath(path string) (campaign, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(path, root)
 	end := strings.IndexByte(rest, '/')
@@ -88,13 +86,12 @@ func splitPath(path string) (campaign, tail string, ok bool) {
 	return rest[:end], rest[end:], ok && end > 0
 }
 
-// defaultStage is the stage that does not show in paths.
+// defaultStage is the stage whose name is not in the path.
 const defaultStage = "$default"
 
-// stagePrefix is what API Gateway puts in front of the path: the stage's name,
-// except for $default and behind a custom domain. The base path of a custom
-// domain's mapping is not taken off: a handler that answers under any prefix
-// could be reached by a route that its authorizer does not guard.
+// stagePrefix returns what API Gateway puts before the path: the name of the stage, except for $default and behind a
+// custom domain. The base path of a custom domain's mapping is not removed: if the handler answered under any prefix, a
+// route without authorizer could reach it.
 func stagePrefix(e events.APIGatewayV2HTTPRequest) string {
 	stage := e.RequestContext.Stage
 	prefix := "/" + stage

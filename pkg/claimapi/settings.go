@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// The variables of the claim API.
+// The variables of the claim function.
 const (
 	varBankTable     = "ONCEBOX_BANK_TABLE"
 	varDedupeTable   = "ONCEBOX_DEDUPE_TABLE"
@@ -19,25 +19,30 @@ const (
 
 var known = []string{varBankTable, varDedupeTable, varClaimantFrom, varCampaignCache, varLogLevel}
 
-// Options are the settings of the handler, wherever it runs.
+// Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	ClaimantFrom  ClaimantFrom
-	CampaignCache time.Duration // how long a copy of a campaign's rules is used; 0: not at all
+	CampaignCache time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
 	LogLevel      slog.Level
 }
 
-// Settings are the settings of the Lambda function.
+// Settings are the settings of the function in functions/claim.
 type Settings struct {
 	BankTable   string
 	DedupeTable string
 	Options
 }
 
-// ParseSettings reads the Lambda function's settings from an environment in the
-// form of os.Environ. Every variable named ONCEBOX_... counts: an unknown one is
-// a misspelt or misplaced setting and is refused. An empty variable is one that
-// is not set. The error lists everything that is wrong, by variable and with
-// what is allowed, and repeats no values.
+// ParseSettings reads the settings of the function from an environment in the form of os.Environ:
+//
+//	ONCEBOX_BANK_TABLE      required: the table of campaigns and items
+//	ONCEBOX_DEDUPE_TABLE    required: the table of claims
+//	ONCEBOX_CLAIMANT_FROM   required: jwt:CLAIM, iam or body
+//	ONCEBOX_CAMPAIGN_CACHE  how long a copy of a campaign's rules is used, 0 to 5s; default 5s
+//	ONCEBOX_LOG_LEVEL       debug, info, warn or error; default info
+//
+// An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
+// another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
@@ -48,12 +53,12 @@ func ParseSettings(environ []string) (Settings, error) {
 	return s, p.Err()
 }
 
-// ParseOptions reads the settings of a handler that runs elsewhere, as in
-// `oncebox local`: the store is the caller's, the claimant comes from the body
-// unless ONCEBOX_CLAIMANT_FROM says otherwise, and other ONCEBOX_... variables are
-// not looked at. The error is as that of ParseSettings.
+// ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox local`. The caller chooses
+// the store. The claimant comes from the body by default. Other ONCEBOX_ variables are ignored, except for the old
+// names of settings. The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
+	p.RefuseRenamed()
 	return p.options(fromBody), p.Err()
 }
 
@@ -63,22 +68,22 @@ func (p parser) options(defaultFrom string) Options {
 	return Options{p.claimantFrom(defaultFrom), p.campaignCache(), p.LogLevel(varLogLevel)}
 }
 
-func (p parser) claimantFrom(otherwise string) ClaimantFrom {
+func (p parser) claimantFrom(fallback string) ClaimantFrom {
 	text := p.Text(varClaimantFrom)
 	if text == "" {
-		text = otherwise
+		text = fallback
 	}
 	from, err := ParseClaimantFrom(text)
 	switch {
 	case text == "":
 		p.Wrong(varClaimantFrom, "is missing", claimantFromForms)
 	case err != nil:
-		p.Wrong(varClaimantFrom, "is none of its forms", claimantFromForms)
+		p.Wrong(varClaimantFrom, "is not a source of claimants", claimantFromForms)
 	}
 	return from
 }
 
 func (p parser) campaignCache() time.Duration {
-	const most = itembank.DefaultCampaignCache // so long at most a campaign that was closed goes on
-	return p.Duration(varCampaignCache, most, 0, most, "a Go duration of at most 5s, as in 500ms or 0")
+	const longest = itembank.DefaultCampaignCache // a closed campaign goes on for this long at most
+	return p.Duration(varCampaignCache, longest, 0, longest, "a duration of at most 5s, as in 500ms or 0")
 }

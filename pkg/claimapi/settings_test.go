@@ -45,7 +45,7 @@ func TestSettingsRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		environ []string
-		names   string // of the variables at fault, in the message's order
+		names   string // of the wrong variables, in the order of the message
 	}{
 		"nothing set":        {nil, "ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM"},
 		"all empty":          {[]string{"ONCEBOX_BANK_TABLE=", "ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_CLAIMANT_FROM="}, "ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM"},
@@ -83,8 +83,7 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// faultyVariables lists what the message complains of; each complaint must say
-// what is allowed.
+// faultyVariables lists the variables that the message names. For each, the message must say what is allowed.
 func faultyVariables(t *testing.T, err error) string {
 	t.Helper()
 	text, ok := strings.CutPrefix(err.Error(), "settings: ")

@@ -20,15 +20,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// bench is a handler over a real engine, with a fault or two if the test asks.
+// bench is a handler over a real engine, with the faults that a test asks for.
 type bench struct {
 	*claimapi.Handler
-	bank  *itembank.Bank // not under the faults
+	bank  *itembank.Bank // without the faults
 	store *faults
 	log   *bytes.Buffer
 }
 
-// newBench makes a bank with the campaign spring and its items.
+// newBench makes a handler over a bank with the campaign spring and its items.
 func newBench(t testing.TB, from string, items ...string) *bench {
 	t.Helper()
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
@@ -43,7 +43,7 @@ func newBench(t testing.TB, from string, items ...string) *bench {
 	return b
 }
 
-// campaign makes a campaign with a small bank, so that tests are quick.
+// campaign makes a campaign with few shards, so that tests are fast.
 func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items ...string) {
 	t.Helper()
 	s.Shards = 2
@@ -55,7 +55,7 @@ func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items .
 	}
 }
 
-// faults stands between the handler and the engine; a nil field is no fault.
+// faults is a store between the handler and the engine. A nil field is no fault.
 type faults struct {
 	engine.Store
 	take func(context.Context, engine.FreeItem, engine.Claim) error
@@ -72,7 +72,7 @@ func (f *faults) Take(ctx context.Context, item engine.FreeItem, c engine.Claim)
 
 type request = events.APIGatewayV2HTTPRequest
 
-// newRequest is a request as API Gateway hands it over: the path is decoded.
+// newRequest makes a request as API Gateway does, with a decoded path.
 func newRequest(method, path string) request {
 	return request{
 		Version: "2.0", RouteKey: "$default", RawPath: path,
@@ -134,7 +134,7 @@ func (b *bench) doIn(ctx context.Context, t testing.TB, r request) answer {
 	return a
 }
 
-// slug is the problem of an answer, "" if it is none.
+// slug returns the slug of a problem, or "" for another answer.
 func (a answer) slug() string {
 	kind, _ := a.members["type"].(string)
 	_, slug, _ := strings.Cut(kind, "#")
@@ -155,7 +155,7 @@ func (a answer) wants(t testing.TB, status int, slug string) answer {
 	return a
 }
 
-// pointers are the pointers of an invalid-request answer, comma separated.
+// pointers returns the pointers of an invalid-request answer, separated by commas.
 func (a answer) pointers() string {
 	var all []string
 	list, _ := a.members["errors"].([]any)
@@ -167,7 +167,7 @@ func (a answer) pointers() string {
 	return strings.Join(all, ",")
 }
 
-// lines are the log lines so far.
+// lines returns the log lines so far.
 func (b *bench) lines(t testing.TB) []map[string]any {
 	t.Helper()
 	var lines []map[string]any

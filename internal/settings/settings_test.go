@@ -1,0 +1,148 @@
+package settings_test
+
+import (
+	"log/slog"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/settings"
+)
+
+// read makes a parser of one variable.
+func read(value string) *settings.Parser {
+	return settings.NewParser([]string{"PATH=/bin", "ONCEBOX_X=" + value})
+}
+
+// wantProblem checks the error of a parser; "" is none.
+func wantProblem(t *testing.T, p *settings.Parser, want string) {
+	t.Helper()
+	got := ""
+	if err := p.Err(); err != nil {
+		got = err.Error()
+	}
+	if got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+}
+
+func wantValue[T comparable](t *testing.T, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("want %v, got %v", want, got)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for value, c := range map[string]struct {
+		want    time.Duration
+		problem string
+	}{
+		"":     {2 * day, ""},
+		"36h":  {36 * time.Hour, ""},
+		"7d":   {7 * day, ""},
+		"1s":   {time.Second, ""},
+		"0":    {0, "settings: ONCEBOX_X is shorter than 1s (allowed: 1s or more)"},
+		"8d":   {8 * day, "settings: ONCEBOX_X is longer than 7d (allowed: 1s or more)"},
+		"week": {0, "settings: ONCEBOX_X is not a duration (allowed: 1s or more)"},
+	} {
+		p := read(value)
+		wantValue(t, p.Duration("ONCEBOX_X", 2*day, time.Second, 7*day, "1s or more"), c.want)
+		wantProblem(t, p, c.problem)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	const problem = "settings: ONCEBOX_X is out of range or not a number (allowed: a whole number from 1 to 10)"
+	for value, c := range map[string]struct {
+		want    int
+		problem string
+	}{
+		"": {5, ""}, "1": {1, ""}, "10": {10, ""}, "0": {0, problem}, "11": {11, problem}, "1.5": {0, problem}, "many": {0, problem},
+		"99999999999999999999": {math.MaxInt, problem},
+	} {
+		p := read(value)
+		wantValue(t, p.Number("ONCEBOX_X", 5, 1, 10), c.want)
+		wantProblem(t, p, c.problem)
+	}
+}
+
+func TestSwitchLevelAndList(t *testing.T) {
+	t.Parallel()
+	p := read("on")
+	wantValue(t, p.Switch("ONCEBOX_X", false), true)
+	wantValue(t, p.Switch("ONCEBOX_Y", true), true)
+	p = read("off")
+	wantValue(t, p.Switch("ONCEBOX_X", true), false)
+	p = read("yes")
+	wantValue(t, p.Switch("ONCEBOX_X", true), true)
+	wantProblem(t, p, "settings: ONCEBOX_X is neither on nor off (allowed: on or off)")
+	p = read("warn")
+	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelWarn)
+	wantValue(t, p.LogLevel("ONCEBOX_Y"), slog.LevelInfo)
+	p = read("WARN")
+	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelInfo)
+	wantProblem(t, p, "settings: ONCEBOX_X is not a log level (allowed: debug, info, warn or error)")
+	if list := read(" a, b ,,c").List("ONCEBOX_X"); !slices.Equal(list, []string{"a", "b", "", "c"}) {
+		t.Errorf("list %q", list)
+	}
+	if list := read("").List("ONCEBOX_X"); list != nil {
+		t.Errorf("list %q", list)
+	}
+}
+
+// TestRefuseOthers: a setting that nobody knows is refused with the name that the user most likely meant.
+func TestRefuseOthers(t *testing.T) {
+	t.Parallel()
+	known := []string{"ONCEBOX_DEAD_LETTERS", "ONCEBOX_SCOPE"}
+	for name, want := range map[string]string{
+		"PATH":                      "", // another program's
+		"ONCEBOX_SCOPE":             "",
+		"ONCEBOX_SCPOE":             "settings: ONCEBOX_SCPOE is not a known setting, did you mean ONCEBOX_SCOPE?",
+		"ONCEBOX_TABLE":             "settings: ONCEBOX_TABLE is not a known setting (allowed: ONCEBOX_DEAD_LETTERS, ONCEBOX_SCOPE)",
+		"ONCEBOX_FAILURE_STORE":     "settings: ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS",
+		"ONCEBOX_FAILURE_QUEUE_URL": "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL",
+		"ONCEBOX_PARKED":            "settings: ONCEBOX_PARKED is now ONCEBOX_DEAD_LETTERS",
+	} {
+		p := settings.NewParser([]string{name + "=hunter2"})
+		p.RefuseOthers(known)
+		wantProblem(t, p, want)
+		p = settings.NewParser([]string{name + "="})
+		p.RefuseOthers(known)
+		wantProblem(t, p, "")
+	}
+	for name, want := range map[string]string{
+		"oncebox:failure-bucket": "settings: oncebox:failure-bucket is now oncebox:dead-letter-bucket",
+		"oncebox:bell-queue-arn": "settings: oncebox:bell-queue-arn is now oncebox:notify-queue-arn",
+		"oncebox:scop":           "settings: oncebox:scop is not a known setting, did you mean oncebox:scope?",
+	} {
+		p := settings.NewParserOf(map[string]string{name: "x"})
+		p.RefuseOthers([]string{"oncebox:scope", "oncebox:window"})
+		wantProblem(t, p, want)
+	}
+}
+
+func TestRefuseRenamed(t *testing.T) {
+	t.Parallel()
+	p := settings.NewParser([]string{"ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_OTHER=1", "ONCEBOX_FAILURE_QUEUE_URL=q"})
+	p.RefuseRenamed()
+	wantProblem(t, p, "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; "+
+		"ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS")
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	const allowed = " (allowed: a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -)"
+	for value, problem := range map[string]string{
+		"a.b-C_1": "", "": "settings: ONCEBOX_X is missing" + allowed, "ab": "settings: ONCEBOX_X is not a table name" + allowed,
+		"a b c": "settings: ONCEBOX_X is not a table name" + allowed,
+	} {
+		p := read(value)
+		wantValue(t, p.Table("ONCEBOX_X"), value)
+		wantProblem(t, p, problem)
+	}
+}

@@ -1,0 +1,61 @@
+// Package claimapi is the HTTP API that hands out the items of campaigns: each item to one claimant, and to each
+// claimant the same item on every request.
+//
+// A [Handler] answers events of an API Gateway HTTP API, and requests of net/http. The function in functions/claim and
+// the command `oncebox local` are made of it.
+//
+// # In a Lambda function
+//
+//	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
+//	from, err := claimapi.ParseClaimantFrom("jwt:sub")
+//	...
+//	lambda.Start(claimapi.New(bank, from, slog.Default()).Handle)
+//
+// Package awsclient makes the client. ParseSettings reads the ONCEBOX_ variables of the function in functions/claim.
+//
+// # In a server
+//
+//	http.ListenAndServe("127.0.0.1:8080", claimapi.New(bank, claimapi.FromContext(), slog.Default()))
+//
+// Serve it at the root of a host: it knows its paths, and the Location header repeats the path of the request.
+//
+// # Requests
+//
+//	POST /campaigns/{campaign}/claims             claim an item; the body is {"claimant":"..."}
+//	GET  /campaigns/{campaign}/claims/{claimant}  look a claim up; "me" is the caller
+//	GET  /campaigns/{campaign}                    the campaign's state: scheduled, open, closed, sold_out or empty
+//
+// Every answer is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md explains
+// each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
+//
+// # Claimants
+//
+// [ClaimantFrom] says who the claimant of a request is:
+//
+//	jwt:CLAIM      a claim of the token that API Gateway verified
+//	iam            the ARN of the IAM identity that signed the request
+//	body           whoever the body or the path names; for back ends that call on behalf of claimants
+//	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
+//
+// With all but body, a request may name only its own claimant. A request without an identity is answered 401.
+//
+// # Log
+//
+// Each request writes one line with the message "request": method, route, status, slug of the problem, request id,
+// campaign, duration. The line never holds a claimant or an item. The level is warn for 503, error for 500 with the
+// error's text, else info.
+//
+// # Life of a request
+//
+//  1. Handle sets a deadline and catches panics. ServeHTTP makes an event of its request first.
+//  2. call.find finds the route. It looks at nothing else in the request.
+//  3. ClaimantFrom.caller finds the caller. namedInBody or the path finds the claimant that the request names.
+//     claimantOf decides whether the caller may name that claimant. The bank is asked after all checks.
+//  4. itembank.Bank answers.
+//  5. granted or stateOf makes the reply. refusal makes the reply to an error, by one table from error to problem.
+//  6. report writes the log line.
+//
+// API Gateway percent-decodes rawPath in events of payload format 2.0 (seen in live events: honojs/hono issue 2156,
+// middleapi/standard-server pull request 93), so this package does not decode it again. If you make events yourself,
+// put the decoded path into them. Lambda function URLs do not decode the path; they are not supported.
+package claimapi

@@ -1,0 +1,101 @@
+package claimapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// report writes the log line of a request. It holds the text of an error only if the fault is the server's; a fault of
+// the client is in the slug.
+func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took time.Duration) {
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("method", c.event.RequestContext.HTTP.Method),
+		slog.String("route", c.routeName()),
+		slog.Int("status", r.status),
+		slog.String("slug", r.slug),
+		slog.String("request_id", c.id),
+		slog.String("campaign", c.validCampaign()),
+		slog.Bool("replayed", r.replayed),
+		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+	}
+	if r.status >= http.StatusInternalServerError {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("error", c.maskClaimant(err.Error())))
+	}
+	if r.slug == slugTryAgain {
+		level = slog.LevelWarn
+	}
+	if c.stack != nil {
+		attrs = append(attrs, slog.String("stack", string(c.stack))) // it holds addresses and no texts
+	}
+	h.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+func (c *call) routeName() string {
+	if c.route.serve == nil {
+		return ""
+	}
+	return c.route.name()
+}
+
+// validCampaign returns the campaign if the name is valid. The path of a request may hold anything.
+func (c *call) validCampaign() string {
+	if itembank.ValidateName("campaign", c.campaign) != nil {
+		return ""
+	}
+	return c.campaign
+}
+
+// maskClaimant replaces the claimant in the text of an error, plain or quoted. The engines put no claimant into their
+// errors; this is for a panic, or an engine that does. Only a whole word is replaced, so that a claimant of one letter
+// does not damage the text.
+func (c *call) maskClaimant(text string) string {
+	if c.claimant == "" {
+		return text
+	}
+	quoted := strconv.Quote(c.claimant)
+	return replaceWord(replaceWord(text, c.claimant), quoted[1:len(quoted)-1])
+}
+
+// replaceWord puts [claimant] in the place of word, wherever text has it as a whole word.
+func replaceWord(text, word string) string {
+	var out strings.Builder
+	copied := 0
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return out.String() + text[copied:]
+		}
+		begin := at + i
+		if at = begin + len(word); isWord(text, begin, at) {
+			out.WriteString(text[copied:begin] + "[claimant]")
+			copied = at
+		} else {
+			at = begin + 1
+		}
+	}
+}
+
+// isWord reports whether text[begin:end] is not a part of a longer word: no letter or digit at its ends has another one
+// beside it.
+func isWord(text string, begin, end int) bool {
+	before, _ := utf8.DecodeLastRuneInString(text[:begin])
+	first, _ := utf8.DecodeRuneInString(text[begin:end])
+	last, _ := utf8.DecodeLastRuneInString(text[begin:end])
+	after, _ := utf8.DecodeRuneInString(text[end:])
+	inside := inWord(before) && inWord(first) || inWord(last) && inWord(after)
+	return !inside
+}
+
+func inWord(r rune) bool {
+	return r != utf8.RuneError && (r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r))
+}
