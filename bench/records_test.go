@@ -323,7 +323,7 @@ func (costless) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe
 	return make([]dedupe.PutResult, len(entries)), nil
 }
 
-func (costless) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (costless) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return make([]dedupe.RaiseResult, len(raises)), nil
 }
 func (costless) Check(dedupe.Output) error { return nil }

@@ -165,7 +165,7 @@ func (w *World) putRow(e dedupe.Entry, existing *dedupe.Entry) {
 // holds reports that a record is known to hold an entry, now or before.
 func (w *World) holds(in *input) bool { return w.held[in.position.String()] > 0 }
 
-func (w *World) raiseRow(r dedupe.Raise) {
+func (w *World) raiseRow(r dedupe.RaiseRequest) {
 	if row, ok := w.rows[r.Key]; ok {
 		row.PurgeAt = max(row.PurgeAt, r.PurgeAt)
 		w.rows[r.Key] = row

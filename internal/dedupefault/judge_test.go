@@ -105,7 +105,7 @@ func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.DeadLetter)
 	if change != nil {
 		change(&f)
 	}
-	_, _ = deadletter.New(memory{w.World}).Keep(w.ctx, []dedupe.DeadLetter{f})
+	_, _ = deadletter.New(memory{w.World}).Put(w.ctx, []dedupe.DeadLetter{f})
 	w.keep(f.Owner)
 	inv.kept[f.Owner] = true
 }

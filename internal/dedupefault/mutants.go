@@ -156,7 +156,7 @@ func (m ownerless) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]d
 	return results, err
 }
 
-func (m ownerless) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m ownerless) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return stand(len(raises)), nil // there is no owner to ask for
 }
 
@@ -234,14 +234,14 @@ func (m shortLived) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]
 // neverRaised says that entries live long enough.
 type neverRaised struct{ Store }
 
-func (m neverRaised) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m neverRaised) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return stand(len(raises)), nil
 }
 
 func stand(n int) []dedupe.RaiseResult {
 	results := make([]dedupe.RaiseResult, n)
 	for i := range results {
-		results[i].Stands = true
+		results[i].Raised = true
 	}
 	return results
 }
@@ -249,13 +249,13 @@ func stand(n int) []dedupe.RaiseResult {
 // failedIsRaised takes a raise that failed for one that took place.
 type failedIsRaised struct{ Store }
 
-func (m failedIsRaised) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m failedIsRaised) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results, err := m.Store.RaisePurge(ctx, raises)
 	if err != nil {
 		results = stand(len(raises))
 	}
 	for i, r := range results {
-		results[i] = dedupe.RaiseResult{Stands: r.Stands || r.Err != nil}
+		results[i] = dedupe.RaiseResult{Raised: r.Raised || r.Err != nil}
 	}
 	return results, nil
 }
@@ -263,7 +263,7 @@ func (m failedIsRaised) RaisePurge(ctx context.Context, raises []dedupe.Raise) (
 // raisesForAll raises the entry of whoever has the name by now.
 type raisesForAll struct{ Store }
 
-func (m raisesForAll) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m raisesForAll) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	if _, err := m.Store.RaisePurge(ctx, raises); err != nil {
 		return nil, err
 	}
@@ -349,15 +349,15 @@ func (w *World) advanceTo(ctx context.Context, s Store, p dedupe.Position) error
 // alwaysKept takes a keep that failed for one that took place.
 type alwaysKept struct{ dedupe.DeadLetterStore }
 
-func (m alwaysKept) Keep(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
-	_, _ = m.DeadLetterStore.Keep(ctx, failures)
+func (m alwaysKept) Put(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
+	_, _ = m.DeadLetterStore.Put(ctx, failures)
 	return len(failures), nil
 }
 
 // neverKept has no place for poison.
 type neverKept struct{}
 
-func (neverKept) Keep(context.Context, []dedupe.DeadLetter) (int, error) { return 0, errThrown }
+func (neverKept) Put(context.Context, []dedupe.DeadLetter) (int, error) { return 0, errThrown }
 
 // overwriting is a failure store that makes an object each time.
 func (w *World) overwriting() dedupe.DeadLetterStore {
@@ -431,6 +431,6 @@ func (nowhere) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (nowhere) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
+func (nowhere) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	return len(failures), nil
 }

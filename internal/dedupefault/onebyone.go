@@ -184,7 +184,7 @@ func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (r *results) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
+func (r *results) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for _, f := range failures {
 		r.kept(f)
 	}

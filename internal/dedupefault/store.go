@@ -38,7 +38,7 @@ const (
 	readCheckpoint    = "ReadCheckpoint"
 	advanceCheckpoint = "AdvanceCheckpoint"
 	send              = "Send"
-	keep              = "Keep"
+	putDeadLetters    = "Put"
 	notify            = "Notify"
 )
 
@@ -50,7 +50,7 @@ func waysOf(method string) []Way {
 		return ways
 	case putIfAbsent, raisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
-	case send, keep:
+	case send, putDeadLetters:
 		return append(ways, LoseReply, PartBefore, Scattered)
 	}
 	return append(ways, LoseReply)
@@ -190,7 +190,7 @@ func (s *store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	return results, nil
 }
 
-func (s *store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (s *store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	c, err := s.begin(ctx, raisePurge, count(len(raises)))
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (s *store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe
 		return nil, err
 	}
 	for i, r := range results {
-		if r.Stands {
+		if r.Raised {
 			s.raiseRow(raises[i])
 		}
 	}
@@ -305,8 +305,8 @@ type failures struct {
 	inner dedupe.DeadLetterStore
 }
 
-func (s *failures) Keep(ctx context.Context, all []dedupe.DeadLetter) (kept int, err error) {
-	c, err := s.begin(ctx, keep, ownersOf(all))
+func (s *failures) Put(ctx context.Context, all []dedupe.DeadLetter) (kept int, err error) {
+	c, err := s.begin(ctx, putDeadLetters, ownersOf(all))
 	if err != nil {
 		return 0, err
 	}
@@ -317,7 +317,7 @@ func (s *failures) Keep(ctx context.Context, all []dedupe.DeadLetter) (kept int,
 	case Scattered:
 		asked = everySecond(all)
 	}
-	kept, err = s.inner.Keep(ctx, asked)
+	kept, err = s.inner.Put(ctx, asked)
 	for _, f := range asked[:kept] {
 		s.keep(f.Owner)
 	}

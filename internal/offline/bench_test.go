@@ -43,7 +43,7 @@ func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedup
 	return results, nil
 }
 
-func (m *memory) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m *memory) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	results := make([]dedupe.RaiseResult, len(raises))
@@ -56,7 +56,7 @@ func (m *memory) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.
 			e.PurgeAt = r.PurgeAt
 		}
 		m.entries[r.Key] = e
-		results[i].Stands = true
+		results[i].Raised = true
 	}
 	return results, nil
 }
@@ -309,7 +309,7 @@ func (d *death) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) (result
 	return results, errors.Join(dead, err)
 }
 
-func (d *death) RaisePurge(ctx context.Context, raises []dedupe.Raise) (results []dedupe.RaiseResult, err error) {
+func (d *death) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) (results []dedupe.RaiseResult, err error) {
 	dead := d.step(func() { results, err = d.store.RaisePurge(ctx, raises) }, nothing)
 	return results, errors.Join(dead, err)
 }

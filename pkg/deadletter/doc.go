@@ -10,6 +10,6 @@
 // help, not a promise. It is silent when a process dies between the object and
 // the notification, and notifications twice at times; the objects are what counts.
 //
-// Encryption, life and access of objects are the bucket's settings. Keep needs
+// Encryption, life and access of objects are the bucket's settings. Put needs
 // s3:PutObject, and sqs:SendMessage for the notifier; Read needs s3:GetObject.
 package deadletter

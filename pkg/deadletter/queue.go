@@ -38,7 +38,7 @@ func NewQueue(client SQS, queueURL string) (*Queue, error) {
 	return &Queue{client, queueURL}, nil
 }
 
-// Notify sends the message. Errors: as of Store.Keep.
+// Notify sends the message. Errors: as of Store.Put.
 func (q *Queue) Notify(ctx context.Context, k Notification) error {
 	body, err := json.Marshal(k)
 	if err != nil {

@@ -90,7 +90,7 @@ func WithNotifier(notifier Notifier, unsent func(Notification, error)) Option {
 	return func(s *Store) { s.notifier, s.unsent = notifier, unsent }
 }
 
-// WithConcurrency sets how many records of a Keep are kept at a time, at least one;
+// WithConcurrency sets how many records of a Put are kept at a time, at least one;
 // DefaultConcurrency without it.
 func WithConcurrency(n int) Option {
 	return func(s *Store) { s.concurrency = max(n, 1) }
@@ -105,11 +105,11 @@ func New(objects Objects, options ...Option) *Store {
 	return s
 }
 
-// Keep keeps each record under the name of its owner. If one is there already, that
+// Put stores each record under the name of its owner. If one is there already, that
 // is it, with the reason it was kept for first. After a failure it begins one more at most.
 // Errors: the family dedupe.ErrTryAgain; else settings, rights or disk are wrong;
 // the context's own.
-func (s *Store) Keep(ctx context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
+func (s *Store) Put(ctx context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	var failed atomic.Bool
@@ -151,7 +151,7 @@ func (s *Store) keep(ctx context.Context, f dedupe.DeadLetter) error {
 }
 
 // Read reads a record back, by the name of its object. One that is not there is
-// fs.ErrNotExist; other errors are as of Keep and Decode.
+// fs.ErrNotExist; other errors are as of Put and Decode.
 func (s *Store) Read(ctx context.Context, name string) (dedupe.DeadLetter, error) {
 	content, err := s.objects.Read(ctx, name)
 	if err != nil {

@@ -57,7 +57,7 @@ func newFailure(sequence string) dedupe.DeadLetter {
 // keep keeps one record.
 func keep(t *testing.T, store *deadletter.Store, f dedupe.DeadLetter) error {
 	t.Helper()
-	kept, err := store.Keep(t.Context(), []dedupe.DeadLetter{f})
+	kept, err := store.Put(t.Context(), []dedupe.DeadLetter{f})
 	if kept != 1 && err == nil || kept != 0 && err != nil {
 		t.Errorf("kept %d, %v", kept, err)
 	}
@@ -144,7 +144,7 @@ func TestEndedContextCreatesNothing(t *testing.T) {
 
 // TestKeep: a record is read back as it was, and keeping it again, whatever the
 // reason is by then, changes nothing.
-func TestKeep(t *testing.T) {
+func TestPut(t *testing.T) {
 	t.Parallel()
 	for name, objects := range places(t) {
 		t.Run(name, func(t *testing.T) {
@@ -204,17 +204,17 @@ func TestKeepMany(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		objects := &crowded{}
-		kept, err := deadletter.New(objects, deadletter.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		kept, err := deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), failures)
 		if kept != records || err != nil || objects.most != atATime || objects.made != records {
 			t.Errorf("kept %d of %d, %d at a time: %v", kept, objects.made, objects.most, err)
 		}
 		objects = &crowded{fails: failures[broken].Owner}
-		kept, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Keep(t.Context(), failures)
+		kept, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), failures)
 		if kept != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.made > broken+2*atATime {
 			t.Errorf("with a failure at %d: kept %d of %d begun: %v", broken, kept, objects.made, err)
 		}
 	})
-	if kept, err := deadletter.New(&crowded{}).Keep(t.Context(), nil); kept != 0 || err != nil {
+	if kept, err := deadletter.New(&crowded{}).Put(t.Context(), nil); kept != 0 || err != nil {
 		t.Errorf("none: kept %d, %v", kept, err)
 	}
 }

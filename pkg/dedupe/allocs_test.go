@@ -18,14 +18,14 @@ func (f *free) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.
 	return f.results[:len(entries)], nil
 }
 
-func (f *free) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (f *free) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return make([]dedupe.RaiseResult, len(raises)), nil
 }
 func (f *free) Check(dedupe.Output) error { return nil }
 func (f *free) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
-func (f *free) Keep(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
+func (f *free) Put(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
 
 // mostAllocs bounds the allocations of a new record from its bytes to the sink,
 // with the id and the fingerprint by path: these two texts and the owner's. All

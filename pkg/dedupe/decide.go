@@ -217,7 +217,7 @@ func (d *Decider) deriveAll(ctx context.Context, derive []*undecided, rows []Ent
 	if len(derive) == 0 {
 		return nil
 	}
-	raises := make([]Raise, 0, len(derive))
+	raises := make([]RaiseRequest, 0, len(derive))
 	place := map[Key]int{}
 	for i, u := range derive {
 		purge := d.Retention.PurgeAt(u.Arrival)
@@ -225,7 +225,7 @@ func (d *Decider) deriveAll(ctx context.Context, derive []*undecided, rows []Ent
 		if !ok {
 			at = len(raises)
 			place[u.key] = at
-			raises = append(raises, Raise{Scope: d.Scope, Key: u.key, Owner: rows[i].Owner, PurgeAt: purge})
+			raises = append(raises, RaiseRequest{Scope: d.Scope, Key: u.key, Owner: rows[i].Owner, PurgeAt: purge})
 		}
 		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // both or neither are Never
 	}
@@ -239,7 +239,7 @@ func (d *Decider) deriveAll(ctx context.Context, derive []*undecided, rows []Ent
 		case r.Err != nil:
 			u.fail(r.Err)
 			continue
-		case r.Stands:
+		case r.Raised:
 			u.derive()
 		}
 		again = append(again, u)

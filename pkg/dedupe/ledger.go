@@ -25,7 +25,7 @@ type Ledger interface {
 
 	// RaisePurge lifts the purge time of entries to at least the one given, if
 	// they are still held by the owner given. Answers as of PutIfAbsent.
-	RaisePurge(ctx context.Context, raises []Raise) ([]RaiseResult, error)
+	RaisePurge(ctx context.Context, raises []RaiseRequest) ([]RaiseResult, error)
 }
 
 // PutResult is the answer to one put: it took place, or there was an entry.
@@ -34,8 +34,8 @@ type PutResult struct {
 	Err      error
 }
 
-// Raise asks for a later purge time.
-type Raise struct {
+// RaiseRequest asks for a later purge time.
+type RaiseRequest struct {
 	Scope   string
 	Key     Key
 	Owner   string
@@ -44,7 +44,7 @@ type Raise struct {
 
 // RaiseResult is the answer to one raise.
 type RaiseResult struct {
-	Stands bool // the entry is the owner's, and its purge time is late enough
+	Raised bool // the entry is the owner's, and its purge time is late enough
 	Err    error
 }
 

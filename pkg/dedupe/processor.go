@@ -62,11 +62,11 @@ type DeadLetter struct {
 
 // DeadLetterStore keeps such records whole.
 type DeadLetterStore interface {
-	// Keep keeps records, several at a time where it can. It returns how many of
+	// Put stores records, several at a time where it can. It returns how many of
 	// them, from the first on, are kept for sure, now or before; with fewer than
 	// all there is an error. Of the others some may be kept too. It is safe to
 	// repeat.
-	Keep(ctx context.Context, failures []DeadLetter) (kept int, err error)
+	Put(ctx context.Context, failures []DeadLetter) (kept int, err error)
 }
 
 // Format reads and rewrites payloads; *format.JSON is one. Errors of type
@@ -260,7 +260,7 @@ func (r *run) keep(ctx context.Context, ready int) (unkept int, err error) {
 		for _, place := range places {
 			failures = append(failures, r.failure(&r.users[place]))
 		}
-		kept, err := r.failures.Keep(ctx, failures)
+		kept, err := r.failures.Put(ctx, failures)
 		if kept, err = sure(kept, len(failures), err); err != nil {
 			return places[min(kept, len(places)-1)], err
 		}

@@ -56,7 +56,7 @@ func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedup
 	return results, nil
 }
 
-func (s *slow) RaisePurge(context.Context, []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (s *slow) RaisePurge(context.Context, []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	panic("no record is synthetic here")
 }
 
@@ -80,7 +80,7 @@ func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (s *slow) Keep(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
+func (s *slow) Put(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for i, f := range failures {
 		if err := s.take(ctx, s.perKeep); err != nil {
 			return i, err

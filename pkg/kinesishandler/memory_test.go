@@ -28,11 +28,11 @@ func (w *watched) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedu
 	return make([]dedupe.PutResult, len(entries)), nil
 }
 
-func (w *watched) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (w *watched) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	w.look()
 	results := make([]dedupe.RaiseResult, len(raises))
 	for i := range results {
-		results[i].Stands = true
+		results[i].Raised = true
 	}
 	return results, nil
 }
@@ -53,7 +53,7 @@ func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (w *watched) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
+func (w *watched) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	if before := w.kept; before/200_000 < (before+len(failures))/200_000 || before == 0 {
 		w.look()
 	}

@@ -79,8 +79,8 @@ func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-// Keep keeps a record once, as failure stores do.
-func (m *memory) Keep(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
+// Put stores a record once, as dead-letter stores do.
+func (m *memory) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
 	for i, f := range failures {
 		if slices.Contains(m.data, string(f.Data)) {
 			continue

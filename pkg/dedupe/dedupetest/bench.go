@@ -172,7 +172,7 @@ type failures struct {
 	hidden int // of those kept it does not speak
 }
 
-func (s *failures) Keep(_ context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
+func (s *failures) Put(_ context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, failure := range failures {
@@ -215,7 +215,7 @@ func (h *hooked) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]ded
 	return results, err
 }
 
-func (h *hooked) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (h *hooked) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	h.raises += len(raises)
 	results, err := h.Store.RaisePurge(ctx, raises)
 	if err == nil {
@@ -223,7 +223,7 @@ func (h *hooked) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedup
 	}
 	for i := range results {
 		if h.raiseFault != nil {
-			results[i] = dedupe.RaiseResult{Stands: true, Err: h.raiseFault}
+			results[i] = dedupe.RaiseResult{Raised: true, Err: h.raiseFault}
 		}
 	}
 	return results, err

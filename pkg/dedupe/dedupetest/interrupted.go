@@ -18,7 +18,7 @@ type interrupted struct {
 	done  bool
 }
 
-func (i *interrupted) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (i *interrupted) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	if !i.done {
 		i.done = true
 		i.f.must(i.f.Raw.DropEntry(ctx, i.f.scope, format.KeyOf("a")))

@@ -114,10 +114,10 @@ func (m timeless) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 // neverRaised says that entries live long enough.
 type neverRaised struct{ dedupe.Store }
 
-func (m neverRaised) RaisePurge(_ context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (m neverRaised) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
 	for i := range results {
-		results[i].Stands = true
+		results[i].Raised = true
 	}
 	return results, nil
 }

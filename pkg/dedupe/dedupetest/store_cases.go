@@ -167,9 +167,9 @@ func raisePurge(f *fixture) {
 	f.wantPut("a new key", first, nil)
 	raise := func(what, id, owner string, purge int64, stands bool) {
 		f.Helper()
-		results, err := f.Store.RaisePurge(f.ctx, []dedupe.Raise{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
+		results, err := f.Store.RaisePurge(f.ctx, []dedupe.RaiseRequest{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
 		f.must(err)
-		if results[0].Err != nil || results[0].Stands != stands {
+		if results[0].Err != nil || results[0].Raised != stands {
 			f.Errorf("%s: want stands %t, got %+v", what, stands, results[0])
 		}
 	}

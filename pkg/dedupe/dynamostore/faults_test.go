@@ -56,9 +56,9 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 func everyMethod(ctx context.Context, s *Store) map[string]error {
 	put, err := s.PutIfAbsent(ctx, entries(1))
 	errs := map[string]error{"PutIfAbsent": errors.Join(err, put[0].Err)}
-	raised, err := s.RaisePurge(ctx, []dedupe.Raise{{Owner: "me", PurgeAt: 1}})
+	raised, err := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Owner: "me", PurgeAt: 1}})
 	errs["RaisePurge"] = errors.Join(err, raised[0].Err)
-	if put[0].Existing != nil || raised[0].Stands {
+	if put[0].Existing != nil || raised[0].Raised {
 		errs["an answer was made up"] = nil
 	}
 	_, errs["ReadCheckpoint"] = s.ReadCheckpoint(ctx, dedupe.CheckpointKey{})
@@ -105,7 +105,7 @@ func TestFailuresAreErrors(t *testing.T) {
 		if got, err := s.PutIfAbsent(t.Context(), entries(1)); err != nil || got[0].Err == nil || got[0].Existing != nil {
 			t.Errorf("%s: a put made up an answer: %+v, %v", name, got, err)
 		}
-		if got, err := s.RaisePurge(t.Context(), []dedupe.Raise{{PurgeAt: 1}}); err != nil || got[0].Stands {
+		if got, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{{PurgeAt: 1}}); err != nil || got[0].Raised {
 			t.Errorf("%s: a raise made up an answer: %+v, %v", name, got, err)
 		}
 		if err := s.AdvanceCheckpoint(t.Context(), dedupe.CheckpointKey{}, dedupe.Checkpoint{Sequence: "1"}); err == nil || errors.Is(err, dedupe.ErrOtherConsumer) {

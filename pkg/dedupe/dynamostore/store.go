@@ -99,7 +99,7 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 }
 
 // RaisePurge sets a later purge time IF the owner still holds the entry.
-func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
 	s.each(len(raises), func(i int, spared error) error {
 		if results[i].Err = spared; spared == nil {
@@ -110,7 +110,7 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe
 	return results, nil
 }
 
-func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
+func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseResult {
 	in := &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.table), Key: dynamo.Encode(entryKey(r.Scope, r.Key)),
 		ExpressionAttributeNames:            map[string]string{"#owner": "owner"},
@@ -128,7 +128,7 @@ func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
 	_, err := s.client.UpdateItem(ctx, in)
 	old, stays := dynamo.ConditionFailure(err)
 	if !stays {
-		return dedupe.RaiseResult{Stands: err == nil, Err: failed("raise purge time", err)}
+		return dedupe.RaiseResult{Raised: err == nil, Err: failed("raise purge time", err)}
 	}
 	if len(old) == 0 { // it is gone
 		return dedupe.RaiseResult{}
@@ -137,7 +137,7 @@ func (s *Store) raise(ctx context.Context, r dedupe.Raise) dedupe.RaiseResult {
 	if err := dynamo.Decode(old, &row); err != nil {
 		return dedupe.RaiseResult{Err: err}
 	}
-	return dedupe.RaiseResult{Stands: row.Owner == r.Owner} // it is late enough already
+	return dedupe.RaiseResult{Raised: row.Owner == r.Owner} // it is late enough already
 }
 
 // errSpared is the answer of entries that were not asked for, since one before

@@ -62,7 +62,7 @@ func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *d
 
 // RaisePurge lifts purge times, in one transaction as PutIfAbsent does, with
 // the same errors. dedupe.Never is later than every time. Safe to repeat.
-func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe.RaiseResult, error) {
+func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
 	err := s.db.Write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range raises {
@@ -70,7 +70,7 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.Raise) ([]dedupe
 			if err != nil {
 				return fmt.Errorf("raise %d of %d: %w", i, len(raises), err)
 			}
-			results[i].Stands = n == 1
+			results[i].Raised = n == 1
 		}
 		return nil
 	})

@@ -70,11 +70,11 @@ func TestOddTextsComeBack(t *testing.T) {
 		want := entry(fmt.Sprint(i), text)
 		want.Fingerprint, want.Version = text, text
 		s.put(t, want)
-		raise := dedupe.Raise{Scope: want.Scope, Key: want.Key, Owner: text, PurgeAt: want.PurgeAt + 1}
+		raise := dedupe.RaiseRequest{Scope: want.Scope, Key: want.Key, Owner: text, PurgeAt: want.PurgeAt + 1}
 		other := raise
 		other.Owner += "x"
-		stands, err := s.RaisePurge(t.Context(), []dedupe.Raise{raise, other})
-		if err != nil || !stands[0].Stands || stands[1].Stands {
+		stands, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{raise, other})
+		if err != nil || !stands[0].Raised || stands[1].Raised {
 			t.Errorf("%q: %+v, %v", text, stands, err)
 		}
 		want.PurgeAt++
@@ -108,7 +108,7 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
 	ctx := t.Context()
 	_, put := s.PutIfAbsent(ctx, []dedupe.Entry{entry("b", "two")})
-	_, raise := s.RaisePurge(ctx, []dedupe.Raise{{Scope: one.Scope, Key: one.Key, Owner: "one", PurgeAt: dedupe.Never}})
+	_, raise := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Scope: one.Scope, Key: one.Key, Owner: "one", PurgeAt: dedupe.Never}})
 	for name, err := range map[string]error{
 		"PutIfAbsent": put, "RaisePurge": raise,
 		"AdvanceCheckpoint": s.AdvanceCheckpoint(ctx, checkpointKey, dedupe.Checkpoint{Sequence: "1"}),
