@@ -37,7 +37,7 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
 	reference.run()
-	out, deadLetters := reference.read("out"), reference.read("dead_lettered")
+	out, deadLetters := reference.read("out"), reference.read("dead")
 	for mode := range modes {
 		for n := 1; ; n++ {
 			b := newBench(t, everything()...)
