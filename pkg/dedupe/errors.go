@@ -3,22 +3,15 @@ package dedupe
 import "errors"
 
 var (
-	// ErrTryAgain is the family of failures that may pass by themselves: the
-	// ledger, the sink or the failure store was busy, throttled or out of
-	// reach. The effect is unknown and the same call again is safe.
+	// ErrTryAgain is the family of errors that may pass by themselves: the ledger, the sink or the dead-letter store
+	// was busy, throttled or out of reach. The call may have had its effect. It is safe to repeat.
 	ErrTryAgain = errors.New("dedupe: try again")
 
-	// errShort says that a sink or a failure store broke its contract. What it did
-	// not name as done is not.
-	errShort = errors.New("dedupe: the sink or the failure store did a part and said nothing of an error")
+	// ErrOtherConsumer says that a checkpoint belongs to another function. Two consumers of one scope and stream
+	// would skip each other's records.
+	ErrOtherConsumer = errors.New("dedupe: the checkpoint belongs to another consumer of the same scope and stream; " +
+		"give each consumer a scope of its own")
 
-	// ErrOtherConsumer says that a checkpoint's row belongs to another function:
-	// two consumers of one scope and stream would skip each other's records.
-	ErrOtherConsumer = errors.New("dedupe: the checkpoint belongs to another consumer of the same scope and stream; give each its own scope")
+	// errIncomplete says that a sink or a dead-letter store did less than it was asked, and returned no error.
+	errIncomplete = errors.New("dedupe: the sink or the dead-letter store did only a part and returned no error")
 )
-
-// PoisonError says why a record can never be processed. The reason is a fixed
-// text and never holds the record.
-type PoisonError struct{ Reason string }
-
-func (e *PoisonError) Error() string { return "poison record: " + e.Reason }

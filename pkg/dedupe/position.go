@@ -1,0 +1,79 @@
+package dedupe
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Stream names a Kinesis stream. It does not name a consumer: all consumers of a stream see the same records.
+type Stream struct{ Account, Region, Name string }
+
+func (s Stream) String() string { return s.Account + "/" + s.Region + "/" + s.Name }
+
+// ParseStreamARN reads arn:PARTITION:kinesis:REGION:ACCOUNT:stream/NAME. It ignores a /consumer/... suffix.
+func ParseStreamARN(arn string) (Stream, error) {
+	parts := strings.SplitN(arn, ":", 6)
+	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "kinesis" {
+		return Stream{}, fmt.Errorf("%q is not the ARN of a Kinesis stream", arn)
+	}
+	name, ok := strings.CutPrefix(parts[5], "stream/")
+	name, _, _ = strings.Cut(name, "/")
+	if !ok || name == "" {
+		return Stream{}, fmt.Errorf("%q is not the ARN of a Kinesis stream", arn)
+	}
+	return Stream{Account: parts[4], Region: parts[3], Name: name}, nil
+}
+
+// Plain is the sub-sequence number of a record that is not part of a KPL aggregate.
+const Plain = -1
+
+// Position is the place of a user record in a stream. Its text is the record's owner in the ledger. A batch is not
+// part of it, because the batches that hold a record change under bisect and after partial failures.
+type Position struct {
+	Stream   Stream
+	Shard    string
+	Sequence string // decimal
+	Sub      int    // index in a KPL aggregate, or Plain
+}
+
+func (p Position) String() string {
+	sub := ""
+	if p.Sub != Plain {
+		sub = "#" + strconv.Itoa(p.Sub)
+	}
+	// One expression, one allocation: every record needs this text.
+	return p.Stream.Account + "/" + p.Stream.Region + "/" + p.Stream.Name + "/" + p.Shard + "/" + p.Sequence + sub
+}
+
+// sequenceDigits is the length of the longest sequence number that this package takes. Kinesis uses 56 digits; the
+// pattern in its API Reference ("Record") would allow 129.
+const sequenceDigits = 128
+
+// CompareSequence compares two sequence numbers by value, as cmp.Compare does. They are decimal texts of different
+// lengths that do not fit into an integer.
+func CompareSequence(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// PadSequence pads a sequence number with leading zeros, so that an engine can compare sequence numbers as texts. It
+// returns an error unless the sequence number has 1 to 128 digits, leading zeros not counted.
+func PadSequence(sequence string) (string, error) {
+	digits := strings.TrimLeft(sequence, "0")
+	if sequence == "" || len(digits) > sequenceDigits || strings.Trim(digits, "0123456789") != "" {
+		return "", fmt.Errorf("sequence number %.140q: want a decimal of up to %d digits", sequence, sequenceDigits)
+	}
+	return strings.Repeat("0", sequenceDigits-len(digits)) + digits, nil
+}
+
+// UnpadSequence removes the leading zeros that PadSequence added.
+func UnpadSequence(padded string) string {
+	if s := strings.TrimLeft(padded, "0"); s != "" {
+		return s
+	}
+	return "0"
+}

@@ -1,0 +1,33 @@
+package dedupe
+
+// Tally counts user records by what became of them:
+// In = New + Retry + Natural + Synthetic + DeadLettered + Skipped + Failed.
+type Tally struct {
+	In           int64 `json:"in"`
+	New          int64 `json:"new"`
+	Retry        int64 `json:"retry"`
+	Natural      int64 `json:"natural"`
+	Synthetic    int64 `json:"synthetic"`
+	DeadLettered int64 `json:"dead_lettered"` // stored in the dead-letter store
+	Skipped      int64 `json:"skipped"`       // at or below the checkpoint; a KPL aggregate counts as one
+	Failed       int64 `json:"failed"`        // not done, to be delivered again; a record that was not decoded counts as one
+	Out          int64 `json:"out"`           // sent to the sink
+}
+
+// Count counts one user record that is done: as dead-lettered if it is poison, else by its outcome. Count does not
+// change Out.
+func (t *Tally) Count(o Outcome, poison *PoisonError) {
+	t.In++
+	switch {
+	case poison != nil:
+		t.DeadLettered++
+	case o == New:
+		t.New++
+	case o == Retry:
+		t.Retry++
+	case o == Natural:
+		t.Natural++
+	case o == Synthetic:
+		t.Synthetic++
+	}
+}
