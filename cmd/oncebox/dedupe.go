@@ -215,11 +215,11 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 	}
 	// What will be refused is better refused before the ledger is made. One that
 	// is not there knows of no unfinished run.
-	if err := offline.WantFolders(c.Out, c.DeadLetters); err != nil {
+	if err := offline.CheckFolders(c.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
 	if c.Out != "" {
-		if err := offline.WantUnused(c.Out, c.DeadLetters); err != nil {
+		if err := offline.CheckEmpty(c.Out, c.DeadLetters); err != nil {
 			return nil, err
 		}
 	}

@@ -271,7 +271,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"the mark is in", []string{"in.run", "--id-path", "id", "--out", "in"}, []string{"in.run is the mark of --out as well as an input"}},
 		{"the lock is in", []string{"in.lock", "--id-path", "id", "--out", "in"}, []string{"in.lock is the lock of --out as well as an input"}},
 		{"the mark is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "x.run"}, []string{"x.run is --dead-letters as well as the mark"}},
-		{"the mark is somebody's", []string{"empty", "--id-path", "id", "--out", "in"}, []string{"in.run is a file of somebody's"}},
+		{"the mark is somebody's", []string{"empty", "--id-path", "id", "--out", "in"}, []string{"the run needs", "in.run for itself"}},
 		{"dead letters is in", []string{"in", "--id-path", "id", "--dead-letters", "in"}, []string{"--dead-letters as well as an input"}},
 		{"dead letters is the ledger", []string{"in", "--id-path", "id", "--dead-letters", "oncebox.db"}, []string{"--dead-letters as well as the ledger"}},
 		{"ledger is in", []string{"empty", "--id-path", "id", "--ledger", "empty"}, []string{"the ledger as well as an input"}},
@@ -361,14 +361,14 @@ func TestDedupeResumed(t *testing.T) {
 		if got := s.read("out"); len(got) >= len(whole.stdout) {
 			t.Fatalf("%d: the run was not cut on its way", i)
 		}
-		if signal == os.Interrupt && !strings.Contains(stderr.String(), "goes on from there") {
+		if signal == os.Interrupt && !strings.Contains(stderr.String(), "continue from there") {
 			t.Errorf("unexpected %s", stderr.String())
 		}
 		if s.read("out.run") == "" {
 			t.Error("nothing says that the run is unfinished")
 		}
 	}
-	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "out belongs to the run", "other inputs, options")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "out belongs to the unfinished run", "other inputs, options")
 	r := s.run(exitLook, args...)
 	remark, summary, _ := strings.Cut(r.stderr, "\n")
 	r.stderr = summary

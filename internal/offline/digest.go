@@ -11,12 +11,11 @@ import (
 	"slices"
 )
 
-// digest names the run: the SHA-256 of the inputs' contents, in order, and of
-// the options that a result depends on. Names of files are no part of it, nor
-// is where the results go: the same work under another name is the same run.
+// digest identifies the run: it is the SHA-256 of the inputs' contents, in order, and of the options that change the
+// result. The names of the inputs and of the outputs are not part of it: the same work under other names is the same run.
 //
-// It costs one more reading of the inputs. Sizes and times of files, or samples
-// of them, would be cheaper and could take another file for this one.
+// It costs one more reading of the inputs. The sizes and times of the files, or samples of them, would be cheaper, but
+// two different files can have the same ones.
 func (r *run) digest(ctx context.Context) (string, error) {
 	h := sha256.New()
 	r.digestOptions(h)
@@ -32,8 +31,7 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// digestOptions writes the options in a form that is the same in every version
-// of Go: quoted, in ASCII.
+// digestOptions writes the options as quoted ASCII, which is the same in every version of Go.
 func (r *run) digestOptions(h hash.Hash) {
 	f := r.Format
 	fmt.Fprintf(h, "oncebox run 1 %+q %+q %+q %+q %+q %+q %d %d %t %t %t\n",
@@ -41,7 +39,7 @@ func (r *run) digestOptions(h hash.Hash) {
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic)
 }
 
-// digest is the SHA-256 of an input's content; progress is given the bytes read.
+// digest returns the SHA-256 of an input's content. It tells progress how many bytes it has read.
 func (in Input) digest(ctx context.Context, progress func(int64)) ([]byte, error) {
 	file, err := in.open(ctx)
 	if err != nil {

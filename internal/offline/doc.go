@@ -1,5 +1,5 @@
-// Package offline deduplicates files: lines of JSON in, survivors out, each
-// once, through the same ledger and the same rules as the Lambda function.
+// Package offline deduplicates files: it reads lines of JSON and writes each unique record once, with the ledger and the
+// rules of the Lambda function.
 //
 //	job := offline.Job{Inputs: inputs, Format: format.Options{IDPath: "id"}, Scope: "default",
 //		Retention: dedupe.Retention{ForGood: true}, Store: store, Out: "out.ndjson", DeadLetters: "out.ndjson.dead.ndjson"}
@@ -7,53 +7,50 @@
 //
 // # Life of a run
 //
-//  1. Everything is checked, and the output is locked and looked at. Nothing
-//     has been changed until here, and errors say so: ErrRefused.
-//  2. The inputs are read once, for their digest. With the options it names
-//     the run: a run of these inputs and options that did not finish goes on,
-//     else a new one begins.
-//  3. The run is recorded under an id of its own, before the ledger hears of a
-//     record: the id is part of the records' owners, so that after a crash
-//     each finds itself in the ledger and is a retry, not a copy.
-//  4. Lines are read in batches, and each is decided, then written. About once a
-//     second the files are synced, and then their sizes recorded. A crash between
-//     any two of these leaves files that are longer than recorded: they are cut,
-//     and what was not recorded is done again, with the same result; only that the
-//     summary calls it retries.
-//  5. The run is recorded as finished. From now on all of its records are
-//     copies to any later run. One that was killed before anybody heard of its end
-//     still has FILE.run: run again, it leaves its files and says what it did.
+//  1. Check everything, and lock the output (prepare.go, outputlock.go). If an error says ErrRefused, nothing was
+//     changed.
+//  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if a run of the same
+//     inputs and options did not finish, it continues; otherwise a new run begins.
+//  3. Save the run under an id of its own, before the ledger gets a record. The id is part of the records' owners. After
+//     a crash each record finds its own entry, and so is a retry and not a copy.
+//  4. Read the lines in batches (read.go); decide each batch and write its results (write.go).
+//  5. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
+//     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
+//     repeated records as retries.
+//  6. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
+//     process ends before it can remove FILE.run, the next run with the same inputs leaves the files as they are and
+//     reports what the first one did.
 //
 // # Owners and times
 //
-// A record's owner is "run/ID/FILE:LINE", or the text at the owner path. Its
-// arrival is the beginning of its run, which the id holds, so that a resumed run
-// has the same; or the time at the time path.
+// A record's owner is "run/ID/FILE:LINE", or the text at the owner path. Its arrival is the start of its run, or the time
+// at the time path. The start of a run is part of its id, so it stays the same when the run is resumed.
 //
-// With a window and a time path a batch ends before a record that may replace the
-// entry by which an earlier one of the batch was decided, and each batch is
-// recorded. Done again, the earlier one would meet the later one's entry, and be
-// taken for its copy, or let pass as another record. So files in which the same id
-// comes again within a batch, a second later or more, take longer.
+// With a window and a time path, a record may replace the entry by which an earlier record of the same batch was decided.
+// If a crash repeated that batch, the earlier record would be decided by the later one's entry. So the batch ends before
+// such a record, and every batch is saved. Files in which the same id comes again within a batch, a second or more later,
+// take longer for that reason.
 //
 // # Horizon
 //
-// Where the store deletes by the clock (DynamoDB's TTL), Retention.Horizon has to
-// say how old a record may be when it is processed; an older one could miss the
-// entry of what it is a copy of, so it is kept apart. A store that deletes nothing
-// (SQLite) needs no horizon: at 0 no record is too old, and the window is exact.
+// DynamoDB deletes rows by the clock. There, Retention.Horizon must say how old a record may be when it is processed. An
+// older record is dead-lettered, because the entry of the record of which it is a copy may be gone. SQLite deletes
+// nothing. There, the horizon can be 0: no record is too old, and the window is exact.
 //
 // # Output and dead-letter file
 //
-// A file is written by one run at a time: FILE.lock is locked while it works,
-// and FILE.run says which run it belongs to. Both are gone when it is finished. An
-// output that is neither empty nor of the run that goes on is refused, as is one
-// that is shorter than recorded, or longer than that of a run that has finished; if
-// it is absent the run starts over, still under its id, so that nothing is missing.
+// One run at a time writes to a file. While it works, FILE.lock is locked. FILE.run says which unfinished run the file
+// belongs to. Both files are gone when the run is finished.
 //
-// A stream such as stdout cannot be cut: a run that did not finish starts over
-// under its id, and prints all of it again. The dead-letter file is then appended to.
+// These outputs are refused:
+//   - a file that is not empty and does not belong to the run that continues;
+//   - a file that is shorter than recorded;
+//   - a file that is longer than recorded, if its run has finished.
 //
-// Two processes that run the same job at once to different outputs are one run
-// to the ledger: both get all survivors.
+// If the output was deleted, the run starts over under the same id, so that nothing is missing.
+//
+// A stream such as stdout cannot be cut. A run that did not finish starts over under the same id and prints everything
+// again. New dead letters are then appended to the dead-letter file.
+//
+// Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all survivors.
 package offline

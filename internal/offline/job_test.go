@@ -36,7 +36,13 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestNothingParkedNoFile(t *testing.T) {
+// The reasons of package dedupe.
+const (
+	noIDLeft = "its id and all ids derived from it are used by other records"
+	panicked = "handling the record panicked"
+)
+
+func TestNoDeadLettersNoFile(t *testing.T) {
 	t.Parallel()
 	for _, input := range []string{"", "\n", rec("1", "x")} {
 		b := newBench(t, input)
@@ -86,7 +92,7 @@ func TestUsedDerivedIDs(t *testing.T) {
 	}
 	b := newBench(t, input+rec("1", "y"))
 	b.run()
-	if got := b.deadLetters(); len(got) != 1 || got[0].Reason != reasonNoID || got[0].Line != 5 {
+	if got := b.deadLetters(); len(got) != 1 || got[0].Reason != noIDLeft || got[0].Line != 5 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -105,7 +111,7 @@ func TestPanic(t *testing.T) {
 	}
 	r.close()
 	b.wantOut(rec("1", "x") + rec("2", "x"))
-	if got := b.deadLetters(); len(got) != 2 || got[0].Reason != reasonPanic || got[1].Reason != reasonPanic || got[1].Line != 4 {
+	if got := b.deadLetters(); len(got) != 2 || got[0].Reason != panicked || got[1].Reason != panicked || got[1].Line != 4 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -153,7 +159,7 @@ func TestHorizon(t *testing.T) {
 	b.job.Retention = dedupe.Retention{Window: time.Minute, Horizon: 24 * time.Hour}
 	b.job.Format.TimePath = "t"
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
-	if got := b.deadLetters(); got[0].Reason != reasonTooOld || got[0].Line != 2 {
+	if got := b.deadLetters(); got[0].Reason != errTooOld.Reason || got[0].Line != 2 {
 		t.Errorf("unexpected %+v", got)
 	}
 }
@@ -190,7 +196,7 @@ func longLine(t *testing.T, limit, extra int, end string) {
 			got := b.run()
 			b.wantOut(want)
 			deadLetters := b.deadLetters()
-			if len(deadLetters) != 1 || deadLetters[0].Line != 3 || deadLetters[0].Reason != reasonTooLong || string(deadLetters[0].Data) != long {
+			if len(deadLetters) != 1 || deadLetters[0].Line != 3 || deadLetters[0].Reason != errTooLong.Reason || string(deadLetters[0].Data) != long {
 				t.Fatalf("%d bytes over: not dead-lettered whole", extra)
 			}
 			if got.In != got.New+1 {
@@ -227,12 +233,12 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("another process", func(t *testing.T) {
 		b := newBench(t, input)
-		h, err := takeHold(b.job.Out)
+		l, err := lockOutput(b.job.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.refused("another process is writing to")
-		h.release()
+		l.release()
 		b.run()
 	})
 	t.Run("lock and mark of somebody", func(t *testing.T) {
@@ -240,7 +246,7 @@ func TestRefusals(t *testing.T) {
 			for _, text := range []string{"mine", input, `{"my":1}`, "null"} {
 				b := newBench(t, input)
 				b.write(name, text)
-				b.refused(name + " is a file of somebody's")
+				b.refused("the run needs " + b.path(name) + " for itself")
 				if b.read(name) != text {
 					t.Errorf("%s was changed", name)
 				}
@@ -256,15 +262,15 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.job.Format.FingerprintPath = ""
-		b.refused("out belongs to the run 2026", "other inputs, options, scope or store")
+		b.refused("out belongs to the unfinished run 2026", "other inputs, options, scope or store")
 		b.job.Inputs, b.job.Format.FingerprintPath = texts(input+rec("4", "x")), "fp"
-		b.refused("belongs to the run")
+		b.refused("belongs to the unfinished run")
 	})
 	t.Run("shortened output", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.write("out", "{")
-		b.refused("out has 1 bytes", "written 40", "remove it to start the run over")
+		b.refused("out has 1 bytes", "written 40", "Delete it to start the run over")
 		b.remove("out")
 		if got := b.run(); !got.Again || got.Resumed != 0 {
 			t.Errorf("unexpected report %+v", got)
@@ -275,7 +281,7 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.write("dead", "{")
-		b.refused("dead has 1 bytes", "remove", "out to start the run over")
+		b.refused("dead has 1 bytes", "Delete", "out to start the run over")
 		b.remove("dead")
 		b.refused("dead has 0 bytes")
 	})
@@ -283,7 +289,7 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.job.DeadLetters = b.path("elsewhere")
-		b.refused("parks records in", "elsewhere")
+		b.refused("writes dead letters to", "elsewhere")
 	})
 }
 
@@ -383,7 +389,7 @@ func TestEndUnheard(t *testing.T) {
 	unsent := func() *bench {
 		b := newBench(t, input)
 		b.job.Store = deaf{b.store}
-		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "goes on from there") {
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "continue from there") {
 			t.Fatalf("want a stopped run, got %v", err)
 		}
 		b.job.Store = b.store
@@ -399,7 +405,7 @@ func TestEndUnheard(t *testing.T) {
 		b = unsent()
 		mine := b.read(name) + "mine\n"
 		b.write(name, mine)
-		b.refused("has finished", "remove "+b.path("out.run")+" to keep that")
+		b.refused("has finished", "Delete "+b.path("out.run")+" to keep them")
 		if b.read(name) != mine {
 			t.Errorf("%s was changed: %s", name, b.read(name))
 		}
@@ -421,7 +427,7 @@ func TestEndUnheard(t *testing.T) {
 	if _, err := elsewhere.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	b.refused("out has 40 bytes", "remove it to start the run over")
+	b.refused("out has 40 bytes", "Delete it to start the run over")
 	b.remove("out")
 	b.run()
 	b.wantOut(all)
@@ -514,10 +520,10 @@ func TestForgets(t *testing.T) {
 	b.job.Inputs = texts(rec("1", "y") + rec("2", "x"))
 	ctx, cancel := context.WithCancel(context.Background())
 	b.job.BatchSize, b.job.Progress = 1, func(string, int64) { cancel() }
-	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "remove "+b.job.Out) {
+	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "delete "+b.job.Out) {
 		t.Errorf("unexpected %v", err)
 	}
-	b.refused("belongs to the run")
+	b.refused("belongs to the unfinished run")
 }
 
 // TestInputs: an input that fails, or is shorter than it was.
@@ -536,7 +542,7 @@ func TestInputs(t *testing.T) {
 		}
 		return io.NopCloser(strings.NewReader("{")), nil
 	}
-	if _, err := b.job.Run(context.Background()); !errors.Is(err, errShorter) || !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "b: has become shorter") {
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, errShorter) || !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "b: the input has become shorter") {
 		t.Errorf("unexpected %v", err)
 	}
 	b.job.Inputs = texts(rec("1", "x"), rec("2", "x"))

@@ -8,34 +8,33 @@ import (
 	"io"
 )
 
-// maxLine is the most bytes of a record: as much as a record of a Kinesis stream
-// may ever have. A longer line is dead-lettered without being held in memory.
+// maxLine is the maximum number of bytes of a record: the largest maximum that a Kinesis stream can be set to. A longer
+// line is dead-lettered without being held in memory.
 const maxLine = 10 << 20
 
-// byteOrderMark at the beginning of a file belongs to no line.
+// byteOrderMark may stand at the beginning of a file. It is not part of the first line.
 const byteOrderMark = "\xef\xbb\xbf"
 
 // line is a line of an input.
 type line struct {
 	file    int    // from 1
 	number  int64  // in its file, from 1
-	text    []byte // without \n; a \r in front of that is white space to JSON, and stays
-	tooLong bool   // text is its beginning, and lineReader.rest has what follows
+	text    []byte // without \n; a \r before that stays, because JSON takes it as white space
+	tooLong bool   // text is only the beginning; lineReader.rest reads what follows
 }
 
-// blank reports whether there is nothing in a line.
+// blank reports whether a line holds nothing but white space.
 func (l line) blank() bool { return len(bytes.Trim(l.text, " \t\r")) == 0 }
 
-// lineReader reads the lines of all inputs, in order. The last line of a file
-// need not have an end.
+// lineReader reads the lines of all inputs, in order. The last line of a file need not end with \n.
 type lineReader struct {
 	inputs []Input
 	limit  int // maxLine
-	at     int // the input that is read
+	at     int // index of the input that is being read
 	file   io.ReadCloser
 	buf    *bufio.Reader
-	lines  int64 // read of this input
-	within bool  // a line that is too long: rest has something to read
+	lines  int64 // number of lines read of this input
+	within bool  // within a line that is too long: rest has something to read
 	done   int64 // bytes read of all inputs
 }
 
@@ -43,47 +42,47 @@ func newLineReader(inputs []Input, limit int) *lineReader {
 	return &lineReader{inputs: inputs, limit: limit, buf: bufio.NewReaderSize(nil, 64<<10)}
 }
 
-// next appends a line's text to room, of which the line is a part then. The
-// error is io.EOF behind the last line of the last input.
-func (r *lineReader) next(ctx context.Context, room []byte) (l line, grown []byte, err error) {
-	begin := len(room)
+// next reads a line. It appends the line's text to buffer and returns the longer buffer. After the last line of the last
+// input the error is io.EOF.
+func (r *lineReader) next(ctx context.Context, buffer []byte) (l line, longer []byte, err error) {
+	begin := len(buffer)
 	for {
 		if err := r.open(ctx); err != nil {
-			return line{}, room, err
+			return line{}, buffer, err
 		}
-		room, err = r.appendLine(room)
+		buffer, err = r.appendLine(buffer)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, io.EOF) {
-			return line{}, room, err
+			return line{}, buffer, err
 		}
 		r.close()
 		r.at, r.lines = r.at+1, 0
 	}
 	r.lines++
-	text := room[begin:len(room):len(room)]
-	return line{file: r.at + 1, number: r.lines, text: text, tooLong: len(text) > r.limit}, room, nil
+	text := buffer[begin:len(buffer):len(buffer)]
+	return line{file: r.at + 1, number: r.lines, text: text, tooLong: len(text) > r.limit}, buffer, nil
 }
 
-// appendLine reads up to the end of a line, or to where it is too long.
-func (r *lineReader) appendLine(room []byte) ([]byte, error) {
-	for begin := len(room); ; {
+// appendLine reads to the end of a line, or to where the line is too long.
+func (r *lineReader) appendLine(buffer []byte) ([]byte, error) {
+	for begin := len(buffer); ; {
 		chunk, ended, err := r.chunk()
-		room = append(room, chunk...)
+		buffer = append(buffer, chunk...)
 		switch {
-		case ended, errors.Is(err, io.EOF) && len(room) > begin:
-			return room, nil
+		case ended, errors.Is(err, io.EOF) && len(buffer) > begin:
+			return buffer, nil
 		case err != nil:
-			return room, err
-		case len(room)-begin > r.limit:
+			return buffer, err
+		case len(buffer)-begin > r.limit:
 			r.within = true
-			return room, nil
+			return buffer, nil
 		}
 	}
 }
 
-// rest writes what follows of a line that is too long.
+// rest writes what is left of a line that is too long.
 func (r *lineReader) rest(w io.Writer) error {
 	for r.within {
 		chunk, ended, err := r.chunk()
@@ -98,7 +97,7 @@ func (r *lineReader) rest(w io.Writer) error {
 	return nil
 }
 
-// chunk reads a part of a line; ended says that the line's end was behind it.
+// chunk reads a part of a line. ended reports that the line ends with it.
 func (r *lineReader) chunk() (chunk []byte, ended bool, err error) {
 	chunk, err = r.buf.ReadSlice('\n')
 	r.done += int64(len(chunk))
@@ -135,7 +134,7 @@ func (r *lineReader) close() {
 	}
 }
 
-// skip passes over lines that are done, given by their bytes.
+// skip skips the lines that are done. done is their number of bytes.
 func (r *lineReader) skip(ctx context.Context, done int64) error {
 	for r.at < len(r.inputs) && r.done+r.inputs[r.at].Size <= done {
 		r.done += r.inputs[r.at].Size

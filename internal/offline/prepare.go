@@ -13,9 +13,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// prepare finds out which run this is, and makes the files ready for it.
+// prepare finds out which run this is, and makes its files ready.
 func (r *run) prepare(ctx context.Context) error {
-	if err := r.takeOutput(); err != nil {
+	if err := r.lockOutput(); err != nil {
 		return err
 	}
 	if r.Forgets {
@@ -29,8 +29,8 @@ func (r *run) prepare(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case row != nil && r.hold != nil && r.hold.mark.Run == row.ID:
-		return r.goOn(ctx, *row)
+	case row != nil && r.lock != nil && r.lock.owner.Run == row.ID:
+		return r.resume(ctx, *row)
 	case row == nil || row.Finished:
 		return r.begin(ctx, dedupe.Run{Digest: digest, ID: newRunID(r.Now())})
 	default:
@@ -39,129 +39,154 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 }
 
-// takeOutput takes hold of the output file. What is seen to be somebody else's
-// is refused before the inputs are read.
-func (r *run) takeOutput() (err error) {
-	if err := WantFolders(r.Out, r.DeadLetters); err != nil {
+// lockOutput locks the output file. It refuses a file that cannot be the run's before it reads the inputs.
+func (r *run) lockOutput() (err error) {
+	if err := CheckFolders(r.Out, r.DeadLetters); err != nil {
 		return err
 	}
 	if r.Out == "" {
 		return nil
 	}
-	if r.hold, err = takeHold(r.Out); err != nil {
+	if r.lock, err = lockOutput(r.Out); err != nil {
 		return err
 	}
-	if r.hold.mark.Run == "" {
-		return r.wantUnused()
+	if r.lock.owner.Run == "" {
+		return CheckEmpty(r.Out, r.DeadLetters)
 	}
 	return nil
 }
 
-// wantUnused refuses files that hold something.
-func (r *run) wantUnused() error {
-	err := WantUnused(r.Out, r.DeadLetters)
-	if errors.Is(err, ErrRefused) && r.hold.mark.Run != "" {
-		return refuse("%s belongs to the run %s, which this is not: it had other inputs, options, scope or store; "+
-			"finish it with its own command, or remove the file to give it up", r.Out, r.hold.mark.Run)
-	}
-	return err
-}
-
-// WantFolders refuses files whose folder is not there.
-func WantFolders(paths ...string) error {
+// CheckFolders refuses files whose folder does not exist.
+func CheckFolders(paths ...string) error {
 	for _, path := range paths {
 		folder := filepath.Dir(path)
 		info, err := os.Stat(folder)
 		if err != nil {
-			return refuse("the folder of %s: %w", path, err)
+			return refuse("the folder of %s cannot be used: %w", path, err)
 		}
 		if !info.IsDir() {
-			return refuse("the folder of %s: %s is a file", path, folder)
+			return refuse("%s cannot be created: %s is a file, not a folder", path, folder)
 		}
 	}
 	return nil
 }
 
-// WantUnused refuses files that hold something. They may be empty or absent.
-func WantUnused(paths ...string) error {
+// CheckEmpty refuses files that hold something. A file need not exist.
+func CheckEmpty(paths ...string) error {
 	for _, path := range paths {
-		size, err := length(path)
+		size, err := sizeOf(path)
 		if err != nil {
 			return err
 		}
 		if size > 0 {
-			return refuse("%s is not empty, and of no unfinished run (what a run has finished is complete): name another file, or remove it", path)
+			return refuse("%s is not empty: it holds the output of a finished run, or something else. "+
+				"Choose another file or delete it", path)
 		}
 	}
 	return nil
 }
 
-// begin starts a run, or starts it over. The id is recorded before the ledger
-// hears of it: a crash in between would make copies of the run's own records.
+// begin starts a run, or starts it over. It saves the id before the ledger gets any record: after a crash in between,
+// the run would otherwise take its own records for copies.
 func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
-	r.at = at
+	r.done = at
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
-	if r.hold != nil {
-		if err := r.wantUnused(); err != nil {
+	if r.lock != nil {
+		if err := r.checkNotOfAnotherRun(); err != nil {
 			return err
 		}
-		if err := r.markFiles(); err != nil {
+		if err := r.claimFiles(); err != nil {
 			return err
 		}
 	}
 	return r.save(ctx)
 }
 
-func (r *run) markFiles() error {
+// checkNotOfAnotherRun refuses files that hold something: they belong to another unfinished run, or to no run.
+func (r *run) checkNotOfAnotherRun() error {
+	err := CheckEmpty(r.Out, r.DeadLetters)
+	if errors.Is(err, ErrRefused) && r.lock.owner.Run != "" {
+		return refuse("%s belongs to the unfinished run %s, which had other inputs, options, scope or store. "+
+			"Finish that run with its own command, or delete %[1]s to give it up", r.Out, r.lock.owner.Run)
+	}
+	return err
+}
+
+// claimFiles says in FILE.run that the output belongs to this run, and opens it.
+func (r *run) claimFiles() error {
 	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
 		return err
 	}
-	if err := r.hold.writeMark(mark{Run: r.at.ID, DeadLetters: deadLetters}); err != nil {
+	if err := r.lock.writeRunFile(runFile{Run: r.done.ID, DeadLetters: deadLetters}); err != nil {
 		return err
 	}
 	return r.out.ready()
 }
 
-// goOn takes up a run where it was cut. That may be after its end was recorded, and
-// before anybody heard of it: then its files are whole, and are left as they are;
-// what is behind that is somebody else's.
-func (r *run) goOn(ctx context.Context, at dedupe.Run) (err error) {
+// resume continues a run where it was cut off. The run may even be finished: the process ended after it had recorded the
+// end, and before it had removed FILE.run. Then the files are complete and stay as they are.
+func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
-	if err := r.checkDeadLetters(); err != nil {
+	if err := r.checkSameDeadLetters(); err != nil {
 		return err
 	}
-	out, err := length(r.Out)
+	out, err := sizeOf(r.Out)
 	if err != nil {
 		return err
 	}
-	if out < 0 {
-		r.again = true // somebody wants all of it anew
+	if out < 0 { // the user has deleted the output to start over
+		r.again = true
 		at = dedupe.Run{Digest: at.Digest, ID: at.ID}
 	}
-	deadLetters, err := length(r.DeadLetters)
-	switch {
-	case err != nil:
+	deadLetters, err := sizeOf(r.DeadLetters)
+	if err != nil {
 		return err
-	case out >= 0 && out < at.Output:
-		return refuse("%s has %d bytes and its run has written %d: remove it to start the run over", r.Out, out, at.Output)
-	case deadLetters < at.DeadLetters && at.DeadLetters > 0:
-		return refuse("%s has %d bytes and its run has written %d: remove %s to start the run over", r.DeadLetters, max(0, deadLetters), at.DeadLetters, r.Out)
-	case at.Finished && (out > at.Output || deadLetters > at.DeadLetters):
-		return refuse("%s has %d bytes and %s has %d, and their run has finished after %d and %d: it is complete, and somebody has added to it; "+
-			"remove %s to keep that", r.Out, out, r.DeadLetters, max(0, deadLetters), at.Output, at.DeadLetters, r.hold.markPath())
 	}
-	r.at, r.resumed = at, at.Lines
-	return r.cut(ctx, deadLetters >= 0)
+	if err := r.checkSizes(at, out, deadLetters); err != nil {
+		return err
+	}
+	r.done, r.resumed = at, at.Lines
+	return r.cutFiles(ctx, deadLetters >= 0)
 }
 
-// cut makes the files what they were when the run was last recorded.
-func (r *run) cut(ctx context.Context, deadLettersExist bool) error {
-	r.out.size, r.deadLetters.size = r.at.Output, r.at.DeadLetters
+// checkSameDeadLetters refuses another dead-letter file than the run began with: each of the two would hold only a part
+// of the dead letters.
+func (r *run) checkSameDeadLetters() error {
+	deadLetters, err := filepath.Abs(r.DeadLetters)
+	if err != nil {
+		return err
+	}
+	if deadLetters != r.lock.owner.DeadLetters {
+		return refuse("the unfinished run of %s writes dead letters to %s, not to %s. "+
+			"Name that file, or delete %[1]s to start the run over", r.Out, r.lock.owner.DeadLetters, deadLetters)
+	}
+	return nil
+}
+
+// checkSizes refuses files that are shorter than recorded, and files of a finished run that are longer: somebody has
+// changed them. Sizes below 0 mean that there is no file.
+func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
+	switch {
+	case out >= 0 && out < at.Output:
+		return refuse("%s has %d bytes, but its run has written %d. Delete it to start the run over", r.Out, out, at.Output)
+	case deadLetters < at.DeadLetters && at.DeadLetters > 0:
+		return refuse("%s has %d bytes, but its run has written %d. Delete %s to start the run over",
+			r.DeadLetters, max(0, deadLetters), at.DeadLetters, r.Out)
+	case at.Finished && (out > at.Output || deadLetters > at.DeadLetters):
+		return refuse("the run of %s has finished with %d bytes, and %d bytes in %s. Now the files have %d and %d bytes. "+
+			"Delete %s to keep them as they are", r.Out, at.Output, at.DeadLetters, r.DeadLetters, out, max(0, deadLetters), r.lock.runPath())
+	}
+	return nil
+}
+
+// cutFiles cuts the files to the sizes that the run last recorded, and skips the lines that are done.
+func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
+	r.out.size, r.deadLetters.size = r.done.Output, r.done.DeadLetters
 	if err := r.out.ready(); err != nil {
 		return err
 	}
@@ -173,25 +198,11 @@ func (r *run) cut(ctx context.Context, deadLettersExist bool) error {
 	if r.again {
 		return r.save(ctx)
 	}
-	return r.lines.skip(ctx, r.at.Input)
+	return r.lines.skip(ctx, r.done.Input)
 }
 
-// checkDeadLetters wants the dead-letter file that the run began with: another one would
-// hold only a part of its records.
-func (r *run) checkDeadLetters() error {
-	deadLetters, err := filepath.Abs(r.DeadLetters)
-	if err != nil {
-		return err
-	}
-	if deadLetters != r.hold.mark.DeadLetters {
-		return refuse("the unfinished run of %s parks records in %s, not in %s: name that file, or remove %[1]s to start the run over",
-			r.Out, r.hold.mark.DeadLetters, deadLetters)
-	}
-	return nil
-}
-
-// runTime is how a run's id begins. Records arrive then, also after the run was
-// resumed: arrivals that moved would change what is in a window.
+// runTime is the layout of the time with which a run's id begins. It is the arrival of the run's records, also after the
+// run was resumed: other arrivals would change which records are within a window.
 const runTime = "20060102T150405.000Z"
 
 func newRunID(now time.Time) string {
@@ -202,7 +213,7 @@ func startOf(id string) (time.Time, error) {
 	text, _, _ := strings.Cut(id, "-")
 	start, err := time.Parse(runTime, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("run %q: its id does not say when it began: %w", id, err)
+		return time.Time{}, fmt.Errorf("run %q: its id does not begin with a time: %w", id, err)
 	}
 	return start, nil
 }

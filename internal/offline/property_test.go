@@ -124,7 +124,7 @@ func (m *model) line(file, i int, s sample) {
 	}
 	switch {
 	case outcome == dedupe.NoID:
-		s.reason = reasonNoID
+		s.reason = noIDLeft
 	case outcome != dedupe.Undecided && outcome != dedupe.Natural && id != s.id && s.fixed:
 		s.reason = "the contexts are not an array"
 	}

@@ -1,0 +1,130 @@
+package offline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// outputLock locks an output file for one run. While it is held, no other run writes to the file. FILE.lock is the lock;
+// FILE.run says which unfinished run the output belongs to.
+type outputLock struct {
+	output string
+	file   *flock.Flock
+	owner  runFile // what FILE.run says; zero if there is none
+}
+
+// runFile is the content of FILE.run, which exists until the run is finished. Without it, any file that the user names by
+// mistake could be cut to the size that a run recorded.
+type runFile struct {
+	Run         string `json:"run"`
+	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
+}
+
+func (l *outputLock) runPath() string { return l.output + ".run" }
+
+// lockOutput locks an output file, which need not exist.
+func lockOutput(output string) (*outputLock, error) {
+	l := &outputLock{output: output, file: flock.New(output+".lock", flock.SetPermissions(0o666))}
+	if err := l.acquire(); err != nil {
+		return nil, err
+	}
+	if err := l.readRunFile(); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// acquire locks FILE.lock. If the file was removed between opening and locking it, another process may have made a new one:
+// then it tries again. A FILE.lock with content is not a lock file of this package.
+func (l *outputLock) acquire() error {
+	for {
+		locked, err := l.file.TryLock()
+		if err != nil {
+			return err
+		}
+		if !locked {
+			return refuse("another process is writing to %s. Wait until it has ended, or choose another file", l.output)
+		}
+		mine, err := l.file.Stat()
+		if err != nil {
+			return errors.Join(err, l.file.Close())
+		}
+		if mine.Size() > 0 {
+			_ = l.file.Close()
+			return l.nameTaken(l.file.Path())
+		}
+		if there, err := os.Stat(l.file.Path()); err == nil && os.SameFile(mine, there) {
+			return nil
+		}
+		if err := l.file.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+// release removes FILE.lock while it is locked. Where the system does not allow that the file stays, which does no harm.
+func (l *outputLock) release() {
+	_ = os.Remove(l.file.Path())
+	_ = l.file.Close()
+}
+
+// nameTaken refuses an output because the run would overwrite a file that does not belong to it.
+func (l *outputLock) nameTaken(path string) error {
+	return refuse("the run needs %s for itself, but that file holds something else. Choose another file than %s", path, l.output)
+}
+
+// readRunFile reads FILE.run, if it exists. A crash may have left a part of one: then its run has written nothing yet, and
+// the part is ignored.
+func (l *outputLock) readRunFile() error {
+	text, err := os.ReadFile(l.runPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(text, &l.owner) != nil || l.owner.Run == "" {
+		l.owner = runFile{}
+		if !isPartOfRunFile(text) {
+			return l.nameTaken(l.runPath())
+		}
+	}
+	return nil
+}
+
+// isPartOfRunFile reports whether a crash may have left this text of a FILE.run: its beginning, nothing, or zeros.
+func isPartOfRunFile(text []byte) bool {
+	const begin = `{"run":"`
+	text = bytes.TrimRight(text, "\x00")
+	return strings.HasPrefix(begin, string(text[:min(len(text), len(begin))]))
+}
+
+// writeRunFile says that the output belongs to a run.
+func (l *outputLock) writeRunFile(owner runFile) error {
+	text, err := json.Marshal(owner)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(l.runPath())
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err = errors.Join(err, file.Sync(), file.Close(), syncFolder(filepath.Dir(l.output))); err != nil {
+		return fmt.Errorf("%s: %w", l.runPath(), err)
+	}
+	l.owner = owner
+	return nil
+}
+
+// removeRunFile says that the output is complete.
+func (l *outputLock) removeRunFile() error { return os.Remove(l.runPath()) }

@@ -1,0 +1,149 @@
+package offline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// maxBatch bounds the bytes of a batch's lines, however many lines it may have.
+const maxBatch = 8 << 20
+
+// The errors of records that are poison here and not in package dedupe.
+var (
+	errTooLong = &dedupe.PoisonError{Reason: fmt.Sprintf("longer than %d bytes", maxLine)}
+	errTooOld  = &dedupe.PoisonError{Reason: "past the horizon: the record of which it is a copy may be forgotten"}
+)
+
+// batch is a number of lines that are decided and written together.
+type batch struct {
+	records []*record
+	bytes   int
+	last    bool // no line is left after it
+	// earliest is, for each key under which a record may be entered, the earliest arrival, in seconds rounded up. See
+	// mayReplaceEntry.
+	earliest map[format.Key]int64
+}
+
+// endsTooLong reports whether the last line of the batch is too long. The rest of that line is not read yet.
+func (b *batch) endsTooLong() bool {
+	return len(b.records) > 0 && b.records[len(b.records)-1].tooLong
+}
+
+// record is a line on its way.
+type record struct {
+	line
+	size     int64 // bytes of the input up to the line's end
+	blank    bool
+	poison   *dedupe.PoisonError // nil unless the record can never be processed
+	fields   format.Fields
+	arrival  time.Time
+	decision dedupe.Decision
+}
+
+// read reads a batch. A line that is too long ends the batch.
+func (r *run) read(ctx context.Context) (*batch, error) {
+	b := &batch{earliest: map[format.Key]int64{}}
+	r.buffer = r.buffer[:0]
+	for len(b.records) < r.BatchSize && b.bytes < maxBatch && !b.endsTooLong() {
+		rec, err := r.nextRecord(ctx)
+		if errors.Is(err, io.EOF) {
+			b.last = true
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.mayReplaceEntry(b, rec) {
+			rec.text = bytes.Clone(rec.text) // the next batch reuses the buffer
+			r.carriedOver = rec
+			return b, nil
+		}
+		b.records = append(b.records, rec)
+		b.bytes += len(rec.text)
+	}
+	return b, nil
+}
+
+// nextRecord reads the next record, or takes the one that the last batch left.
+func (r *run) nextRecord(ctx context.Context) (rec *record, err error) {
+	if r.carriedOver != nil {
+		rec, r.carriedOver = r.carriedOver, nil
+		return rec, nil
+	}
+	rec = &record{}
+	before := r.lines.done
+	if rec.line, r.buffer, err = r.lines.next(ctx, r.buffer); err != nil {
+		return nil, err
+	}
+	rec.size = r.lines.done - before
+	switch {
+	case rec.tooLong:
+		rec.poison = errTooLong
+	case rec.line.blank():
+		rec.blank = true
+	default:
+		r.parse(rec)
+	}
+	return rec, nil
+}
+
+// parse reads what identifies a record.
+func (r *run) parse(rec *record) {
+	rec.fields, rec.poison = dedupe.ReadFields(r.delivery.Format, rec.text)
+	if rec.poison != nil {
+		return
+	}
+	if rec.fields.Owner == "" {
+		rec.fields.Owner = r.owner(rec.line)
+	}
+	rec.arrival = rec.fields.Time
+	if rec.arrival.IsZero() {
+		rec.arrival = r.start
+	}
+	keep := r.Retention
+	if !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
+		rec.poison = errTooOld
+	}
+}
+
+// owner is the identity of a line: its run and its place in the inputs. The batch is not part of it.
+func (r *run) owner(l line) string {
+	b := append(make([]byte, 0, 64), "run/"...)
+	b = append(b, r.done.ID...)
+	b = strconv.AppendInt(append(b, '/'), int64(l.file), 10)
+	b = strconv.AppendInt(append(b, ':'), l.number, 10)
+	return string(b)
+}
+
+// mayReplaceEntry reports whether a record may replace an entry by which an earlier record of the batch is decided. Then
+// the batch must end before the record: if a crash repeated the batch, the earlier record would meet the entry of the later
+// one.
+//
+// An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So only a
+// record of a later second can replace the entry, under its own id or a derived one.
+func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
+	if !r.entriesMayBeReplaced() || rec.blank || rec.poison != nil {
+		return false
+	}
+	second := rec.arrival.Add(time.Second - time.Nanosecond).Unix() // rounded up
+	late := false
+	for _, key := range dedupe.PossibleKeys(rec.fields.ID, rec.fields.Fingerprint) {
+		earliest, seen := b.earliest[key]
+		late = late || seen && earliest < second
+		if !seen || second < earliest {
+			b.earliest[key] = second
+		}
+	}
+	return late
+}
+
+// entriesMayBeReplaced reports whether records of one run may replace each other's entries. Each batch is recorded then.
+func (r *run) entriesMayBeReplaced() bool { return !r.Retention.ForGood && r.Format.TimePath != "" }

@@ -1,0 +1,70 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// recordEvery bounds the work that a crash costs. Recording means to sync both files and to write a row. After each
+	// batch that would take about as long as the batch.
+	recordEvery = time.Second
+
+	// recordTimeout is how long recording may take after an interrupt.
+	recordTimeout = 10 * time.Second
+)
+
+// record records how far the run is. It syncs the files before it saves the row: otherwise a crash could leave files
+// that are shorter than the row says.
+func (r *run) record(ctx context.Context) error {
+	r.recorded = r.Now()
+	if (r.Out == "" || r.Forgets) && !r.done.Finished {
+		return nil // such a run cannot continue, only start over
+	}
+	if err := r.out.sync(); err != nil {
+		return err
+	}
+	if err := r.deadLetters.sync(); err != nil {
+		return err
+	}
+	r.savingDone = r.done.Finished
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	return r.save(ctx)
+}
+
+func (r *run) save(ctx context.Context) error {
+	if r.Forgets {
+		return nil
+	}
+	return r.Store.SaveRun(ctx, r.Scope, r.done)
+}
+
+// stopped makes the error of a run that ended on its way. It says how far the run is, and what the same command does
+// when it is run again. A run that was interrupted first records what it has done.
+func (r *run) stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = fmt.Errorf("interrupted (%w)", ctx.Err())
+		r.done.Finished = false // the next run records the end
+		if recordErr := r.record(ctx); recordErr != nil {
+			err = fmt.Errorf("%w; the work of the last second will be done again: %w", err, recordErr)
+		}
+	}
+	return fmt.Errorf("%w after %d lines: %w. %s", ErrStopped, r.done.Lines, err, r.whatNext())
+}
+
+// whatNext says what to do after the run was stopped.
+func (r *run) whatNext() string {
+	switch {
+	case r.Forgets && r.Out != "":
+		return fmt.Sprintf("Its ledger was in memory and is lost: delete %s, then run the same command to start over", r.Out)
+	case r.Forgets:
+		return "Run the same command to start over"
+	case r.Out == "" && r.savingDone: // whether the store has saved the end is not known
+		return "Everything was printed: keep it. The same command prints nothing more, or everything again"
+	case r.Out == "":
+		return "Run the same command to start over: it prints everything again"
+	}
+	return "Run the same command to continue from there"
+}

@@ -1,0 +1,132 @@
+package offline
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// decide asks the ledger about the records of a batch. If one of them has no decision, the batch fails.
+func (r *run) decide(ctx context.Context, b *batch) error {
+	candidates := make([]dedupe.Candidate, 0, len(b.records))
+	asked := make([]*record, 0, len(b.records))
+	for _, rec := range b.records {
+		if rec.blank || rec.poison != nil {
+			continue
+		}
+		asked = append(asked, rec)
+		candidates = append(candidates, dedupe.Candidate{
+			ID: rec.fields.ID, Owner: rec.fields.Owner, Fingerprint: rec.fields.Fingerprint,
+			Version: rec.fields.Version, Arrival: rec.arrival,
+		})
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	for i, decision := range r.decider.Decide(ctx, candidates) {
+		if decision.Outcome == dedupe.Undecided {
+			return decision.Err
+		}
+		asked[i].decision = decision
+	}
+	return nil
+}
+
+// write writes what the decisions about a batch ask for. The run is further only after all of it is written.
+func (r *run) write(b *batch) error {
+	done := r.done
+	r.survivors, r.poison = r.survivors[:0], r.poison[:0]
+	for _, rec := range b.records {
+		done.Lines++
+		done.Input += rec.size
+		if err := r.appendResult(rec, &done.Tally); err != nil {
+			return err
+		}
+	}
+	if _, err := r.out.Write(r.survivors); err != nil {
+		return err
+	}
+	if _, err := r.deadLetters.Write(r.poison); err != nil {
+		return err
+	}
+	rest, err := r.writeRestOfLongLine(b)
+	if err != nil {
+		return err
+	}
+	done.Input += rest
+	done.Output, done.DeadLetters = r.out.size, r.deadLetters.size
+	r.done = done
+	return nil
+}
+
+// appendResult appends a record to the survivors or to the poison, or drops it, and counts it.
+func (r *run) appendResult(rec *record, t *dedupe.Tally) (err error) {
+	if rec.blank {
+		t.In++
+		t.Skipped++
+		return nil
+	}
+	var out dedupe.Output
+	var survives bool
+	if rec.poison == nil {
+		out, survives, rec.poison = r.delivery.Prepare(dedupe.Output{Data: rec.text}, rec.fields, rec.decision)
+	}
+	t.Count(rec.decision.Outcome, rec.poison)
+	switch {
+	case rec.poison != nil:
+		r.poison, err = r.appendDeadLetter(r.poison, rec)
+	case survives:
+		t.Out++
+		r.survivors = append(append(r.survivors, out.Data...), '\n')
+	}
+	return err
+}
+
+// appendDeadLetter appends a line of the dead-letter file. For a record that is too long the line ends where its data
+// begins: writeRestOfLongLine writes the data.
+func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
+	head, err := json.Marshal(struct {
+		File   string `json:"file"`
+		Line   int64  `json:"line"`
+		Reason string `json:"reason"`
+	}{r.Inputs[rec.file-1].Name, rec.number, rec.poison.Reason})
+	if err != nil {
+		return nil, err
+	}
+	to = append(to, head[:len(head)-1]...)
+	to = append(to, `,"data":"`...)
+	if rec.tooLong {
+		return to, nil
+	}
+	to = base64.StdEncoding.AppendEncode(to, rec.text)
+	return append(to, deadLetterEnd...), nil
+}
+
+const deadLetterEnd = "\"}\n"
+
+// writeRestOfLongLine writes the data of a record that is too long to the dead-letter file, if the batch ends with one. It
+// returns how many more bytes of the input are done.
+func (r *run) writeRestOfLongLine(b *batch) (size int64, err error) {
+	if !b.endsTooLong() {
+		return 0, nil
+	}
+	before := r.lines.done
+	w := bufio.NewWriterSize(&r.deadLetters, 64<<10)
+	data := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := data.Write(b.records[len(b.records)-1].text); err != nil {
+		return 0, err
+	}
+	if err := r.lines.rest(data); err != nil {
+		return 0, err
+	}
+	if err := data.Close(); err != nil {
+		return 0, err
+	}
+	if _, err := w.WriteString(deadLetterEnd); err != nil {
+		return 0, err
+	}
+	return r.lines.done - before, w.Flush()
+}
