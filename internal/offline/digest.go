@@ -31,11 +31,15 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// runVersion is part of the digest. It changes with the meaning of a saved run, so that a run of an earlier version, whose
+// row may lack something, is never continued: it is another run.
+const runVersion = 2
+
 // digestOptions writes the options as quoted ASCII, which is the same in every version of Go.
 func (r *run) digestOptions(h hash.Hash) {
 	f := r.Format
-	fmt.Fprintf(h, "oncebox run 1 %+q %+q %+q %+q %+q %+q %d %d %t %t %t\n",
-		f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath, slices.Sorted(slices.Values(f.Volatile)),
+	fmt.Fprintf(h, "oncebox run %d %+q %+q %+q %+q %+q %+q %d %d %t %t %t\n",
+		runVersion, f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath, slices.Sorted(slices.Values(f.Volatile)),
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic)
 }
 

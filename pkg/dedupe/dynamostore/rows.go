@@ -69,7 +69,7 @@ type runRow struct {
 	Input       int64        `dynamodbav:"input"`
 	Lines       int64        `dynamodbav:"lines"`
 	Output      int64        `dynamodbav:"output"`
-	DeadLetters int64        `dynamodbav:"dead_lettered"`
+	DeadLetters int64        `dynamodbav:"dead_letters"`
 	Tally       dedupe.Tally `dynamodbav:"tally"`
 }
 

@@ -163,13 +163,35 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
-		{newer, ErrNewer, "tables for deduplication have version 2"},
+		{newer, ErrNewer, "tables for deduplication have version 3"},
 		{busy, dedupe.ErrTryAgain, "SQLITE_BUSY"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%v, want %v with %q", err, c.want, c.text)
 		}
+	}
+}
+
+// TestUpgradeFromVersion1: a file whose run rows have the column parked is upgraded when it is opened.
+func TestUpgradeFromVersion1(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path)
+	want := dedupe.Run{Digest: "d", ID: "r", Output: 40, DeadLetters: 7}
+	check(t, s.SaveRun(t.Context(), "s", want))
+	s.put(t, entry("a", "one"))
+	check(t, s.exec(t.Context(), `ALTER TABLE run RENAME COLUMN dead_letters TO parked`))
+	check(t, s.exec(t.Context(), `UPDATE part SET version = 1 WHERE name = 'dedupe'`))
+	check(t, s.Close())
+
+	upgraded, err := Open(t.Context(), path)
+	check(t, err)
+	defer func() { check(t, upgraded.Close()) }()
+	if got, err := upgraded.ReadRun(t.Context(), "s", "d"); err != nil || got == nil || *got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	if existing := upgraded.put(t, entry("a", "two")); existing == nil || existing.Owner != "one" {
+		t.Errorf("found %+v, want the entry of before", existing)
 	}
 }
 
