@@ -1,0 +1,113 @@
+package mutanttest
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// MustFail runs a test case in this process and fails t unless the case fails. A case is given something broken: the case
+// has to notice, with its own words. A case that panics, or is skipped, has not noticed.
+//
+// The case must fail by the testing.TB that it is given. Its cleanups run when t ends.
+func MustFail(t testing.TB, run func(testing.TB)) {
+	t.Helper()
+	r := &recorder{TB: t}
+	panicked := r.run(run)
+	switch {
+	case panicked != nil:
+		t.Errorf("the case panicked: %v\n%s", panicked, r.text())
+	case !r.Failed():
+		t.Errorf("the case passed, so it does not find what is broken\n%s", r.text())
+	}
+}
+
+// recorder is a testing.TB that records whether a case fails. All that it does not record it leaves to the TB in it.
+type recorder struct {
+	testing.TB
+	mu      sync.Mutex
+	failed  bool
+	skipped bool
+	lines   []string
+}
+
+// run runs the case in a goroutine of its own, since FailNow ends that goroutine.
+func (r *recorder) run(run func(testing.TB)) (panicked any) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { panicked = recover() }()
+		run(r)
+	}()
+	<-ended
+	return panicked
+}
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.lines, "\n")
+}
+
+func (r *recorder) Helper() {}
+
+func (r *recorder) Log(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+}
+
+func (r *recorder) Logf(format string, args ...any) { r.Log(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Fail() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) FailNow() {
+	r.Fail()
+	runtime.Goexit()
+}
+
+func (r *recorder) Error(args ...any) {
+	r.Log(args...)
+	r.Fail()
+}
+
+func (r *recorder) Errorf(format string, args ...any) { r.Error(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Fatal(args ...any) {
+	r.Log(args...)
+	r.FailNow()
+}
+
+func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) SkipNow() {
+	r.mu.Lock()
+	r.skipped = true
+	r.mu.Unlock()
+	runtime.Goexit()
+}
+
+func (r *recorder) Skip(args ...any) {
+	r.Log(args...)
+	r.SkipNow()
+}
+
+func (r *recorder) Skipf(format string, args ...any) { r.Skip(fmt.Sprintf(format, args...)) }
+
+func (r *recorder) Skipped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.skipped
+}
