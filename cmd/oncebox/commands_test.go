@@ -88,35 +88,6 @@ func lifeOfACampaign(s *shell) {
 	}
 }
 
-func TestDemo(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		s := newShell(t)
-		demoShows(s)
-		s.run(exitDone, "demo").saying(s.T, "20 claimed, 80 free", "20 of 20 got the same code", "added 0, known 100",
-			"7997 delivered, under 7997 ids; 3 kept", "every check held")
-	})
-	t.Run("dynamodb and kinesis", func(t *testing.T) {
-		s := newShell(t)
-		s.env = append(localEngine(testengine.Dynoxide(t)), "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))
-		demoShows(s)
-	})
-}
-
-func demoShows(s *shell) {
-	s.Helper()
-	var r demoResult
-	s.json(&r, "demo")
-	if r.AfterStorm != (itembank.Counts{Loaded: 100, Free: 80, Claimed: 20}) || r.AfterAll != (itembank.Counts{Loaded: 100, Claimed: 100}) {
-		s.Errorf("unexpected counts %+v", r)
-	}
-	if r.Records != (demoRecordsResult{Delivered: demoUnique, Distinct: demoUnique, Kept: demoPoison}) {
-		s.Errorf("unexpected records %+v", r.Records)
-	}
-	if left, err := os.ReadDir(s.dir); err != nil || len(left) != 0 {
-		s.Errorf("the demo left files behind: %v, %v", left, err)
-	}
-}
-
 func TestLoadInputs(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")

@@ -6,37 +6,48 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// streams are two streams of a local Kinesis with the handler in between.
+// demoPatience bounds a request to the Kinesis emulator and an invocation of the handler.
+// On a busy machine the emulator takes many seconds for a request that AWS answers at once.
+const demoPatience = 10 * time.Minute
+
+// streams are two streams of a local Kinesis. The handler reads one and writes the other.
 type streams struct {
-	client  *kinesis.Client
-	handler *kinesishandler.Handler
-	source  string // name
-	in, out string // ARNs
+	client   *kinesis.Client
+	handler  *kinesishandler.Handler
+	source   string // name
+	in, out  string // ARNs
+	progress *eventsource.Checkpoint
 }
 
-// openKinesis makes the streams, where an endpoint of its own is set; else it
-// returns nil: the demo makes nothing in an account.
+// openKinesis makes the streams if the environment names an endpoint. Without one it
+// returns nil: the demo makes nothing in an AWS account.
 func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
 	client, err := kinesissink.NewClient(ctx, sdkconfig.Load)
 	if err != nil || client.Options().BaseEndpoint == nil {
 		return nil, err
 	}
-	d.via = "a Kinesis stream, the Lambda handler and another stream"
-	s := &streams{client: client, source: d.campaign + "-in"}
+	client = kinesis.New(client.Options(), func(o *kinesis.Options) {
+		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(demoPatience)
+	})
+	s := &streams{client: client, source: d.campaign + "-in", progress: new(eventsource.Checkpoint)}
 	sink := d.campaign + "-out"
 	if s.in, err = s.create(ctx, s.source, 2); err != nil {
 		return nil, err
@@ -44,12 +55,29 @@ func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
 	if s.out, err = s.create(ctx, sink, 2); err != nil {
 		return nil, err
 	}
-	options, err := d.recordSettings("kinesis:"+sink, "ONCEBOX_CHECKPOINT=on")
+	s.handler, err = d.openHandler(ctx, client, sink)
+	return s, err
+}
+
+// openHandler makes the handler as kinesishandler.Open does, but with the patient client.
+func (d *demo) openHandler(ctx context.Context, client *kinesis.Client, stream string) (*kinesishandler.Handler, error) {
+	options, err := d.recordSettings("kinesis:" + stream)
 	if err != nil {
 		return nil, err
 	}
-	s.handler, err = d.openRecords(ctx, options)
-	return s, err
+	ledger, err := d.openRecords(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	sink, err := kinesissink.New(client, stream)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := deadletter.NewFolder(d.deadLetters())
+	if err != nil {
+		return nil, err
+	}
+	return kinesishandler.New(ledger, sink, deadletter.New(folder), options, slog.New(slog.DiscardHandler)), nil
 }
 
 func (s *streams) create(ctx context.Context, name string, shards int32) (arn string, err error) {
@@ -59,18 +87,23 @@ func (s *streams) create(ctx context.Context, name string, shards int32) (arn st
 	describe := &kinesis.DescribeStreamInput{StreamName: &name}
 	out, err := kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
 		o.MinDelay = 50 * time.Millisecond
-	}).WaitForOutput(ctx, describe, time.Minute)
+	}).WaitForOutput(ctx, describe, demoPatience)
 	if err != nil {
 		return "", fmt.Errorf("create stream: %w", err)
 	}
 	return *out.StreamDescription.StreamARN, nil
 }
 
+func (s *streams) path() string {
+	return "from a Kinesis stream through the record function into another stream"
+}
+
+func (s *streams) load() demoLoad { return demoOnKinesis }
+
 func (s *streams) send(ctx context.Context, records [][]byte) error {
-	for len(records) > 0 {
-		n := min(demoBatch, len(records))
+	for batch := range slices.Chunk(records, s.load().batches) {
 		in := &kinesis.PutRecordsInput{StreamName: &s.source}
-		for i, data := range records[:n] {
+		for i, data := range batch {
 			in.Records = append(in.Records, types.PutRecordsRequestEntry{Data: data, PartitionKey: aws.String(fmt.Sprint(i))})
 		}
 		out, err := s.client.PutRecords(ctx, in)
@@ -78,24 +111,23 @@ func (s *streams) send(ctx context.Context, records [][]byte) error {
 			return err
 		}
 		if failed := aws.ToInt32(out.FailedRecordCount); failed > 0 {
-			return fmt.Errorf("the local Kinesis refused %d records", failed)
+			return fmt.Errorf("the demo failed: the local Kinesis refused %d records", failed)
 		}
-		records = records[n:]
 	}
-	return s.poll(ctx, s.in, eventsource.Handler(s.handler.Handle))
+	return s.poll(ctx, s.in, s.progress, eventsource.Handler(s.handler.Handle))
 }
 
-// poll hands all records of a stream to a function, from the first on. What was
-// handed over before comes again, and the checkpoint skips it. Nothing is given up in
-// silence: what fails ends the demo.
-func (s *streams) poll(ctx context.Context, arn string, f eventsource.Function) error {
+// poll hands the records of a stream behind the checkpoint to a function. A record that
+// the function does not process ends the demo.
+func (s *streams) poll(ctx context.Context, arn string, progress *eventsource.Checkpoint, f eventsource.Function) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	err := eventsource.Mapping{
-		Client: s.client, StreamARN: arn, Function: f, BatchSize: demoBatch, ReportBatchItemFailures: true,
-		Retries: new(0), Timeout: time.Minute, PollPause: 10 * time.Millisecond, StopWhenDrained: true,
+		Client: s.client, StreamARN: arn, Function: f, BatchSize: s.load().batches, ReportBatchItemFailures: true,
+		Retries: new(0), Timeout: demoPatience, Checkpoint: progress, PollPause: 10 * time.Millisecond, StopWhenDrained: true,
 		OnFailure: func(_ context.Context, d eventsource.Discard) error {
-			stop(fmt.Errorf("%d records of %s from %s on were not delivered: %w", len(d.Records), d.Shard, *d.Records[0].SequenceNumber, d.Err))
+			stop(fmt.Errorf("the demo failed: %d records of %s from %s on were not delivered: %w",
+				len(d.Records), d.Shard, *d.Records[0].SequenceNumber, d.Err))
 			return nil
 		},
 	}.Run(ctx)
@@ -104,7 +136,7 @@ func (s *streams) poll(ctx context.Context, arn string, f eventsource.Function) 
 
 func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
 	var mu sync.Mutex // the shards are polled at the same time
-	err = s.poll(ctx, s.out, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	err = s.poll(ctx, s.out, nil, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
 		var event events.KinesisEvent
 		if err := json.Unmarshal(raw, &event); err != nil {
 			return nil, err

@@ -18,63 +18,84 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// The records of the demo, by what becomes of them.
-const (
-	demoRecords   = 10_000
-	demoInBatch   = 1_000 // copies next to their record
-	demoLater     = 1_000 // copies some batches later
-	demoSynthetic = 397   // other records under a used id
-	demoPoison    = 3
-	demoUnique    = demoRecords - demoInBatch - demoLater - demoPoison // with the synthetic ones
-	demoBatch     = 500
-)
-
-type demoRecordsResult struct {
-	Delivered int `json:"records_delivered"`
-	Distinct  int `json:"distinct_ids"`
-	Kept      int `json:"kept_in_the_failure_store"`
-	Again     int `json:"delivered_after_everything_was_sent_again"`
+// demoLoad is how many records the second job has, by what happens to them.
+type demoLoad struct {
+	orders  int // with an id of their own
+	reused  int // other orders with the id of an order: delivered under new ids
+	next    int // duplicates next to their original
+	later   int // duplicates some batches later
+	batches int // records in a batch
 }
 
-// demoStream takes records to the handler and knows what came out.
+// Two records without an order and an aggregate that breaks off.
+const demoBroken = 3
+
+// The load is smaller over the Kinesis emulator, whose time for a record grows with
+// the number of records in the stream.
+var (
+	demoInProcess  = demoLoad{orders: 7600, reused: 397, next: 1000, later: 1000, batches: 500}
+	demoOnKinesis  = demoLoad{orders: 1520, reused: 77, next: 200, later: 200, batches: 100}
+	demoAggregated = 10 // one hundred of so many hundreds goes as KPL aggregates
+)
+
+func (l demoLoad) unique() int     { return l.orders + l.reused }
+func (l demoLoad) duplicates() int { return l.next + l.later }
+func (l demoLoad) all() int        { return l.unique() + l.duplicates() + demoBroken }
+
+type demoRecordsResult struct {
+	Sent        int `json:"sent"`
+	Delivered   int `json:"delivered"`
+	Distinct    int `json:"distinct_ids"`
+	DeadLetters int `json:"dead_letters"`
+	Again       int `json:"delivered_after_everything_was_sent_again"`
+}
+
+// demoStream carries records to the handler and reads what the handler delivered.
 type demoStream interface {
+	// path names the way of a record, for the heading.
+	path() string
+	load() demoLoad
 	// send sends records and lets the handler process them.
 	send(ctx context.Context, records [][]byte) error
-	// delivered returns the ids of all records that came out so far.
+	// delivered returns the ids of all records that the handler has delivered so far.
 	delivered(ctx context.Context) ([]string, error)
 }
 
-// records is the second job of the demo.
+// records runs the second job.
 func (d *demo) records(ctx context.Context) error {
 	stream, err := d.openStream(ctx)
 	if err != nil {
 		return err
 	}
-	if err := stream.send(ctx, demoPayloads()); err != nil {
+	load, r := stream.load(), &d.result.Records
+	payloads := load.payloads()
+	d.text("Records: %d records %s", load.all(), stream.path())
+	d.text("     %d orders, %d other orders with a used id, %d duplicates, %d broken records",
+		load.orders, load.reused, load.duplicates(), demoBroken)
+	if err := stream.send(ctx, payloads); err != nil {
 		return err
 	}
-	r := &d.result.Records
+	r.Sent = load.all()
 	if r.Delivered, r.Distinct, err = count(ctx, stream); err != nil {
 		return err
 	}
-	if r.Kept, err = d.kept(); err != nil {
+	if r.DeadLetters, err = d.countDeadLetters(); err != nil {
 		return err
 	}
-	d.say(fmt.Sprintf("%d records through %s: %d unique (%d of them share an id with another), %d copies, %d poison; every tenth part as KPL aggregates",
-		demoRecords, d.via, demoUnique, demoSynthetic, demoInBatch+demoLater, demoPoison),
-		"%d delivered, under %d ids; %d kept in the failure store", r.Delivered, r.Distinct, r.Kept)
+	d.step("the producer sends all records", "%d delivered, each under its own id; %d dead letters", r.Delivered, r.DeadLetters)
 	if err := errors.Join(
-		check("records delivered", int64(r.Delivered), demoUnique),
-		check("ids delivered", int64(r.Distinct), demoUnique),
-		check("records kept", int64(r.Kept), demoPoison),
+		check("records delivered", int64(r.Delivered), int64(load.unique())),
+		check("ids delivered", int64(r.Distinct), int64(load.unique())),
+		check("dead letters", int64(r.DeadLetters), demoBroken),
 	); err != nil {
 		return err
 	}
-	if err := stream.send(ctx, demoPayloads()); err != nil {
+	if err := stream.send(ctx, payloads); err != nil {
 		return err
 	}
 	all, _, err := count(ctx, stream)
@@ -82,7 +103,7 @@ func (d *demo) records(ctx context.Context) error {
 		return err
 	}
 	r.Again = all - r.Delivered
-	d.say("the producers send everything again", "%d delivered", r.Again)
+	d.step("the producer sends all records again", "%d delivered", r.Again)
 	return check("records delivered again", int64(r.Again), 0)
 }
 
@@ -95,35 +116,33 @@ func count(ctx context.Context, s demoStream) (all, distinct int, err error) {
 	return len(ids), len(seen), err
 }
 
-// demoPayloads makes the records. Copies differ in when they were sent.
-func demoPayloads() [][]byte {
+// payloads makes the records. Duplicates differ in the time at which they were sent.
+func (l demoLoad) payloads() [][]byte {
 	var users [][]byte
 	order := func(n int, amount string) {
 		users = append(users, fmt.Appendf(nil, `{"id":"order-%05d","amount":%s,"sent_at":%d}`, n, amount, len(users)))
 	}
-	plain := demoUnique - demoSynthetic
-	for n := range plain {
+	for n := range l.orders {
 		order(n, "10.00")
-		if n < demoInBatch {
+		if n < l.next {
 			order(n, "10.0") // the same number
 		}
-		if n < demoSynthetic {
+		if n < l.reused {
 			order(n, "99.00")
 		}
 	}
-	for n := range demoLater {
+	for n := range l.later {
 		order(n, "10.00")
 	}
-	records := aggregate(users)
 	broken := []byte(`{"id":"order-`)
-	return append(records, broken, []byte(`{"amount":1}`), brokenAggregate())
+	return append(aggregate(users), broken, []byte(`{"amount":1}`), brokenAggregate())
 }
 
-// aggregate makes KPL aggregates of ten of every tenth hundred records.
+// aggregate packs some of the records into KPL aggregates of ten.
 func aggregate(users [][]byte) (records [][]byte) {
 	var e kpl.Encoder
 	for i, payload := range users {
-		if i/100%10 > 0 {
+		if i/100%demoAggregated > 0 {
 			records = append(records, payload)
 			continue
 		}
@@ -133,34 +152,38 @@ func aggregate(users [][]byte) (records [][]byte) {
 			e.Reset()
 		}
 	}
+	if e.Len() > 0 {
+		records = append(records, bytes.Clone(e.Bytes()))
+	}
 	return records
 }
 
-// brokenAggregate has a good digest and a message that breaks off.
+// brokenAggregate has a right digest and a message that breaks off.
 func brokenAggregate() []byte {
 	message := []byte{0x1a, 0x7f, 0x08}
 	digest := md5.Sum(message) // the format's own
 	return bytes.Join([][]byte{{0xf3, 0x89, 0x9a, 0xc2}, message, digest[:]}, nil)
 }
 
-// recordSettings are the Lambda function's variables.
-func (d *demo) recordSettings(sink string, more ...string) (kinesishandler.Options, error) {
-	return kinesishandler.ParseOptions(append(more,
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_VOLATILE=sent_at", "ONCEBOX_SINK="+sink,
-		"ONCEBOX_DEAD_LETTERS=dir:"+d.failures(), "ONCEBOX_SCOPE="+d.campaign))
+// recordSettings are the variables of the Lambda function.
+func (d *demo) recordSettings(sink string) (kinesishandler.Options, error) {
+	return kinesishandler.ParseOptions([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_VOLATILE=sent_at", "ONCEBOX_SINK=" + sink,
+		"ONCEBOX_DEAD_LETTERS=dir:" + d.deadLetters(), "ONCEBOX_SCOPE=" + d.campaign,
+	})
 }
 
-func (d *demo) failures() string { return filepath.Join(d.dir, "failures") }
+func (d *demo) deadLetters() string { return filepath.Join(d.dir, "dead-letters") }
 
-// kept counts the records in the failure store.
-func (d *demo) kept() (int, error) {
-	objects, err := os.ReadDir(d.failures())
+func (d *demo) countDeadLetters() (int, error) {
+	objects, err := os.ReadDir(d.deadLetters())
 	return len(objects), err
 }
 
-// openStream chooses a local Kinesis where there is one, else events in process.
+// openStream uses a local Kinesis where the environment names one, and otherwise
+// events in this process.
 func (d *demo) openStream(ctx context.Context) (demoStream, error) {
-	if err := os.Mkdir(d.failures(), 0o700); err != nil {
+	if err := os.Mkdir(d.deadLetters(), 0o700); err != nil {
 		return nil, err
 	}
 	if d.app.Store == dynamodbStore {
@@ -168,31 +191,31 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 			return s, err
 		}
 	}
-	d.via = "the Lambda handler into a file"
 	s := &inProcess{demo: d, out: filepath.Join(d.dir, "out.ndjson")}
 	options, err := d.recordSettings("ndjson:" + s.out)
 	if err != nil {
 		return nil, err
 	}
-	s.handler, err = d.openRecords(ctx, options)
+	ledger, err := d.openRecords(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	s.handler, err = kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
+	if err == nil {
+		d.closers = append(d.closers, s.handler.Close)
+	}
 	return s, err
 }
 
-func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (*kinesishandler.Handler, error) {
+func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (dedupe.Store, error) {
 	ledger, closeLedger, err := d.app.openLedger(ctx, options.Concurrency)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		d.closers = append(d.closers, func() error { closeLedger(); return nil })
 	}
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
-	if err != nil {
-		closeLedger()
-		return nil, err
-	}
-	d.closers = append(d.closers, func() error { closeLedger(); return h.Close() })
-	return h, nil
+	return ledger, err
 }
 
-// inProcess hands events to the handler as Lambda does, and reads its file.
+// inProcess hands events to the handler as Lambda does, and reads the file of its sink.
 type inProcess struct {
 	demo    *demo
 	handler *kinesishandler.Handler
@@ -200,9 +223,13 @@ type inProcess struct {
 	last    int // sequence number
 }
 
+func (s *inProcess) path() string { return "through the record function into a file" }
+
+func (s *inProcess) load() demoLoad { return demoInProcess }
+
 func (s *inProcess) send(ctx context.Context, records [][]byte) error {
 	for len(records) > 0 {
-		n := min(demoBatch, len(records))
+		n := min(s.load().batches, len(records))
 		event, err := json.Marshal(s.event(records[:n]))
 		if err != nil {
 			return err
@@ -212,7 +239,7 @@ func (s *inProcess) send(ctx context.Context, records [][]byte) error {
 			return err
 		}
 		if len(answer.BatchItemFailures) > 0 {
-			return fmt.Errorf("the handler failed at record %s", answer.BatchItemFailures[0].ItemIdentifier)
+			return fmt.Errorf("the demo failed: the handler failed at record %s", answer.BatchItemFailures[0].ItemIdentifier)
 		}
 		records = records[n:]
 	}
@@ -261,5 +288,5 @@ func demoID(record []byte) (string, error) {
 	return r.ID, err
 }
 
-// demoName is a name that no other demo has.
+// demoName is a campaign's name that no other demo uses.
 func demoName() string { return "demo-" + strings.ToLower(rand.Text()) }
