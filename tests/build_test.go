@@ -11,16 +11,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// TestBuildsAreReproducible builds and packs the functions here, and again from
-// a copy of the source: in another folder, with other times, outside of git, and
-// with nothing built before, the standard library included.
+// TestBuildsAreReproducible builds and packs the functions here and from a copy of the
+// source. The copy is in another folder, outside of git, with other file times and an
+// empty build cache.
 func TestBuildsAreReproducible(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a build of everything takes half a minute")
-	}
 	copied, emptyCache := copySource(t), "GOCACHE="+t.TempDir()
 	for _, f := range shipped {
 		here, there := digests(t, "..", f.name), digests(t, copied, f.name, emptyCache)
@@ -30,7 +30,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 	}
 }
 
-// digests builds and packs a function with the scripts of a source tree.
+// digests builds and packs a function with the scripts of the source tree at root.
 func digests(t *testing.T, root, function string, env ...string) (binaryAndZip [2]string) {
 	t.Helper()
 	bootstrap := filepath.Join(t.TempDir(), "bootstrap")
@@ -53,7 +53,7 @@ func digestOf(t *testing.T, path string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// copySource copies the project's files as they are, committed or not.
+// copySource copies the files of the project, with changes that are not committed.
 func copySource(t *testing.T) string {
 	t.Helper()
 	target := t.TempDir()
@@ -69,7 +69,7 @@ func copySource(t *testing.T) string {
 	return target
 }
 
-// sourceFiles are the project's files that git knows or would add.
+// sourceFiles returns the files of the project that git tracks or would add.
 func sourceFiles(t *testing.T) []string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
@@ -79,14 +79,15 @@ func sourceFiles(t *testing.T) []string {
 	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	return slices.DeleteFunc(files, func(file string) bool {
 		_, err := os.Stat("../" + file)
-		return os.IsNotExist(err) // deleted, and not committed yet
+		return os.IsNotExist(err) // deleted but not committed
 	})
 }
 
-// TestFunctionsAreBuiltInOnePlace: what is tested and measured is what ships.
+// TestFunctionsAreBuiltInOnePlace checks that only scripts/build-function builds functions,
+// so that tests and benchmarks run what is deployed.
 func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
 	t.Parallel()
-	// The classes of one character keep this file out.
+	// The character classes keep these patterns from matching this file.
 	flags := regexp.MustCompile(`lambda[.]norpc`)
 	build := regexp.MustCompile(`(go[ ]build|"go",[ ]"build").*/functions/.*`)
 	var withFlags []string
@@ -102,5 +103,5 @@ func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
 			t.Errorf("%s builds a function without scripts/build-function: %s", file, line)
 		}
 	}
-	equal(t, "files with the flags of functions", strings.Join(withFlags, " "), "scripts/build-function")
+	equal(t, "files with the build flags of functions", strings.Join(withFlags, " "), "scripts/build-function")
 }

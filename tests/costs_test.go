@@ -33,29 +33,29 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// cost is what something takes of DynamoDB.
+// cost is the number of requests to DynamoDB and of the units that they take.
 type cost struct{ requests, writeUnits, readUnits float64 }
 
-// each is the cost of one of n.
+// each returns the cost of one of n.
 func (c cost) each(n int) cost {
 	return cost{c.requests / float64(n), c.writeUnits / float64(n), c.readUnits / float64(n)}
 }
 
-// minus is the cost without that of n others.
+// minus returns the cost without n times the other.
 func (c cost) minus(other cost, n int) cost {
 	f := float64(n)
 	return cost{c.requests - f*other.requests, c.writeUnits - f*other.writeUnits, c.readUnits - f*other.readUnits}
 }
 
-// meter counts the requests that go to DynamoDB and the units that they cost by
-// its documented rules (Developer Guide, "DynamoDB read and write operations"). The
-// engine's own figures cannot be used: local engines have rules of their own.
+// meter counts the requests to DynamoDB and their units by the documented rules (Developer
+// Guide, "DynamoDB read and write operations"). It ignores the units that a local engine
+// reports, because local engines count differently.
 type meter struct {
 	mu    sync.Mutex
 	spent cost
 }
 
-// Do sends a request of the SDK, and reads it and its answer.
+// Do sends a request of the SDK and counts it.
 func (m *meter) Do(r *http.Request) (*http.Response, error) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *meter) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// during returns what work costs.
+// during returns the cost of work.
 func (m *meter) during(work func()) cost {
 	m.spent = cost{}
 	work()
@@ -91,8 +91,8 @@ func (m *meter) during(work func()) cost {
 
 type item map[string]map[string]any
 
-// costOf is the cost of a request. A failed condition costs what the write would.
-// Deletes and updates name no item; those of this project are of rows below 1 KB.
+// costOf returns the cost of a request. A write with a failed condition costs as much as the
+// write. Requests to delete and update hold no item; the rows of this project are below 1 KB.
 func costOf(operation string, sent, received []byte) (cost, error) {
 	var request struct {
 		Item           item
@@ -117,30 +117,30 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 			}
 		}
 		return c, nil
-	case "GetItem", "Query": // a query is charged by the sum of what it read
+	case "GetItem", "Query": // a query costs the sum of the items that it read
 		units := started(4096, append(answer.Items, answer.Item)...)
 		if !request.ConsistentRead {
 			units /= 2
 		}
 		return cost{readUnits: units}, nil
 	}
-	return cost{}, fmt.Errorf("what a %s costs is not known here", operation)
+	return cost{}, fmt.Errorf("the cost of %s is not known", operation)
 }
 
-// started is how many blocks the items take together, at least one.
+// started returns the number of started blocks of the items together, at least one.
 func started(block int, items ...item) float64 {
 	size := 0
 	for _, attributes := range items {
 		for name, value := range attributes {
 			for _, v := range value {
-				size += len(name) + len(fmt.Sprint(v)) // a number is shorter stored than written
+				size += len(name) + len(fmt.Sprint(v)) // DynamoDB stores a number in fewer bytes
 			}
 		}
 	}
 	return math.Max(1, math.Ceil(float64(size)/float64(block)))
 }
 
-// metered is a client of dynoxide whose requests are counted, and tables of its own.
+// metered returns a client of dynoxide, the meter of its requests, and tables of its own.
 func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	t.Helper()
 	endpoint, own, m := testengine.Dynoxide(t), newTables(), &meter{}
@@ -151,12 +151,11 @@ func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	}), own
 }
 
-// counted is how many claims or records are counted at a time.
+// counted is the number of claims or records in one measurement.
 const counted = 1000
 
-// claimants is the claim API over tables whose requests are counted, with the
-// defaults of campaigns. Its clock stands still unless a test moves it, so that
-// pages and copies of rules do not grow old.
+// claimants is the claim API with default campaigns over metered tables. Only the test moves
+// the clock, so that pages and cached campaigns do not expire.
 type claimants struct {
 	*testing.T
 	*meter
@@ -164,7 +163,7 @@ type claimants struct {
 	clock *itembanktest.Clock
 }
 
-// container is a new container of the function.
+// container returns a new container of the function.
 func (c *claimants) container() *claimapi.Handler {
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(c, err)
@@ -173,8 +172,7 @@ func (c *claimants) container() *claimapi.Handler {
 
 func (c *claimants) bank() *itembank.Bank { return itembank.New(c.store, itembank.WithClock(c.clock)) }
 
-// campaign makes a campaign of codes as shops have them, and returns the cost of
-// loading them.
+// campaign makes a campaign of voucher codes and returns the cost of the load.
 func (c *claimants) campaign(name string, codes int) cost {
 	bank, items := c.bank(), make([]string, codes)
 	for i := range items {
@@ -191,7 +189,7 @@ func (c *claimants) campaign(name string, codes int) cost {
 	})
 }
 
-// claim asks for an item.
+// claim claims an item and wants a status.
 func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want int) {
 	c.Helper()
 	var request events.APIGatewayV2HTTPRequest
@@ -201,7 +199,7 @@ func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want i
 	c.ask(h, request, want)
 }
 
-// read asks for the claim that somebody has.
+// read reads the claim of a claimant and wants a status.
 func (c *claimants) read(h *claimapi.Handler, campaign string, claimant, want int) {
 	c.Helper()
 	var request events.APIGatewayV2HTTPRequest
@@ -219,7 +217,7 @@ func (c *claimants) ask(h *claimapi.Handler, request events.APIGatewayV2HTTPRequ
 	}
 }
 
-// costsOfClaims counts what docs/costs.md says of claims.
+// costsOfClaims counts the rows of docs/costs.md about claims.
 func costsOfClaims(t *testing.T) map[string]cost {
 	m, client, own := metered(t)
 	c := &claimants{t, m, dynamostore.New(client, own.bank, own.dedupe), itembanktest.NewClock()}
@@ -257,7 +255,7 @@ func costsOfClaims(t *testing.T) map[string]cost {
 	return costs
 }
 
-// records is the record function over a table whose requests are counted.
+// records is the record function over a metered table.
 type records struct {
 	*testing.T
 	*meter
@@ -265,7 +263,7 @@ type records struct {
 	sent  counter
 }
 
-// counter is a sink that counts.
+// counter is a sink that counts records.
 type counter struct{ records int }
 
 func (c *counter) Check(dedupe.Output) error { return nil }
@@ -275,7 +273,7 @@ func (c *counter) Send(_ context.Context, outputs []dedupe.Output) (delivered in
 	return len(outputs), nil
 }
 
-// handler is the function with settings beside the required ones.
+// handler returns the function with settings in addition to the required ones.
 func (r *records) handler(settings ...string) *kinesishandler.Handler {
 	options, err := kinesishandler.ParseOptions(append([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
@@ -284,8 +282,8 @@ func (r *records) handler(settings ...string) *kinesishandler.Handler {
 	return kinesishandler.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))
 }
 
-// batch is the cost of a batch of records, whose sequence numbers follow one.
-// So many of them must be sent on.
+// batch returns the cost of a batch of records, the first with the sequence number. The
+// function must deliver as many of them as sent says.
 func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []string, sent int) cost {
 	r.Helper()
 	const shard = "shardId-000000000000"
@@ -313,7 +311,7 @@ func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []stri
 	return spent
 }
 
-// payloads are records with an id each, and a text.
+// payloads returns records, each with an id of its own and the text.
 func payloads(first, n int, text string) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -322,7 +320,7 @@ func payloads(first, n int, text string) []string {
 	return all
 }
 
-// costsOfRecords counts what docs/costs.md says of records.
+// costsOfRecords counts the rows of docs/costs.md about records.
 func costsOfRecords(t *testing.T) map[string]cost {
 	m, client, own := metered(t)
 	r := &records{T: t, meter: m, store: dedupestore.New(client, own.dedupe)}
@@ -342,7 +340,7 @@ func costsOfRecords(t *testing.T) map[string]cost {
 	return costs
 }
 
-// costTable is a table of docs/costs.md: its rows by their first cell.
+// costTable returns the rows of a table of docs/costs.md by their first cell.
 func costTable(t *testing.T, section string) map[string][]string {
 	t.Helper()
 	_, text, found := strings.Cut(read(t, "../docs/costs.md"), "\n## "+section+"\n")
@@ -362,7 +360,7 @@ func costTable(t *testing.T, section string) map[string][]string {
 	return table
 }
 
-// number reads a cell as "1.05 ± 0.02", or as "1.05", which is good to its last digit.
+// number reads a cell such as "1.05 ± 0.02". Without a tolerance it is half of the last digit.
 func number(t *testing.T, cell string) (value, tolerance float64) {
 	t.Helper()
 	text, plusMinus, given := strings.Cut(cell, " ± ")
@@ -377,17 +375,18 @@ func number(t *testing.T, cell string) (value, tolerance float64) {
 	return value, math.Pow10(-len(decimals))/2 + 1e-9
 }
 
-// agrees checks a cell.
+// agrees compares a cell with the counted value.
 func agrees(t *testing.T, what, cell string, counted float64) {
 	t.Helper()
 	if value, tolerance := number(t, cell); math.Abs(value-counted) > tolerance {
-		t.Errorf("docs/costs.md says %s for %s, counted are %.4f", cell, what, counted)
+		t.Errorf("%s: docs/costs.md has %s, want %.4f", what, cell, counted)
 	}
 }
 
-// TestCosts holds docs/costs.md against what is counted, and its sums against its
-// prices.
+// TestCosts compares the table of docs/costs.md with the requests and units that the test
+// counts.
 func TestCosts(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	rows, all := costTable(t, "DynamoDB"), costsOfClaims(t)
 	maps.Copy(all, costsOfRecords(t))
@@ -395,20 +394,19 @@ func TestCosts(t *testing.T) {
 	for name, c := range all {
 		row := rows[name]
 		if len(row) != 4 {
-			continue // the names differ, as was said
+			continue // the comparison of the names has failed
 		}
 		t.Logf("%s: %+v", name, c)
 		agrees(t, "requests of "+name, row[0], c.requests)
 		agrees(t, "write units of "+name, row[1], c.writeUnits)
 		agrees(t, "read units of "+name, row[2], c.readUnits)
 	}
-	checkPrices(t, rows)
 }
 
-// checkPrices does the sums of docs/costs.md again, from its prices.
-func checkPrices(t *testing.T, rows map[string][]string) {
-	t.Helper()
-	prices := costTable(t, "Prices")
+// TestPrices calculates the sums of docs/costs.md from its prices and its table.
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	rows, prices := costTable(t, "DynamoDB"), costTable(t, "Prices")
 	price := func(name string) float64 {
 		t.Helper()
 		if len(prices[name]) == 0 {

@@ -23,23 +23,23 @@ import (
 
 const dedupeEvents = "../events/dedupe"
 
-// dedupeCase is what the record function must do with an event: what it counts,
-// and the ids that it delivers, in order; or how the invocation must fail.
+// dedupeCase is what the record function must do with an event: the numbers that it logs and
+// the ids that it delivers, in order, or the error of the invocation.
 type dedupeCase struct {
 	tally dedupe.Tally
 	out   string // ids, with spaces between
 	fault error
 }
 
-// The ids that synthetic duplicates get.
+// The ids of synthetic duplicates.
 const (
-	order1fp1 = "a78d0945-7855-5071-b185-8466c665a24d" // of order-1 with the fingerprint fp1: the contract's example
-	derived   = "*"                                    // of a computed fingerprint: any
+	order1fp1 = "a78d0945-7855-5071-b185-8466c665a24d" // order-1 with the fingerprint fp1: the example of the contract
+	derived   = "*"                                    // any id: the fingerprint is computed
 )
 
-// dedupeCases is the table of all events in events/dedupe, by file name without
-// .json. They hold with the settings of a dedupeBench, for a ledger that knows
-// none of the event's records, in any order.
+// dedupeCases lists all events in events/dedupe by file name without .json. They hold with
+// the settings of a dedupeBench and a ledger that knows no record of the event, in any order
+// of the events.
 var dedupeCases = map[string]dedupeCase{
 	"single":                     {tally: dedupe.Tally{In: 1, New: 1}, out: "single-1"},
 	"several":                    {tally: dedupe.Tally{In: 3, New: 3}, out: "several-1 several-2 several-3"},
@@ -55,7 +55,7 @@ var dedupeCases = map[string]dedupeCase{
 
 	"kpl":               {tally: dedupe.Tally{In: 3, New: 3}, out: "kpl-1 kpl-2 kpl-3"},
 	"kpl-duplicates":    {tally: dedupe.Tally{In: 5, New: 2, Natural: 3}, out: "kpl-natural kpl-other"},
-	"kpl-vector":        {tally: dedupe.Tally{In: 2, DeadLettered: 2}}, // its user records are no JSON
+	"kpl-vector":        {tally: dedupe.Tally{In: 2, DeadLettered: 2}}, // its user records are not JSON
 	"kpl-poison-inside": {tally: dedupe.Tally{In: 2, New: 1, DeadLettered: 1}, out: "kpl-good"},
 	"kpl-broken":        {tally: dedupe.Tally{In: 2, New: 1, DeadLettered: 1}, out: "after-kpl-broken"},
 	"kpl-wrong-digest":  {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
@@ -98,13 +98,13 @@ func TestEveryDedupeEventIsInTheTable(t *testing.T) {
 	}
 	for name := range dedupeCases {
 		if !found[name] {
-			t.Errorf("%s/%s.json of the table is not there", dedupeEvents, name)
+			t.Errorf("%s/%s.json of the table does not exist", dedupeEvents, name)
 		}
 	}
 }
 
-// TestDedupeEvents gives every event to the handler, over SQLite, and again:
-// then what was delivered is, under the same ids.
+// TestDedupeEvents gives every event to the handler on SQLite, twice. The second time the
+// handler delivers the same records under the same ids.
 func TestDedupeEvents(t *testing.T) {
 	t.Parallel()
 	for name, want := range dedupeCases {
@@ -119,7 +119,7 @@ func TestDedupeEvents(t *testing.T) {
 	}
 }
 
-// redelivered is what becomes of an event's records when they come again.
+// redelivered returns the case of the same event when Lambda delivers it again.
 func redelivered(first dedupeCase) dedupeCase {
 	again := first
 	again.tally.Retry = first.tally.New + first.tally.Synthetic
@@ -127,28 +127,28 @@ func redelivered(first dedupeCase) dedupeCase {
 	return again
 }
 
-// dedupeBench is the record function somewhere, with an ndjson sink and a
-// failure store in a folder.
+// dedupeBench is the record function, in this process or in the emulator, with an ndjson
+// sink and a dead-letter store in a folder.
 type dedupeBench struct {
-	function *function // nil in this process
+	function *function // nil if the function runs in this process
 	dir      string
 	invoke   func(t *testing.T, event []byte) (events.KinesisEventResponse, error)
 	log      func(t *testing.T) string
 	ids      map[string]string // derived id by original id
 }
 
-func (b *dedupeBench) sink() string     { return filepath.Join(b.dir, "unique.ndjson") }
-func (b *dedupeBench) failures() string { return filepath.Join(b.dir, "failures") }
+func (b *dedupeBench) sink() string            { return filepath.Join(b.dir, "unique.ndjson") }
+func (b *dedupeBench) deadLetterStore() string { return filepath.Join(b.dir, "dead-letters") }
 
-// settings are the function's variables, without those of the ledger.
+// settings returns the variables of the function except those of the ledger.
 func (b *dedupeBench) settings() []string {
 	return []string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_FINGERPRINT_PATH=fp",
-		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_DEAD_LETTERS=dir:" + b.failures(),
+		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_DEAD_LETTERS=dir:" + b.deadLetterStore(),
 	}
 }
 
-// newDedupeHandler is the handler in this process.
+// newDedupeHandler makes the handler in this process.
 func newDedupeHandler(t *testing.T) *dedupeBench {
 	t.Helper()
 	b := &dedupeBench{dir: t.TempDir()}
@@ -167,11 +167,11 @@ func newDedupeHandler(t *testing.T) *dedupeBench {
 	return b
 }
 
-// check gives an event to the function and compares all that came of it.
+// check gives an event to the function and compares everything that the function did.
 func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
 	t.Helper()
 	event := readDedupeEvent(t, name)
-	sent, kept := len(b.lines(t)), len(b.kept(t))
+	sent, deadLetters := len(b.lines(t)), len(b.deadLetters(t))
 	answer, err := b.invoke(t, event)
 	if !errors.Is(err, want.fault) {
 		t.Fatalf("%s: want the error %v, got %v", name, want.fault, err)
@@ -179,7 +179,7 @@ func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
 	lines := b.lines(t)[sent:]
 	if want.fault != nil {
 		equal(t, name+": lines sent", len(lines), 0)
-		equal(t, name+": records kept", len(b.kept(t)), kept)
+		equal(t, name+": dead letters", len(b.deadLetters(t)), deadLetters)
 		return
 	}
 	equal(t, name+": failed records", len(answer.BatchItemFailures), 0)
@@ -187,11 +187,11 @@ func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
 	equal(t, name+": tally", b.lastTally(t), want.tally)
 	payloads := payloadsOf(t, event)
 	b.checkLines(t, name, lines, strings.Fields(want.out), payloads)
-	b.checkKept(t, name, payloads, want.tally.DeadLettered)
+	b.checkDeadLetters(t, name, payloads, want.tally.DeadLettered)
 }
 
-// checkLines: the ids are those that are wanted, and a record that keeps its id
-// keeps every byte.
+// checkLines compares the ids of the delivered records. A record that keeps its id must keep
+// every byte.
 func (b *dedupeBench) checkLines(t *testing.T, name string, lines, ids, payloads []string) {
 	t.Helper()
 	if len(lines) != len(ids) {
@@ -219,7 +219,7 @@ func (b *dedupeBench) checkLines(t *testing.T, name string, lines, ids, payloads
 	}
 }
 
-// sameID: a record has one output id on every attempt.
+// sameID checks that a record has the same derived id on every attempt.
 func (b *dedupeBench) sameID(t *testing.T, original, id string) {
 	t.Helper()
 	if b.ids == nil {
@@ -231,23 +231,24 @@ func (b *dedupeBench) sameID(t *testing.T, original, id string) {
 	b.ids[original] = id
 }
 
-// checkKept: as many payloads as wanted are kept, whole, with a reason.
-func (b *dedupeBench) checkKept(t *testing.T, name string, payloads []string, want int64) {
+// checkDeadLetters counts the payloads of the event that have a whole dead letter with a
+// reason.
+func (b *dedupeBench) checkDeadLetters(t *testing.T, name string, payloads []string, want int64) {
 	t.Helper()
 	found := map[string]bool{}
-	for _, path := range b.kept(t) {
+	for _, path := range b.deadLetters(t) {
 		content, err := os.ReadFile(path)
 		must(t, err)
-		kept, err := deadletter.Decode(content)
+		letter, err := deadletter.Decode(content)
 		must(t, err)
-		if slices.Contains(payloads, string(kept.Data)) && kept.Reason != "" {
-			found[kept.Owner] = true
+		if slices.Contains(payloads, string(letter.Data)) && letter.Reason != "" {
+			found[letter.Owner] = true
 		}
 	}
-	equal(t, name+": payloads kept", int64(len(found)), want)
+	equal(t, name+": payloads of dead letters", int64(len(found)), want)
 }
 
-// lines are what the sink holds.
+// lines returns the lines of the sink.
 func (b *dedupeBench) lines(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile(b.sink())
@@ -257,15 +258,15 @@ func (b *dedupeBench) lines(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix("\n"+string(content), "\n"), "\n")[1:]
 }
 
-// kept are the files of the failure store.
-func (b *dedupeBench) kept(t *testing.T) []string {
+// deadLetters returns the files of the dead-letter store.
+func (b *dedupeBench) deadLetters(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(b.failures() + "/*.json")
+	paths, err := filepath.Glob(b.deadLetterStore() + "/*.json")
 	must(t, err)
 	return paths
 }
 
-// lastTally is that of the last line of the log.
+// lastTally returns the numbers in the last line of the log.
 func (b *dedupeBench) lastTally(t *testing.T) (tally dedupe.Tally) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(b.log(t)), "\n")
@@ -273,8 +274,8 @@ func (b *dedupeBench) lastTally(t *testing.T) (tally dedupe.Tally) {
 	return tally
 }
 
-// payloadsOf are the payloads of an event: of records, and of user records if
-// a record is an aggregate.
+// payloadsOf returns the payloads of an event: of its records, and of the user records in
+// aggregates.
 func payloadsOf(t *testing.T, raw []byte) (payloads []string) {
 	t.Helper()
 	var event events.KinesisEvent
@@ -282,7 +283,7 @@ func payloadsOf(t *testing.T, raw []byte) (payloads []string) {
 	var decoder kpl.Decoder
 	for _, record := range event.Records {
 		payloads = append(payloads, string(record.Kinesis.Data))
-		users, _, _ := decoder.Decode(record.Kinesis.Data) // a broken one is kept whole
+		users, _, _ := decoder.Decode(record.Kinesis.Data) // a broken aggregate becomes a dead letter as a whole
 		for _, user := range users {
 			payloads = append(payloads, string(user.Data))
 		}

@@ -32,9 +32,8 @@ import (
 // hostDedupe is the record function for this machine.
 var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
-// startDedupe starts the record function in an emulator of its own, with the
-// sink and the failure store of a bench unless env says otherwise: of two
-// settings of a variable the last one counts.
+// startDedupe starts the record function in an emulator of its own, with the sink and the
+// dead-letter store of a bench. A variable in env overrides them.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
 	bootstrap, err := hostDedupe()
@@ -50,7 +49,7 @@ func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	return b
 }
 
-// answerOf reads a reply. That of an invocation that failed is an error.
+// answerOf reads a reply. The reply of a failed invocation becomes an error.
 func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 	t.Helper()
 	var r struct {
@@ -71,7 +70,7 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 	return r.KinesisEventResponse, nil
 }
 
-// onDynoxide are the variables of the function for a table of its own.
+// onDynoxide returns the variables of the function for a table of its own.
 func onDynoxide(t *testing.T) []string {
 	t.Helper()
 	endpoint, own := testengine.Dynoxide(t), newTables()
@@ -79,8 +78,8 @@ func onDynoxide(t *testing.T) []string {
 	return []string{"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe}
 }
 
-// fails gives an event to the function, which must fail from a record on, and
-// returns the last line of the log.
+// fails gives an event to the function, which must report the record with the number as the
+// first failed one, and returns the last line of the log.
 func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	t.Helper()
 	answer, err := b.invoke(t, event)
@@ -94,14 +93,14 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	lines := strings.Split(strings.TrimSpace(b.log(t)), "\n")
 	last := lines[len(lines)-1]
 	if !strings.Contains(last, `"level":"ERROR"`) || !strings.Contains(last, e.Records[record].Kinesis.SequenceNumber) {
-		t.Errorf("the log does not tell of it: %s", last)
+		t.Errorf("the log does not name the failed record: %s", last)
 	}
 	return last
 }
 
-// TestDedupeEventsInTheEmulator gives every event to the built function, over
-// dynoxide, and again.
+// TestDedupeEventsInTheEmulator gives every event to the built function on dynoxide, twice.
 func TestDedupeEventsInTheEmulator(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	b := startDedupe(t, onDynoxide(t)...)
 	invocations := 0
@@ -122,9 +121,10 @@ func TestDedupeEventsInTheEmulator(t *testing.T) {
 	}
 }
 
-// TestDedupeWhenTheEngineIsDown: nothing listens at the endpoint, so the first
-// record failed, and nothing counts as a duplicate.
+// TestDedupeWhenTheEngineIsDown uses an endpoint at which nothing listens. The function must
+// report the first record as failed and nothing as a duplicate.
 func TestDedupeWhenTheEngineIsDown(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -132,50 +132,55 @@ func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+listener.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe")
 	b.fails(t, readDedupeEvent(t, "natural-duplicates"), 0)
 	equal(t, "lines sent", len(b.lines(t)), 0)
-	// A poison record needs no ledger, but comes after one that does.
+	// A poison record needs no ledger, but the record before it does.
 	b.fails(t, readDedupeEvent(t, "poison-among-good"), 0)
-	// And one alone goes where it belongs.
+	// Alone it becomes a dead letter.
 	b.check(t, "poison-not-json", dedupeCases["poison-not-json"])
 }
 
-// TestDedupeAnswersBeforeTheFunctionTimesOut: the engine takes requests and
-// never answers; the function says so before Lambda ends it.
+// TestDedupeAnswersBeforeTheFunctionTimesOut uses an engine that takes requests and never
+// answers. The function must answer before Lambda ends it.
 func TestDedupeAnswersBeforeTheFunctionTimesOut(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+silent.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe",
 		"AWS_LAMBDA_FUNCTION_TIMEOUT=2")
+	b.invoke = func(t *testing.T, event []byte) (events.KinesisEventResponse, error) {
+		return answerOf(t, b.function.answerInTime(t, event))
+	}
 	b.fails(t, readDedupeEvent(t, "several"), 0)
 }
 
-// TestDedupeFaults: each is told with the first record that failed, and by the
-// log in words; when it is repaired the event gets through.
+// TestDedupeFaults checks that the function reports the first failed record, that its log
+// names the cause, and that the event gets through once the cause is repaired.
 func TestDedupeFaults(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	t.Run("no table", func(t *testing.T) {
 		t.Parallel()
 		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_DEDUPE_TABLE=missing")...)
 		if last := b.fails(t, readDedupeEvent(t, "single"), 0); !strings.Contains(last, "table") {
-			t.Errorf("the log does not speak of the table: %s", last)
+			t.Errorf("the log does not name the table: %s", last)
 		}
 	})
 	t.Run("no stream", func(t *testing.T) {
 		t.Parallel()
 		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:missing", "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
 		if last := b.fails(t, readDedupeEvent(t, "single"), 0); !strings.Contains(last, "stream") {
-			t.Errorf("the log does not speak of the stream: %s", last)
+			t.Errorf("the log does not name the stream: %s", last)
 		}
 	})
-	t.Run("no failure store", func(t *testing.T) {
+	t.Run("no dead-letter store", func(t *testing.T) {
 		t.Parallel()
 		b := startDedupe(t, onDynoxide(t)...)
-		b.check(t, "empty-records", dedupeCase{}) // it has started, and made the folder
-		must(t, os.Remove(b.failures()))
+		b.check(t, "empty-records", dedupeCase{}) // now the function has started and made the folder
+		must(t, os.Remove(b.deadLetterStore()))
 		b.fails(t, readDedupeEvent(t, "poison-among-good"), 1)
-		equal(t, "lines sent", len(b.lines(t)), 1) // those before the poison record
-		must(t, os.Mkdir(b.failures(), 0o700))
+		equal(t, "lines sent", len(b.lines(t)), 1) // the records before the poison record
+		must(t, os.Mkdir(b.deadLetterStore(), 0o700))
 		b.check(t, "poison-among-good", dedupeCase{
 			tally: dedupe.Tally{In: 4, Retry: 2, Natural: 1, DeadLettered: 1}, out: "among-1 among-3",
 		})
@@ -189,17 +194,19 @@ func TestDedupeFaults(t *testing.T) {
 	})
 }
 
-// TestDedupeWithCheckpoint: what is done is skipped when it comes again.
+// TestDedupeWithCheckpoint delivers a batch twice. The function must skip the second.
 func TestDedupeWithCheckpoint(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_CHECKPOINT=on")...)
 	b.check(t, "several", dedupeCases["several"])
 	b.check(t, "several", dedupeCase{tally: dedupe.Tally{In: 3, Skipped: 3}})
 }
 
-// TestDedupeBadSettingsStopTheStart: the emulator tells of a failed start, and
-// the function's log of every setting that is wrong.
+// TestDedupeBadSettingsStopTheStart checks that the function does not start, and that its log
+// names every wrong setting but no value.
 func TestDedupeBadSettingsStopTheStart(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		env  []string
@@ -221,7 +228,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 			t.Parallel()
 			b := startDedupe(t, c.env...)
 			_, reply := b.function.invoke(t, readDedupeEvent(t, "single"))
-			equal(t, "reply", string(reply), "") // the emulator's word for a failed start
+			equal(t, "reply", string(reply), "") // the emulator's answer to a failed start
 			log := b.log(t)
 			for _, want := range c.want {
 				if !strings.Contains(log, want) {
@@ -235,8 +242,9 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 	}
 }
 
-// TestDedupeToS3: a poison record is kept whole in a bucket.
+// TestDedupeToS3 checks that a poison record becomes one whole dead letter in a bucket.
 func TestDedupeToS3(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	endpoint := testengine.S3(t, "bad-records")
 	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks", "AWS_ENDPOINT_URL_S3="+endpoint)...)
@@ -255,13 +263,13 @@ func TestDedupeToS3(t *testing.T) {
 		t.Fatalf("want one object, got %d", len(list.Contents))
 	}
 	store := deadletter.New(deadletter.NewBucket(client, "bad-records", "clicks/"))
-	kept, err := store.Read(t.Context(), strings.TrimPrefix(*list.Contents[0].Key, "clicks/"))
+	letter, err := store.Read(t.Context(), strings.TrimPrefix(*list.Contents[0].Key, "clicks/"))
 	must(t, err)
-	equal(t, "payload", string(kept.Data), `{"id":"among-2"`)
-	equal(t, "stream", kept.Position.Stream.Name, "clicks")
+	equal(t, "payload", string(letter.Data), `{"id":"among-2"`)
+	equal(t, "stream", letter.Position.Stream.Name, "clicks")
 }
 
-// stream is a stream of kinesis-mock, of one shard.
+// stream is a stream of kinesis-mock with one shard.
 type stream struct {
 	client *kinesis.Client
 	name   string
@@ -300,7 +308,7 @@ func (s stream) put(t *testing.T, payloads ...string) {
 	equal(t, "refused records", *out.FailedRecordCount, 0)
 }
 
-// poll takes all that is in the stream to a function, which must not fail.
+// poll hands all records of the stream to a function, which must not fail.
 func (s stream) poll(t *testing.T, f eventsource.Function) {
 	t.Helper()
 	must(t, eventsource.Mapping{
@@ -313,7 +321,7 @@ func (s stream) poll(t *testing.T, f eventsource.Function) {
 	}.Run(t.Context()))
 }
 
-// payloads reads all that is in the stream.
+// payloads returns the payloads of all records of the stream.
 func (s stream) payloads(t *testing.T) (payloads []string) {
 	t.Helper()
 	s.poll(t, func(_ context.Context, event json.RawMessage) (json.RawMessage, error) {
@@ -327,10 +335,10 @@ func (s stream) payloads(t *testing.T) (payloads []string) {
 	return payloads
 }
 
-// TestDedupeFromStreamToStream: a stream of 40 records and their natural
-// duplicates, aggregates and a poison record goes through the built function
-// into another stream.
+// TestDedupeFromStreamToStream reads a stream of 40 records, natural duplicates, aggregates
+// and a poison record. The built function delivers to another stream.
 func TestDedupeFromStreamToStream(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	source, sink := newStream(t), newStream(t)
 	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
@@ -346,12 +354,12 @@ func TestDedupeFromStreamToStream(t *testing.T) {
 	})
 	source.poll(t, deliver)
 	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(want, " "))
-	equal(t, "records kept", len(b.kept(t)), 1)
+	equal(t, "dead letters", len(b.deadLetters(t)), 1)
 
-	// All again: a stream sink gets the originals again, and only them.
+	// When everything is delivered again, the sink gets the originals again and nothing else.
 	source.poll(t, deliver)
 	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(slices.Concat(want, want), " "))
-	equal(t, "records kept", len(b.kept(t)), 1)
+	equal(t, "dead letters", len(b.deadLetters(t)), 1)
 }
 
 func aggregate(payloads ...string) string {

@@ -22,18 +22,18 @@ import (
 
 const claimEvents = "../events/claim"
 
-// eventCase is what the claim function must answer to an event.
+// eventCase is the answer that the claim function must give to an event.
 type eventCase struct {
 	from   string // ONCEBOX_CLAIMANT_FROM
 	status int    // or notHTTP
 	slug   string // of the problem, "" if it is none
 }
 
-// notHTTP stands for an event that is no request: the invocation must fail.
+// notHTTP marks an event that is not an HTTP request. Its invocation must fail.
 const notHTTP = 0
 
-// eventCases is the table of all events in events/claim, by file name without
-// .json. They hold for the campaigns of loadCampaigns, in any order.
+// eventCases lists all events in events/claim by file name without .json. The answers hold
+// for the campaigns of loadCampaigns, in any order of the events.
 var eventCases = map[string]eventCase{
 	"claim-body":              {"body", 201, ""},
 	"claim-base64":            {"body", 201, ""},
@@ -88,7 +88,7 @@ var eventCases = map[string]eventCase{
 	"kinesis":                    {"body", notHTTP, ""},
 }
 
-// loadCampaigns makes the campaigns that the events speak of.
+// loadCampaigns makes the campaigns that the events name.
 func loadCampaigns(t testing.TB, bank *itembank.Bank) {
 	t.Helper()
 	workshops := itembank.Settings{Scope: "workshops"}
@@ -108,8 +108,8 @@ func loadCampaigns(t testing.TB, bank *itembank.Bank) {
 	must(t, bank.CloseCampaign(t.Context(), "summer"))
 }
 
-// addCampaign makes a campaign of two shards, with n items whose names begin
-// with its own in capitals.
+// addCampaign makes a campaign with two shards and n items. The items of "spring" are
+// SPRING-A, SPRING-B and so on.
 func addCampaign(t testing.TB, bank *itembank.Bank, name string, s itembank.Settings, n int) {
 	t.Helper()
 	s.Shards = 2
@@ -139,12 +139,12 @@ func TestEveryClaimEventIsInTheTable(t *testing.T) {
 	}
 	for name := range eventCases {
 		if !found[name] {
-			t.Errorf("%s/%s.json of the table is not there", claimEvents, name)
+			t.Errorf("%s/%s.json of the table does not exist", claimEvents, name)
 		}
 	}
 }
 
-// TestClaimEvents gives every event to the handler, over SQLite.
+// TestClaimEvents gives every event to the handler on SQLite.
 func TestClaimEvents(t *testing.T) {
 	t.Parallel()
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
@@ -178,7 +178,7 @@ func readEvent(t testing.TB, name string) []byte {
 	return event
 }
 
-// invokeHandler does what the Lambda runtime does with an event.
+// invokeHandler decodes an event and calls the handler, as the Lambda runtime does.
 func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) (events.APIGatewayV2HTTPResponse, error) {
 	t.Helper()
 	var request events.APIGatewayV2HTTPRequest
@@ -186,7 +186,7 @@ func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) (events.APIG
 	return h.Handle(context.WithoutCancel(t.Context()), request)
 }
 
-// answerBody has the members of every answer that the checks look at.
+// answerBody has the members of all kinds of answers that the tests compare.
 type answerBody struct {
 	Type, Title, Detail, Instance     string
 	Status                            int
@@ -197,7 +197,7 @@ type answerBody struct {
 	Replayed                          *bool
 }
 
-// checkReply checks what the contract says of all answers of a kind.
+// checkReply checks the status, the problem, and what the contract says about all answers.
 func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, want eventCase) {
 	t.Helper()
 	var body answerBody
@@ -222,7 +222,7 @@ func checkClaim(t testing.TB, r events.APIGatewayV2HTTPResponse, body answerBody
 	equal(t, "Location is there", r.Headers["Location"] != "", created)
 	equal(t, "Idempotent-Replayed is true", r.Headers["Idempotent-Replayed"] == "true", !created)
 	if body.Replayed == nil || *body.Replayed == created || body.Item == "" || body.Claimant == "" || body.ClaimedAt.IsZero() {
-		t.Errorf("the claim is not whole: %s", r.Body)
+		t.Errorf("the claim lacks members: %s", r.Body)
 	}
 }
 
@@ -235,7 +235,7 @@ func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse,
 	equal(t, "errors are there", len(body.Errors) > 0, r.StatusCode == http.StatusBadRequest)
 	equal(t, "campaign is there", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
 	if body.Title == "" || body.Detail == "" || body.Item != "" || !strings.HasPrefix(body.Type, "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#") {
-		t.Errorf("the problem is not whole: %s", r.Body)
+		t.Errorf("the problem lacks members or has wrong ones: %s", r.Body)
 	}
 	var request events.APIGatewayV2HTTPRequest
 	must(t, json.Unmarshal(event, &request))
@@ -244,8 +244,7 @@ func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse,
 	}
 }
 
-// eventNames are the names of the events for a setting of
-// ONCEBOX_CLAIMANT_FROM, sorted.
+// eventNames returns the sorted names of the events for a value of ONCEBOX_CLAIMANT_FROM.
 func eventNames(from string) []string {
 	var names []string
 	for name, c := range eventCases {

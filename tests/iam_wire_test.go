@@ -32,19 +32,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// A grant is a row of docs/iam.md: what a function itself may ask for. That the
-// rows are the policies of the stack is tested in tests/stack.
+// A grant is a row of docs/iam.md: a permission of a function. tests/stack compares the rows
+// with the policies of the stack.
 type grant struct{ function, action, resource, prefix string }
 
-// An ask is what a request, or a part of a transaction, asked for. The key is a
-// partition key, or an object's.
+// An ask is the permission that a request, or an action of a transaction, needs. The key is
+// a partition key or the key of an object.
 type ask struct{ function, action, resource, key string }
 
 func (g grant) allows(a ask) bool {
 	return g.function == a.function && g.action == a.action && g.resource == a.resource && strings.HasPrefix(a.key, g.prefix)
 }
 
-// refused are the asks that no grant allows.
+// refused returns the asks that no grant allows.
 func refused(asks []ask, grants []grant) []ask {
 	return slices.DeleteFunc(slices.Clone(asks), func(a ask) bool {
 		return slices.ContainsFunc(grants, func(g grant) bool { return g.allows(a) })
@@ -53,8 +53,8 @@ func refused(asks []ask, grants []grant) []ask {
 
 var keyPattern = regexp.MustCompile("^(?:leading keys|objects) `([^`*]+)\\*`(?: of the account)?$")
 
-// documentedGrants are the rows of a section of docs/iam.md about a function, but
-// those of Lambda's own.
+// documentedGrants returns the rows of a section of docs/iam.md about a function, without the
+// rows about Lambda itself.
 func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 	t.Helper()
 	_, text, found := strings.Cut(read(t, "../docs/iam.md"), "\n## "+section+"\n")
@@ -75,17 +75,18 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 			if parts == nil {
 				t.Fatalf("docs/iam.md: %q is not understood", only)
 			}
-			g.prefix = strings.Replace(parts[1], "SCOPE", "clicks", 1) // by default the stream's name
+			g.prefix = strings.Replace(parts[1], "SCOPE", "clicks", 1) // the default is the name of the stream
 		}
 		grants = append(grants, g)
 	}
 	return grants
 }
 
-// TestFunctionsAskForWhatTheyMay runs the built functions over all their events
-// and notes what they ask AWS for: the rows of docs/iam.md allow all of it, and
-// none can be left out.
+// TestFunctionsAskForWhatTheyMay gives the built functions all their events and records the
+// permissions that their requests need. The rows of docs/iam.md must allow all of them, and
+// each row must be needed.
 func TestFunctionsAskForWhatTheyMay(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		function string
@@ -134,8 +135,8 @@ func askAsClaim(t *testing.T, aws *cloud) {
 	}
 }
 
-// askAboutWhatHasEnded asks for claims by claimants whose claims have ended, and
-// where all free items have.
+// askAboutWhatHasEnded claims for claimants whose claims have ended, and in a campaign whose
+// free items have all ended.
 func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	t.Helper()
 	past := own.create(t, engine, itembank.WithClock(anHourAgo{}))
@@ -156,17 +157,17 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 		}
 		equal(t, campaign, claimIn(t, f, campaign), c.status)
 	}
-	// A free item past its end that no row knows is no request's business, but is looked at.
-	addCampaign(t, past, "stray", itembank.Settings{ItemLife: time.Minute}, 0)
+	// The function reads a free item past its end that has no item row, and leaves it alone.
+	addCampaign(t, past, "orphan", itembank.Settings{ItemLife: time.Minute}, 0)
 	_, err := newEngineClient(engine).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: sdk.String(own.bank), Item: map[string]types.AttributeValue{
-		"pk": &types.AttributeValueMemberS{Value: "bank#stray#1#00"}, "sk": &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
-		"item": &types.AttributeValueMemberS{Value: "STRAY-A"}, "ends_at": &types.AttributeValueMemberN{Value: "1"},
+		"pk": &types.AttributeValueMemberS{Value: "bank#orphan#1#00"}, "sk": &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
+		"item": &types.AttributeValueMemberS{Value: "ORPHAN-A"}, "ends_at": &types.AttributeValueMemberN{Value: "1"},
 	}})
 	must(t, err)
-	equal(t, "stray", claimIn(t, f, "stray"), 409)
+	equal(t, "orphan", claimIn(t, f, "orphan"), 409)
 }
 
-// claimIn gives the event of a claim with another campaign.
+// claimIn claims in a campaign and returns the status of the answer.
 func claimIn(t *testing.T, f *function, campaign string) int {
 	t.Helper()
 	return f.do(t, bytes.ReplaceAll(readEvent(t, "claim-body"), []byte("spring"), []byte(campaign))).StatusCode
@@ -184,16 +185,16 @@ func (anHourAgo) Now() time.Time { return time.Now().Add(-time.Hour) }
 
 func (anHourAgo) Sleep(context.Context, time.Duration) error { return nil }
 
-// askAsDedupe gives each event twice, in the order of their records: so the second
-// ones are retries, or with the checkpoint are skipped.
+// askAsDedupe gives each event twice, in the order of the records. The second time the records
+// are retries, or the function skips them if it has a checkpoint.
 func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 	engine, own, sink := testengine.Dynoxide(t), newTables(), newStream(t)
 	own.create(t, engine)
 	aws.names = map[string]string{
-		own.dedupe: "dedupe table", sink.name: "destination stream", failureBucket: "failure bucket", bellQueue: "notifier queue",
+		own.dedupe: "dedupe table", sink.name: "destination stream", deadLetterBucket: "failure bucket", notifyQueue: "notifier queue",
 	}
 	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
-		"ONCEBOX_DEAD_LETTERS=s3://"+failureBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+bellQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
+		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_CHECKPOINT="+checkpoint)
 	var all dedupe.Tally
 	for _, name := range dedupeEventsInOrder(t) {
 		for range 2 {
@@ -214,8 +215,8 @@ func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.DeadLettered > 0, true)
 }
 
-// dedupeEventsInOrder are the names of the events, those with the lowest sequence
-// numbers first.
+// dedupeEventsInOrder returns the names of the events by the sequence number of their first
+// record.
 func dedupeEventsInOrder(t *testing.T) (names []string) {
 	t.Helper()
 	first := map[string]string{}
@@ -230,9 +231,10 @@ func dedupeEventsInOrder(t *testing.T) (names []string) {
 	return names
 }
 
-// TestOtherAsksAreRefused: a load through the same proxy is no business of the
-// claim function's.
+// TestOtherAsksAreRefused checks that the harness notices what the claim function may not do:
+// a load through the same proxy.
 func TestOtherAsksAreRefused(t *testing.T) {
+	testengine.CheckOnly(t)
 	aws, own := newCloud(t, "claim"), newTables()
 	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
 	own.create(t, testengine.Dynoxide(t))
@@ -264,16 +266,16 @@ func TestOtherAsksAreRefused(t *testing.T) {
 }
 
 const (
-	failureBucket = "failures"
-	bellQueue     = "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"
+	deadLetterBucket = "failures"
+	notifyQueue      = "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"
 )
 
-// cloud is all of AWS to a function: it notes what it is asked for, and hands it
-// to an engine.
+// cloud stands for all of AWS. It records the permissions that requests need and passes the
+// requests on to local engines.
 type cloud struct {
 	url      string
 	function string
-	names    map[string]string // of tables and the like, to the words of docs/iam.md
+	names    map[string]string // the words of docs/iam.md for tables, streams, buckets and queues
 	engines  map[string]http.Handler
 	mu       sync.Mutex
 	asks     []ask
@@ -283,7 +285,7 @@ func newCloud(t *testing.T, function string) *cloud {
 	t.Helper()
 	c := &cloud{function: function, engines: map[string]http.Handler{
 		"dynamodb": proxy(t, testengine.Dynoxide(t)), "kinesis": proxy(t, testengine.Kinesis(t)),
-		"s3": proxy(t, testengine.S3(t, failureBucket)), "sqs": http.HandlerFunc(takeMessage),
+		"s3": proxy(t, testengine.S3(t, deadLetterBucket)), "sqs": http.HandlerFunc(takeMessage),
 	}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -304,7 +306,7 @@ func takeMessage(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	sum := md5.Sum([]byte(in.MessageBody)) // which the SDK compares
+	sum := md5.Sum([]byte(in.MessageBody)) // the SDK compares it
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	_ = json.NewEncoder(w).Encode(map[string]string{"MessageId": "1", "MD5OfMessageBody": hex.EncodeToString(sum[:])})
 }
@@ -328,13 +330,14 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	engine, ok := c.engines[service]
 	if !ok {
-		http.Error(w, "there is no "+service, http.StatusNotImplemented)
+		http.Error(w, "no engine for "+service, http.StatusNotImplemented)
 		return
 	}
 	engine.ServeHTTP(w, r)
 }
 
-// read tells what a request asks for. What it does not understand no row allows.
+// read returns the permissions that a request needs. For a request that it does not know it
+// returns one that no row allows.
 func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) {
 	target, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	var in struct {
@@ -373,7 +376,7 @@ func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) 
 	return target, []ask{{action: operation}}
 }
 
-// tableRequest is a request to DynamoDB, or a part of one, as far as it tells the
+// tableRequest has the members of a request to DynamoDB, or of an action, that hold the
 // partition key.
 type tableRequest struct {
 	TableName                 string
@@ -383,7 +386,7 @@ type tableRequest struct {
 }
 
 func (r tableRequest) ask(action string) ask {
-	a := ask{action: action, resource: r.TableName, key: r.Key["pk"].S + r.Item["pk"].S} // a request has one of them
+	a := ask{action: action, resource: r.TableName, key: r.Key["pk"].S + r.Item["pk"].S} // a request has a key or an item
 	if strings.HasPrefix(r.KeyConditionExpression+" ", "pk = :pk ") {
 		a.key = r.ExpressionAttributeValues[":pk"].S
 	}

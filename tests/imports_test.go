@@ -7,19 +7,23 @@ import (
 	"testing"
 )
 
-// TestImports: what ships must not depend on the deployment tools or on test
-// packages, and the domain on nothing that does I/O.
+// TestImports checks what packages import, directly or through others. Nothing that ships
+// imports deployment tools or test packages, no library imports a function or a command, and
+// the domain packages import nothing that does I/O.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []struct {
 		packages  string
-		forbidden []string // import paths, with all below them
+		forbidden []string // import paths, each with all paths below it
 	}{
 		{"../pkg/...", neverShipped},
+		{"../pkg/...", []string{module + "/functions", module + "/cmd"}},
+		{"../internal/...", []string{module + "/functions", module + "/cmd"}},
+		{"../cmd/...", []string{module + "/functions"}},
 		{"../functions/...", neverShipped},
 		{"../cmd/...", neverShipped},
 		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd"}},
-		// It would cost every start of a function (docs/adr/0006-settings-of-functions.md).
+		// This package would delay every start of a function (docs/adr/0006-settings-of-functions.md).
 		{"../functions/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
 		{"../pkg/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
 		{"../infra/...", append([]string{"modernc.org/sqlite", module + "/cmd", module + "/examples"}, testPackages...)},
@@ -44,14 +48,18 @@ func TestImports(t *testing.T) {
 const module = "github.com/oncebox/oncebox"
 
 var (
-	testPackages = []string{"testing", "pgregory.net/rapid", module + "/internal/testengine", module + "/tests"}
+	testPackages = []string{
+		"testing", "pgregory.net/rapid", module + "/internal/testengine", module + "/internal/faultproxy",
+		module + "/internal/itembankfault", module + "/internal/dedupefault", module + "/internal/memstore", module + "/tests",
+	}
 	neverShipped = append([]string{
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go",
 		module + "/infra", module + "/examples",
 	}, testPackages...)
 )
 
-// TestExamplesUseWhatUsersCan: an example in another module could not import more.
+// TestExamplesUseWhatUsersCan checks that the examples import no internal package, which a
+// user's module cannot import.
 func TestExamplesUseWhatUsersCan(t *testing.T) {
 	t.Parallel()
 	imports := run(t, "go", "list", "-f", `{{join .Imports "\n"}}`, "../examples/...")
@@ -65,12 +73,13 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 	}
 }
 
-// dependencies lists what packages import, directly or not, without their
-// tests. The conformance suites and fault harnesses are test packages themselves.
+// dependencies lists the imports of packages, direct and indirect, without those of their
+// tests. It leaves out packages for tests: the conformance suites, whose names end in "test",
+// and the harnesses under internal/.
 func dependencies(t *testing.T, pattern string) []string {
 	t.Helper()
 	packages := run(t, "go", "list", pattern)
-	packages = slices.DeleteFunc(packages, func(p string) bool { return strings.HasSuffix(p, "test") || strings.HasSuffix(p, "fault") })
+	packages = slices.DeleteFunc(packages, func(p string) bool { return strings.HasSuffix(p, "test") || slices.Contains(testPackages, p) })
 	if len(packages) == 0 {
 		t.Fatalf("no packages in %s", pattern)
 	}

@@ -10,23 +10,26 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-const maxMainLines = 39 // a Lambda main is wiring only
+const maxMainLines = 39 // the main of a function only connects packages
 
-// shipped are the functions. Their limits are a fifth over what they had when the
-// limits were set, for arm64; nearly all of that is the AWS SDK.
+// shipped are the functions and their limits for arm64. When a limit was set, the function
+// was a fifth below it. Nearly all of that is the AWS SDK.
 var shipped = []struct {
 	name              string
 	here              func() (bootstrap string, err error) // for this machine
 	maxBinary, maxZip int64                                // bytes
-	maxLoaded         int64                                // bytes allocated before main begins
+	maxLoaded         int64                                // bytes allocated before main starts
 }{
 	{"claim", hostBootstrap, 9_600_000, 3_820_000, 970_000},
 	{"dedupe", hostDedupe, 12_200_000, 4_550_000, 1_830_000}, // with clients for Kinesis, S3 and SQS
 }
 
 func TestFunctionsAreSmall(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	for _, f := range shipped {
 		t.Run(f.name, func(t *testing.T) {
@@ -45,7 +48,7 @@ func TestFunctionsAreSmall(t *testing.T) {
 	}
 }
 
-// zipOf packs an executable as `make zip` does, with the packer of a source tree.
+// zipOf packs an executable as `make zip` does, with the packer of the source tree at root.
 func zipOf(t *testing.T, root, bootstrap string) string {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "function.zip")
@@ -75,17 +78,18 @@ func TestMainsAreWiringOnly(t *testing.T) {
 	}
 }
 
-// maxOwnLoaded is what the packages of this project may allocate together before
-// main begins. They have a few small patterns there; one that counts, as
-// [a-z]{3,255} does, takes 200 KB, and its time, of every start.
+// maxOwnLoaded limits what the packages of this project allocate together before main
+// starts. A few small regular expressions fit. One with a large repetition, such as
+// [a-z]{3,255}, takes 200 KB and delays every start.
 const maxOwnLoaded = 32_000 // bytes
 
-// initLine is what GODEBUG=inittrace=1 prints of each package.
+// initLine is the line that GODEBUG=inittrace=1 prints for a package.
 var initLine = regexp.MustCompile(`(?m)^init (\S+) @.* clock, (\d+) bytes, `)
 
-// TestLittleIsLoadedBeforeMain measures starts by bytes: time is not for tests to
-// judge. The functions miss their settings, and end.
+// TestLittleIsLoadedBeforeMain measures the start of a function in bytes, because a test
+// must not depend on time. Without settings the functions exit at once.
 func TestLittleIsLoadedBeforeMain(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("functions run on Linux")

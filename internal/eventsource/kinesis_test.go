@@ -77,6 +77,7 @@ func (s mockStream) mapping(f eventsource.Function) eventsource.Mapping {
 
 // TestKinesis: batches, their order, and the event of a real stream.
 func TestKinesis(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	s := newMockStream(t, 1)
 	begun := time.Now().Add(-time.Minute)
@@ -99,6 +100,7 @@ func TestKinesis(t *testing.T) {
 // TestKinesisResharding: a split and a merge, several lanes, and failures; every
 // record comes, each key from the parent first.
 func TestKinesisResharding(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	s := newMockStream(t, 1)
 	var r recorder
@@ -145,6 +147,7 @@ func TestKinesisResharding(t *testing.T) {
 
 // TestKinesisLatest: what was there before the mapping is not delivered.
 func TestKinesisLatest(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	s := newMockStream(t, 1)
 	s.put("0")

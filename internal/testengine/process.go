@@ -16,9 +16,12 @@ import (
 	"time"
 )
 
+// The time-outs are long because test machines are busy: an engine that needs 2 s on an idle
+// machine can take a minute.
 const (
-	readyTimeout = 90 * time.Second
-	stopTimeout  = 5 * time.Second
+	readyTimeout   = 5 * time.Minute
+	attemptTimeout = 30 * time.Second // of one request that asks whether the engine is ready
+	stopTimeout    = 5 * time.Second  // until an engine that ignores its signal is killed
 )
 
 // process is one running engine.
@@ -26,23 +29,23 @@ type process struct {
 	path string
 	args []string
 	env  []string
-	url  string         // where it answers HTTP
-	end  syscall.Signal // what ends it
-	mark string         // an entry of env that its children inherit; "" if it has none
+	url  string         // of its HTTP API
+	end  syscall.Signal // ends it
+	mark string         // an entry of env that its children inherit; "" if it starts none
 
 	cmd    *exec.Cmd
-	log    *os.File      // what it prints
-	exited chan struct{} // closed once the engine is gone
+	log    *os.File      // its output
+	exited chan struct{} // closed when the engine has ended
 }
 
 // start runs the engine and waits until it answers HTTP.
 func (p *process) start() (err error) {
-	// Not a pipe: when the test binary dies, a pipe breaks, and an emulator that
-	// notes the signal it got would die of that before it ended its function.
+	// A file and not a pipe: a pipe breaks when the test binary dies. The emulator would then
+	// die while it logs its signal, before it ends its function.
 	if p.log, err = os.CreateTemp("", "testengine-*"); err != nil {
 		return err
 	}
-	_ = os.Remove(p.log.Name()) // its contents live as long as someone has it open
+	_ = os.Remove(p.log.Name()) // the file exists as long as a process has it open
 	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Env = p.env
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
@@ -51,14 +54,14 @@ func (p *process) start() (err error) {
 
 	started := make(chan error)
 	go func() {
-		// Linux ties "the parent's death" to the thread that forked: keep this
-		// one for the engine's whole life. It is not unlocked: it ends here.
+		// To Linux the parent of a process is the thread that forked it. So this goroutine
+		// keeps its thread until the engine has ended.
 		runtime.LockOSThread()
 		defer close(p.exited)
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is in cmd.ProcessState
+			_ = p.cmd.Wait() // cmd.ProcessState holds the result
 		}
 	}()
 	if err := <-started; err != nil {
@@ -73,8 +76,8 @@ func (p *process) start() (err error) {
 
 func (p *process) awaitReady() error {
 	client := http.Client{
-		Timeout:   time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true}, // and no proxy, whatever the environment says
+		Timeout:   attemptTimeout,
+		Transport: &http.Transport{DisableKeepAlives: true}, // without the proxy of the environment
 	}
 	timeout := time.After(readyTimeout)
 	for {
@@ -91,12 +94,12 @@ func (p *process) awaitReady() error {
 	}
 }
 
-// stop ends the engine and everything it started.
+// stop ends the engine and all processes that it started.
 func (p *process) stop() {
 	if p.cmd == nil || p.cmd.Process == nil {
-		return // it did not start
+		return // the start failed
 	}
-	_ = p.cmd.Process.Signal(p.end) // fails only when the engine is gone
+	_ = p.cmd.Process.Signal(p.end) // an error says that the engine has ended
 	select {
 	case <-p.exited:
 	case <-time.After(stopTimeout):
@@ -108,7 +111,7 @@ func (p *process) stop() {
 	}
 }
 
-// output returns what the engine has printed so far.
+// output returns the output of the engine so far.
 func (p *process) output() string {
 	content, err := io.ReadAll(io.NewSectionReader(p.log, 0, math.MaxInt64))
 	if err != nil {
@@ -117,9 +120,9 @@ func (p *process) output() string {
 	return string(content)
 }
 
-// port is a free TCP port of the loopback interface. It holds the UDP port of
-// the same number, which no engine wants: test processes run side by side, and
-// this keeps another one from choosing the port before our engine has bound it.
+// port is a free TCP port of the loopback interface. It holds the UDP port with the same
+// number, which no engine uses. This keeps other test processes from choosing the port before
+// our engine has bound it.
 type port struct{ hold net.PacketConn }
 
 func freePort() (*port, error) {

@@ -4,8 +4,8 @@ package testengine
 
 import "syscall"
 
-// dieWithParent does nothing here: only Linux can tell a child that its parent died.
+// dieWithParent does nothing: only Linux can tell a child that its parent died.
 func dieWithParent(syscall.Signal) *syscall.SysProcAttr { return nil }
 
-// killMarked does nothing here: the one engine with children runs on Linux only.
+// killMarked does nothing: the only engine with children runs on Linux only.
 func killMarked(string) {}

@@ -8,9 +8,9 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// S3 returns the endpoint of an S3 API in memory, in this process and for this
-// test alone, that has the buckets. It honours If-None-Match on PutObject, takes
-// any credentials, and wants buckets in the path.
+// S3 returns the endpoint of an S3 API in memory that has the buckets. It runs in this process
+// and serves this test only. It honours If-None-Match on PutObject, accepts any credentials
+// and expects the bucket in the path.
 func S3(t testing.TB, buckets ...string) string {
 	t.Helper()
 	backend := s3mem.New()

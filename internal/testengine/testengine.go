@@ -1,11 +1,11 @@
-// Package testengine starts the engines that `make tools` installs under
-// <module root>/.tools, on free loopback ports, for the length of a test.
+// Package testengine starts engines for tests, on free loopback ports. `make tools` installs
+// the engines under <module root>/.tools.
 //
-// A test whose engine is not installed is skipped; with ONCEBOX_REQUIRE=all in
-// the environment it fails, so that CI cannot pass by skipping.
+// A test is skipped if its engine is not installed. With ONCEBOX_REQUIRE=all in the
+// environment it fails instead, so that CI cannot pass by skipping.
 //
-// Nothing outlives the test binary on Linux, however it ends. Elsewhere an
-// engine survives a test binary that panics or is killed.
+// On Linux no engine outlives the test binary, however it ends. On other systems an engine
+// survives a test binary that panics or is killed.
 package testengine
 
 import (
@@ -18,12 +18,12 @@ import (
 	"testing"
 )
 
-// managed tells whether Main will stop the shared engines.
+// managed is true if Main will stop the shared engines.
 var managed atomic.Bool
 
-// Main runs the tests of m, then stops every engine they shared, and returns
-// the exit code. A package that uses [Dynoxide], [DynamoDBLocal], [Kinesis],
-// [CloudFormation] or [SQS] calls it from its TestMain:
+// Main runs the tests of m, stops the engines that they shared, and returns the exit code. A
+// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation] or [SQS] calls it
+// from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 func Main(m *testing.M) int {
@@ -36,17 +36,16 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Dynoxide returns the endpoint of this test process's dynoxide, a small
-// DynamoDB API; it starts it at the first call. All tests of the process share
-// it, so each needs table names of its own.
+// Dynoxide returns the endpoint of dynoxide, a small DynamoDB API. The first call starts it.
+// All tests of the process share it, so each needs table names of its own.
 func Dynoxide(t testing.TB) string {
 	t.Helper()
 	return dynoxide.endpoint(t)
 }
 
-// FreshDynoxide starts a dynoxide of the caller's own, and returns its endpoint. It
-// remembers the token of every transaction for ten minutes, and goes through all of
-// them at the next one: who measures begins with none.
+// FreshDynoxide starts a dynoxide for the caller alone and returns its endpoint. A benchmark
+// needs a new one: dynoxide remembers the tokens of all transactions for ten minutes and
+// searches them in each transaction.
 func FreshDynoxide(t testing.TB) (endpoint string, stop func()) {
 	t.Helper()
 	e := &engine{name: dynoxide.name, args: dynoxide.args}
@@ -56,50 +55,47 @@ func FreshDynoxide(t testing.TB) (endpoint string, stop func()) {
 	return e.process.url, e.stop
 }
 
-// DynamoDBLocal returns the endpoint of this test process's Amazon DynamoDB
-// Local; it starts it at the first call. All tests of the process share it, so
-// each needs table names of its own. It listens on every interface: it has no
-// option not to.
+// DynamoDBLocal returns the endpoint of Amazon DynamoDB Local. The first call starts it. All
+// tests of the process share it, so each needs table names of its own. It listens on every
+// network interface, which cannot be turned off.
 func DynamoDBLocal(t testing.TB) string {
 	t.Helper()
 	return dynamoDBLocal.endpoint(t)
 }
 
-// Kinesis returns the endpoint of this test process's kinesis-mock, a Kinesis
-// API with shards, splits and merges, in memory; it starts it at the first call.
-// All tests of the process share it, so each needs stream names of its own. It
-// knows no limits of throughput.
+// Kinesis returns the endpoint of kinesis-mock, a Kinesis API in memory with shards, splits and
+// merges. The first call starts it. All tests of the process share it, so each needs stream
+// names of its own. It has no limits of throughput. Its time for a record grows with the
+// number of records in the stream: 10,000 records take minutes.
 func Kinesis(t testing.TB) string {
 	t.Helper()
 	return kinesisMock.endpoint(t)
 }
 
-// CloudFormation returns the endpoint of this test process's CloudFormation, with
-// the services that the project's stack needs, in memory; it starts it at the first
-// call. All tests of the process share it, so each needs stack names of its own. It
-// takes any credentials, and everything is in one account, 123456789012. But for
-// [SQS], no service of it is for more than reading back what a stack has made.
+// CloudFormation returns the endpoint of a CloudFormation in memory, with the services that the
+// stack of this project needs. The first call starts it. All tests of the process share it, so
+// each needs stack names of its own. It accepts any credentials, and its only account is
+// 123456789012. Tests only read back from its services what a stack has made, except from
+// [SQS].
 func CloudFormation(t testing.TB) string {
 	t.Helper()
-	// It reads the address of a template by the host's name, and finds no bucket in
-	// that of 127.0.0.1.
+	// It takes the bucket of a template from the host name, which fails for 127.0.0.1.
 	return strings.Replace(cloudFormation.endpoint(t), "127.0.0.1", "localhost", 1)
 }
 
-// SQS returns the endpoint of an SQS API, which the process's CloudFormation has in
-// it. All tests of the process share it, so each needs queue names of its own.
+// SQS returns the endpoint of an SQS API, which is part of the engine of [CloudFormation]. All
+// tests of the process share it, so each needs queue names of its own.
 func SQS(t testing.TB) string {
 	t.Helper()
 	return cloudFormation.endpoint(t)
 }
 
-// Lambda starts the Lambda runtime interface emulator for the function whose
-// executable is bootstrap, and returns the URL to POST events to. The emulator
-// runs the function at the first invocation and stops at the end of the test.
-// The function sees env ("KEY=value") and none of the developer's own AWS
-// settings or credentials.
+// Lambda starts the Lambda runtime interface emulator for the function whose executable is
+// bootstrap, and returns the URL that takes events by POST. The emulator starts the function at
+// the first invocation and ends with the test. The function gets the variables env
+// ("KEY=value") and none of the developer's AWS settings or credentials.
 //
-// The emulator crashes when two invocations overlap.
+// The emulator crashes if two invocations overlap.
 func Lambda(t testing.TB, bootstrap string, env ...string) string {
 	t.Helper()
 	bin := Tool(t, "aws-lambda-rie")
@@ -107,7 +103,7 @@ func Lambda(t testing.TB, bootstrap string, env ...string) string {
 	if err != nil {
 		t.Fatalf("testengine: %v", err)
 	}
-	// The emulator itself would only notice at the first invocation.
+	// The emulator would report a missing file only at the first invocation.
 	if _, err := os.Stat(bootstrap); err != nil {
 		t.Fatalf("testengine: %v", err)
 	}
@@ -123,7 +119,7 @@ func Lambda(t testing.TB, bootstrap string, env ...string) string {
 		env:  append(baseEnv(), append(env, mark)...),
 		url:  "http://" + invoke.addr(),
 		mark: mark,
-		// On SIGTERM the emulator ends its function first; killed, it would orphan it.
+		// On SIGTERM the emulator ends its function. On SIGKILL it would leave it behind.
 		end: syscall.SIGTERM,
 	}
 	if err := p.start(); err != nil {
@@ -148,7 +144,7 @@ func testPort(t testing.TB) *port {
 	return p
 }
 
-// baseEnv is what a function may inherit from the developer's environment.
+// baseEnv is the part of the developer's environment that a function gets.
 func baseEnv() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 }
@@ -172,7 +168,7 @@ var (
 	}
 )
 
-// engine is one that a test process starts; endpoint does so at most once.
+// engine is a program that a test process starts at most once.
 type engine struct {
 	name string
 	args func(port string) []string
@@ -190,7 +186,7 @@ func (e *engine) endpoint(t testing.TB) string {
 	}
 	e.once.Do(func() {
 		var listen *port
-		if listen, e.err = freePort(); e.err == nil { // held for as long as this process lives
+		if listen, e.err = freePort(); e.err == nil { // this process holds the port until it ends
 			e.err = e.start(bin, listen)
 		}
 	})
@@ -206,7 +202,7 @@ func (e *engine) start(bin string, listen *port) error {
 		args: e.args(listen.number()),
 		env:  os.Environ(),
 		url:  "http://" + listen.addr(),
-		end:  syscall.SIGKILL, // it keeps everything in memory: nothing to close
+		end:  syscall.SIGKILL, // all its data is in memory
 	}
 	return e.process.start()
 }
@@ -217,8 +213,8 @@ func (e *engine) stop() {
 	}
 }
 
-// Tool returns the path of a tool that `make tools` installs. Without it, the test
-// ends here, as without an engine.
+// Tool returns the path of a tool that `make tools` installs. If the tool is missing, the test
+// is skipped or fails, as for an engine.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	require := os.Getenv("ONCEBOX_REQUIRE")
@@ -240,8 +236,8 @@ func Tool(t testing.TB, name string) string {
 	return path
 }
 
-// moduleRoot returns the nearest directory upwards that holds a go.mod: the go
-// command runs a test in its package's directory.
+// moduleRoot returns the nearest directory above the working directory that holds a go.mod.
+// The go command runs a test in the directory of its package.
 func moduleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
