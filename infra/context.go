@@ -37,7 +37,7 @@ var (
 	}
 	recordNames = []string{
 		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural", "synthetic", "concurrency",
-		"source-stream-arn", "source-retention", "destination-stream-arn", "failure-bucket", "notifier-queue-arn",
+		"source-stream-arn", "source-retention", "destination-stream-arn", "dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "checkpoint", "aggregation", "retries", "record-age", "dedupe-code",
 	}
 )

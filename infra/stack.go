@@ -184,7 +184,7 @@ func (s *contextStack) existingStream(id, name string) awskinesis.IStream {
 }
 
 func (s *contextStack) existingBucket() awss3.IBucket {
-	name := s.bucket("failure-bucket")
+	name := s.bucket("dead-letter-bucket")
 	if name == "" {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (s *contextStack) existingBucket() awss3.IBucket {
 }
 
 func (s *contextStack) existingQueue() awssqs.IQueue {
-	arn := s.arn("notifier-queue-arn", "sqs")
+	arn := s.arn("notify-queue-arn", "sqs")
 	if arn == "" {
 		return nil
 	}

@@ -101,8 +101,8 @@ func TestEndpointIsForBoth(t *testing.T) {
 var notSettings = map[string]string{
 	"ONCEBOX_FORMAT":           "there is one format now, which is the default",
 	"ONCEBOX_SINK":             "destination-stream-arn, or the stream that is made",
-	"ONCEBOX_DEAD_LETTERS":     "failure-bucket, or the bucket that is made",
-	"ONCEBOX_NOTIFY_QUEUE_URL": "notifier-queue-arn, or the queue that is made",
+	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
+	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 }
 
 // TestEveryVariableCanBeSet: by oncebox:x-y, but for those above.
@@ -145,7 +145,7 @@ var everythingExists = values(
 	"bank-table", "their-bank", "dedupe-table", "their-dedupe",
 	"source-stream-arn", theirStream, "source-retention", "168h",
 	"destination-stream-arn", "arn:aws:kinesis:eu-west-1:123456789012:stream/others",
-	"failure-bucket", "their-failures", "notifier-queue-arn", theirQueue,
+	"dead-letter-bucket", "their-failures", "notify-queue-arn", theirQueue,
 )
 
 // TestEveryContextValueHasAnEffect on what is made.
@@ -174,7 +174,7 @@ func TestEveryContextValueHasAnEffect(t *testing.T) {
 		"ids": {value: "first-keeps"}, "scope": {value: "orders"}, "window": {value: "1h"}, "horizon": {value: "337h"},
 		"natural": {value: "off"}, "synthetic": {value: "off"}, "concurrency": {value: "33"},
 		"source-stream-arn": {theirStream, values("source-retention", "24h")}, "source-retention": {value: "25h"},
-		"destination-stream-arn": {value: theirStream}, "failure-bucket": {value: "theirs"}, "notifier-queue-arn": {value: theirQueue},
+		"destination-stream-arn": {value: theirStream}, "dead-letter-bucket": {value: "theirs"}, "notify-queue-arn": {value: theirQueue},
 		"batch-size": {value: "999"}, "batch-window": {value: "1s"}, "parallelization": {"3", values("aggregation", "off")},
 		"retries": {value: "0"}, "checkpoint": {value: "off"}, "record-age": {value: "1h"}, "dedupe-code": {value: code},
 	}

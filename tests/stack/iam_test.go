@@ -75,7 +75,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 				"source-stream-arn":      theirStream,
 				"source-retention":       "168h",
 				"destination-stream-arn": "arn:aws:kinesis:eu-west-1:123456789012:stream/others",
-				"failure-bucket":         "their-failures", "notifier-queue-arn": theirQueue,
+				"dead-letter-bucket":         "their-failures", "notify-queue-arn": theirQueue,
 			},
 			sections: []string{always, withCheckpoint},
 			existing: map[string]string{
@@ -301,10 +301,10 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	} else {
 		job = "dedupe"
 		made["destination stream"] = strings.TrimPrefix(variable("SINK"), "kinesis:")
-		bucket, scope, _ := strings.Cut(strings.TrimPrefix(variable("FAILURE_STORE"), "s3://"), "/poison/")
+		bucket, scope, _ := strings.Cut(strings.TrimPrefix(variable("DEAD_LETTERS"), "s3://"), "/poison/")
 		made["failure bucket"] = bucket
 		words[scope] = scopeWord
-		made["notifier queue"] = variable("FAILURE_QUEUE_URL")
+		made["notifier queue"] = variable("NOTIFY_QUEUE_URL")
 		for _, mapping := range tpl.resources(mappingType) {
 			words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
 		}

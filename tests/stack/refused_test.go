@@ -41,7 +41,7 @@ func TestContextIsRefused(t *testing.T) {
 		{values("jwt-audience", "web"), []string{"oncebox:jwt-audience is set, and oncebox:auth is iam"}},
 		{values("auth", "open", "jwt-issuer", "https://login.example"), []string{"oncebox:jwt-issuer is set, and oncebox:auth is open"}},
 		{values("id-path", "${Token[x.1]}"), []string{"oncebox:id-path holds ${Token["}},
-		{values("failure-bucket", "a..b"), []string{"oncebox:dead-letter-bucket is not the name of a bucket"}},
+		{values("dead-letter-bucket", "a..b"), []string{"oncebox:dead-letter-bucket is not the name of a bucket"}},
 		{values("volatile", strings.Repeat("a_member_of_some_length,", 200)+"b"), []string{"variables have", "Lambda takes 4096"}},
 		{values("campaign-cache", "6s"), []string{"ONCEBOX_CAMPAIGN_CACHE is longer than 5s"}},
 		{values("source-stream-arn", theirStream, "source-retention", "24h", "destination-stream-arn", "arn:aws:kinesis:us-west-2:123456789012:stream/others"),
@@ -97,10 +97,10 @@ func TestContextIsRefused(t *testing.T) {
 		{values("source-stream-arn", "arn:aws:kinesis:eu-west-1:123456789012:stream/", "source-retention", "24h"), []string{"oncebox:source-stream-arn"}},
 		{values("destination-stream-arn", "arn::kinesis:eu-west-1:123456789012:stream/theirs"), []string{"oncebox:destination-stream-arn"}},
 		{values("destination-stream-arn", "arn:aws:kinesis:eu-west-1:123456789012:theirs"), []string{"oncebox:destination-stream-arn", ":stream/"}},
-		{values("notifier-queue-arn", "https://sqs.eu-west-1.amazonaws.com/123456789012/theirs"), []string{"oncebox:notifier-queue-arn is not an ARN of sqs"}},
-		{values("notifier-queue-arn", "arn::sqs:eu-west-1:123456789012:theirs"), []string{"oncebox:notifier-queue-arn"}},
-		{values("notifier-queue-arn", theirQueue+".fifo"), []string{"the NotifyQueue", "FIFO"}},
-		{values("failure-bucket", "Their_Bucket"), []string{"oncebox:dead-letter-bucket is not the name of a bucket", "3 to 63"}},
+		{values("notify-queue-arn", "https://sqs.eu-west-1.amazonaws.com/123456789012/theirs"), []string{"oncebox:notify-queue-arn is not an ARN of sqs"}},
+		{values("notify-queue-arn", "arn::sqs:eu-west-1:123456789012:theirs"), []string{"oncebox:notify-queue-arn"}},
+		{values("notify-queue-arn", theirQueue+".fifo"), []string{"the NotifyQueue", "FIFO"}},
+		{values("dead-letter-bucket", "Their_Bucket"), []string{"oncebox:dead-letter-bucket is not the name of a bucket", "3 to 63"}},
 
 		// Limits of AWS's.
 		{values("log-retention-days", "2"), []string{"oncebox:log-retention-days", "1 3 5 7 14 30"}},
@@ -166,7 +166,7 @@ func TestContextIsRefused(t *testing.T) {
 			},
 		},
 		{
-			values("jobs", "claim", "no-such", "1", "architecture", "arm", "natural", "no", "key-arn", "x", "failure-bucket", "A", "warm-read-units", "1"),
+			values("jobs", "claim", "no-such", "1", "architecture", "arm", "natural", "no", "key-arn", "x", "dead-letter-bucket", "A", "warm-read-units", "1"),
 			[]string{"oncebox:jobs", "oncebox:no-such", "oncebox:architecture", "oncebox:natural", "oncebox:key-arn", "oncebox:dead-letter-bucket", "the WarmReadUnits are 1"},
 		},
 	} {
