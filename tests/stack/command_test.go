@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,56 +14,47 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-const root = "../.."
-
-// TestSynthWithAndWithoutTheCLI: the app makes one template, whether `cdk synth`
-// runs it as cdk.json says, or it runs by itself, and the one that the other tests
-// are about.
+// TestSynthWithAndWithoutTheCLI checks that the app makes the default golden, whether `cdk synth` runs it as cdk.json
+// says or it runs by itself.
 func TestSynthWithAndWithoutTheCLI(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	code := standIn(t, elf.EM_AARCH64)
-	functions := []string{"oncebox:claim-code", "oncebox:dedupe-code"}
-
-	alone := t.TempDir()
-	// What the CLI adds to the context unless it is told not to.
-	context := map[string]any{"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true}
-	maps.Copy(context, cdkJSON(t))
-	for _, name := range functions {
-		context[name] = code
+	context := map[string]any{ // what the CLI adds to the context unless it is told not to
+		"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true,
+		"oncebox:claim-code": code, "oncebox:dedupe-code": code,
 	}
+	maps.Copy(context, cdkJSON(t))
 	encoded, err := json.Marshal(context)
 	must(t, err)
+	alone := t.TempDir()
 	command(t, root, []string{"CDK_OUTDIR=" + alone, "CDK_CONTEXT_JSON=" + string(encoded)}, "go", "run", "./infra/app")
 
 	withCLI := t.TempDir()
-	arguments := []string{"synth", "--quiet", "--output", withCLI}
-	for _, name := range functions {
-		arguments = append(arguments, "--context", name+"="+code)
-	}
-	command(t, root, nil, testengine.Tool(t, "cdk"), arguments...)
+	command(t, root, nil, testengine.Tool(t, "cdk"), "synth", "--quiet", "--output", withCLI,
+		"--context", "oncebox:claim-code="+code, "--context", "oncebox:dedupe-code="+code)
 
-	byItself, byCLI := templateIn(t, alone, "oncebox"), templateIn(t, withCLI, "oncebox")
-	if !reflect.DeepEqual(byItself, byCLI) {
-		t.Error("the app by itself and the CLI make different templates")
-	}
-	for _, r := range byItself["Resources"].(map[string]any) {
-		delete(r.(map[string]any), "Metadata")
-	}
-	if !reflect.DeepEqual(byItself, synth(t, nil)) {
-		t.Error("the app makes another template than infra.NewStack")
+	for _, folder := range []string{alone, withCLI} {
+		made := normalized(t, readTemplate(t, filepath.Join(folder, "oncebox.template.json")))
+		for _, r := range made["Resources"].(map[string]any) {
+			delete(r.(map[string]any), "Metadata")
+		}
+		if found := differences("", readGolden(t, "default"), made); len(found) > 0 {
+			t.Errorf("the app makes another template:\n%s", strings.Join(found, "\n"))
+		}
 	}
 }
 
-// TestDefaultFolders: functions are taken from where `make zip` leaves them; where
-// there are none, the app says so and ends.
+// TestDefaultFolders checks that the app takes functions from where `make zip` puts them, and says where they are
+// missing.
 func TestDefaultFolders(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	app := build(t, "./infra/app")
-	empty, full := t.TempDir(), dist(t)
 	environment := []string{"CDK_OUTDIR=" + t.TempDir(), `CDK_CONTEXT_JSON={"oncebox:id-path":"id"}`}
-	command(t, full, environment, app)
+	command(t, dist(t), environment, app)
 
-	missing := prepare(t, empty, environment, app)
+	missing := prepare(t, t.TempDir(), environment, app)
 	out, err := missing.CombinedOutput()
 	if err == nil || missing.ProcessState.ExitCode() != 1 {
 		t.Errorf("without functions it ends with %v", err)
@@ -79,67 +69,27 @@ func TestDefaultFolders(t *testing.T) {
 	}
 }
 
-// TestExample: the example works as its comment says, and has what it claims.
-func TestExample(t *testing.T) {
-	t.Parallel()
+// example makes the template of examples/stack, as its comment says.
+func example(t *testing.T) template {
+	t.Helper()
 	out := t.TempDir()
 	command(t, dist(t), []string{"CDK_OUTDIR=" + out}, build(t, "./examples/stack"))
-	tpl := templateIn(t, out, "tickets")
-
-	for kind, want := range map[string]int{functionType: 2, tableType: 2, streamType: 1, mappingType: 1, authorizerType: 1} {
-		if got := len(tpl.resources(kind)); got != want {
-			t.Errorf("there are %d of %s, want %d", got, kind, want)
-		}
-	}
-	key := slices.Collect(maps.Keys(tpl.resources("AWS::KMS::Key")))
-	topic := slices.Collect(maps.Keys(tpl.resources("AWS::SNS::Topic")))
-	if len(key) != 1 || len(topic) != 1 {
-		t.Fatalf("there are %d keys and %d topics", len(key), len(topic))
-	}
-	for _, check := range [][]string{
-		is(tableType, "Properties.Replicas.*.SSESpecification.KMSMasterKeyId", arnOf(key[0]))(tpl, bothJobs),
-		is(streamType, "Properties.StreamEncryption.KeyId", arnOf(key[0]))(tpl, bothJobs),
-		is(alarmType, "Properties.AlarmActions.0", ref(topic[0]))(tpl, bothJobs),
-		is(mappingType, "Properties.EventSourceArn", "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")(tpl, bothJobs),
-		is(routeType, "Properties.AuthorizationType", "JWT")(tpl, bothJobs),
-		each(functionType, environment)(tpl, bothJobs),
-	} {
-		for _, wrong := range check {
-			t.Error(wrong)
-		}
-	}
-	if len(tpl.resources(alarmType)) == 0 {
-		t.Error("there are no alarms")
-	}
-	lint(t, filepath.Join(out, "tickets.template.json"))
+	return readTemplate(t, filepath.Join(out, "tickets.template.json"))
 }
 
-// TestLint: cfn-lint finds nothing in what the stack can be. W3005 is about orders
-// that the CDK writes out though CloudFormation would find them.
+// TestLint checks that cfn-lint finds nothing in the goldens. W3005 is about orders that the CDK writes out though
+// CloudFormation would find them.
 func TestLint(t *testing.T) {
-	var files []string
-	for name, context := range map[string]map[string]any{
-		"committed": nil, "jwt": jwt, "existing": everythingExists, "every": everySetting,
-		"key": with(everySetting, "key-arn", theirKey, "alarm-topic-arn", theirTopic),
-		"other": values("auth", "open", "architecture", "x86_64", "parallelization", "10", "aggregation", "off", "disposable", "on",
-			"warm-read-units", "12000", "warm-write-units", "4000", "source-retention", "8760h", "horizon", "8760h",
-			"batch-window", "300s", "batch-size", "10000", "retries", "-1", "log-retention-days", "3653", "endpoint-url", "http://localhost"),
-	} {
-		encoded, err := trySynth(t, context)
-		must(t, err)
-		file := filepath.Join(t.TempDir(), name+".json")
-		must(t, os.WriteFile(file, encoded, 0o600))
-		files = append(files, file)
+	testengine.CheckOnly(t)
+	t.Parallel()
+	arguments := []string{"--ignore-checks", "W3005", "--"}
+	for _, g := range goldens {
+		arguments = append(arguments, g.file())
 	}
-	lint(t, files...)
+	command(t, ".", nil, testengine.Tool(t, "cfn-lint"), arguments...)
 }
 
-func lint(t *testing.T, files ...string) {
-	t.Helper()
-	command(t, ".", nil, testengine.Tool(t, "cfn-lint"), append([]string{"--ignore-checks", "W3005", "--"}, files...)...)
-}
-
-// dist is a folder with functions where `make zip` leaves them.
+// dist returns a folder with functions where `make zip` leaves them.
 func dist(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -156,7 +106,7 @@ func build(t *testing.T, program string) (path string) {
 	return path
 }
 
-// command runs a program, which ends well.
+// command runs a program, which has to succeed.
 func command(t *testing.T, folder string, environment []string, name string, arguments ...string) {
 	t.Helper()
 	if out, err := prepare(t, folder, environment, name, arguments...).CombinedOutput(); err != nil {
@@ -173,11 +123,4 @@ func prepare(t *testing.T, folder string, environment []string, name string, arg
 	cmd.Env = append(cmd.Env, "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
 	cmd.Env = append(cmd.Env, environment...)
 	return cmd
-}
-
-func templateIn(t *testing.T, folder, stack string) template {
-	t.Helper()
-	encoded, err := os.ReadFile(filepath.Join(folder, stack+".template.json"))
-	must(t, err)
-	return decode(t, encoded)
 }

@@ -3,7 +3,6 @@ package stack
 import (
 	"debug/elf"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,12 +18,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-)
-
-const (
-	theirStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
-	theirQueue  = "arn:aws:sqs:eu-west-1:123456789012:theirs"
-	theirTopic  = "arn:aws:sns:eu-west-1:123456789012:theirs"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // TestContextIsRefused: what is wrong, where, and what to do.
@@ -182,14 +176,6 @@ func TestContextIsRefused(t *testing.T) {
 	}
 }
 
-// with is a context with more or other values.
-func with(context map[string]any, namesAndValues ...string) map[string]any {
-	all := map[string]any{}
-	maps.Copy(all, context)
-	maps.Copy(all, values(namesAndValues...))
-	return all
-}
-
 // noPanic makes a panic of jsii's a failure of the test: users get errors.
 func noPanic(t *testing.T) {
 	t.Helper()
@@ -201,6 +187,7 @@ func noPanic(t *testing.T) {
 // TestHostileContextValues: whatever a value is, there is a template or an error, and
 // no panic of jsii's.
 func TestHostileContextValues(t *testing.T) {
+	testengine.CheckOnly(t)
 	for _, name := range infra.ContextNames() {
 		for _, value := range []string{"\x00", strings.Repeat("x", 300)} {
 			func() {

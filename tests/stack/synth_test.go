@@ -1,4 +1,7 @@
-// Package stack tests the template that infra makes, as text: nothing is deployed.
+// Package stack tests the CloudFormation templates that infra makes. It deploys nothing.
+//
+// The templates in testdata are the goldens: golden_test.go compares the stack with them, and every other test that
+// needs a template reads one of them. After an intended change run `go test ./tests/stack -update` and read the diff.
 package stack
 
 import (
@@ -10,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -19,11 +21,12 @@ import (
 	"github.com/oncebox/oncebox/infra"
 )
 
-// jsii reads the environment and unpacks itself before main. So the tests run in a
-// child of this process, with a folder for all that they leave: jsii.Close, which
-// would tidy up, races with itself once a synth was made.
+// inFolder is the variable that names the folder of the child in which the tests run.
 const inFolder = "STACK_TESTS_FOLDER"
 
+// TestMain runs the tests in a child process. jsii reads the environment before main, so the environment has to be
+// set for a new process. jsii also leaves files behind: jsii.Close would remove them, but it races with itself once a
+// synth was made. So the parent removes the child's folder.
 func TestMain(m *testing.M) {
 	if os.Getenv(inFolder) != "" {
 		os.Exit(m.Run())
@@ -36,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func runInFolder() (code int, err error) {
-	jsii.Close() // this process makes no synth
+	jsii.Close() // the parent makes no synth
 	folder, err := os.MkdirTemp("", "oncebox-stack-*")
 	if err != nil {
 		return 0, err
@@ -48,36 +51,28 @@ func runInFolder() (code int, err error) {
 	}
 	tests := exec.Command(self, os.Args[1:]...)
 	tests.Env = append(os.Environ(), inFolder+"="+folder, "TMPDIR="+folder,
-		"CDK_CONTEXT_JSON=", // the developer's own
+		"CDK_CONTEXT_JSON=", // the developer's own context must not change the templates
 		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20") // a list of major versions
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	err = tests.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = nil // tests failed, and said so
+		err = nil // the tests failed and printed why
 	}
 	return tests.ProcessState.ExitCode(), err
 }
 
-// A template is a CloudFormation template, as encoding/json decodes it.
-type template map[string]any
-
-// synth makes the template of infra.NewStack with context values, their names
-// without "oncebox:", over those of cdk.json. The functions are stand-ins unless
-// claim-code and dedupe-code say otherwise. Each caller gets a copy of its own, of a
-// template that is made once per process.
+// synth returns the template of infra.NewStack with these context values over those of cdk.json. The names of the
+// values have no "oncebox:". The functions are stand-ins unless claim-code and dedupe-code name others.
 //
-// jsii takes one call at a time. So a test that uses it other than by synth, which
-// waits its turn, does not run in parallel.
+// jsii takes one call at a time, so a test that calls it does not run in parallel.
 func synth(t *testing.T, values map[string]any) template {
 	t.Helper()
-	encoded, err := trySynth(t, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decode(t, encoded)
+	made, err := trySynth(t, values)
+	must(t, err)
+	return made
 }
 
-// refused is the error of a stack that infra refuses to make.
+// refused returns the error of a stack that infra refuses to make.
 func refused(t *testing.T, values map[string]any) string {
 	t.Helper()
 	_, err := trySynth(t, values)
@@ -87,29 +82,23 @@ func refused(t *testing.T, values map[string]any) string {
 	return err.Error()
 }
 
-var synthesized = struct {
-	sync.Mutex
-	templates map[string][]byte
-}{templates: map[string][]byte{}}
-
-func trySynth(t *testing.T, values map[string]any) ([]byte, error) {
+func trySynth(t *testing.T, values map[string]any) (template, error) {
 	t.Helper()
-	context := withDefaults(t, values)
-	key, err := json.Marshal(context) // sorts
-	must(t, err)
-	synthesized.Lock()
-	defer synthesized.Unlock()
-	if encoded, ok := synthesized.templates[string(key)]; ok {
-		return encoded, nil
-	}
-	app := newApp(t, context)
+	app := newApp(t, withDefaults(t, values))
 	stack, err := infra.NewStack(app)
 	if err != nil {
 		return nil, err
 	}
-	encoded := templateOf(t, app, stack)
-	synthesized.templates[string(key)] = encoded
-	return encoded, nil
+	return templateOf(t, app, stack), nil
+}
+
+// values returns context values by their names without "oncebox:".
+func values(namesAndValues ...string) map[string]any {
+	all := map[string]any{}
+	for i := 0; i < len(namesAndValues); i += 2 {
+		all[namesAndValues[i]] = namesAndValues[i+1]
+	}
+	return all
 }
 
 // withDefaults adds what cdk.json sets, and stand-ins for the functions.
@@ -127,10 +116,10 @@ func withDefaults(t *testing.T, values map[string]any) map[string]any {
 	return context
 }
 
-// cdkJSON is the context of cdk.json.
+// cdkJSON returns the context of cdk.json.
 func cdkJSON(t *testing.T) map[string]any {
 	t.Helper()
-	encoded, err := os.ReadFile("../../cdk.json")
+	encoded, err := os.ReadFile(root + "/cdk.json")
 	must(t, err)
 	var file struct {
 		Context map[string]any `json:"context"`
@@ -144,23 +133,20 @@ func newApp(t *testing.T, context map[string]any) awscdk.App {
 	return awscdk.NewApp(&awscdk.AppProps{Context: &context, Outdir: jsii.String(t.TempDir())})
 }
 
-// theirs is where the constructs are in a stack of another team's.
-var theirs = &awscdk.Environment{Account: jsii.String("123456789012"), Region: jsii.String("eu-west-1")}
-
-// synthTheirs makes the template of that stack, which add fills.
+// synthTheirs returns the template of a stack of another team, which add fills with constructs.
 func synthTheirs(t *testing.T, context map[string]any, add func(awscdk.Stack)) template {
 	t.Helper()
 	app := newApp(t, context)
-	stack := awscdk.NewStack(app, jsii.String("theirs"), &awscdk.StackProps{Env: theirs})
+	stack := awscdk.NewStack(app, jsii.String("theirs"), &awscdk.StackProps{
+		Env: &awscdk.Environment{Account: jsii.String("123456789012"), Region: jsii.String("eu-west-1")},
+	})
 	add(stack)
-	return decode(t, templateOf(t, app, stack))
+	return templateOf(t, app, stack)
 }
 
-func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) []byte {
+func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) template {
 	t.Helper()
 	folder := *app.Synth(nil).Directory()
-	encoded, err := os.ReadFile(filepath.Join(folder, *stack.TemplateFile()))
-	must(t, err)
 	var validation struct {
 		PluginReports []json.RawMessage `json:"pluginReports"`
 	}
@@ -170,19 +156,11 @@ func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) []byte {
 	if len(validation.PluginReports) > 0 {
 		t.Errorf("the CDK's own validation finds faults: %s", report)
 	}
-	return encoded
+	return readTemplate(t, filepath.Join(folder, *stack.TemplateFile()))
 }
 
-func decode(t *testing.T, encoded []byte) template {
-	t.Helper()
-	var decoded template
-	must(t, json.Unmarshal(encoded, &decoded))
-	return decoded
-}
-
-// standIn is a code folder whose bootstrap is the header of an executable and
-// nothing more: synth looks at the header, and hashes and copies the file, which
-// takes its time with the 10 MB of a function that was built.
+// standIn returns a code folder whose bootstrap is only the header of an executable. Synth looks at the header, and
+// copies and hashes the file, which takes long with the 10 MB of a built function.
 func standIn(t *testing.T, machine elf.Machine) (folder string) {
 	t.Helper()
 	folder = filepath.Join(os.Getenv(inFolder), machine.String())
@@ -197,26 +175,6 @@ func standIn(t *testing.T, machine elf.Machine) (folder string) {
 	must(t, binary.Write(&encoded, binary.LittleEndian, header))
 	must(t, os.WriteFile(filepath.Join(folder, "bootstrap"), encoded.Bytes(), 0o700))
 	return folder
-}
-
-// A resource is one of a template's.
-type resource map[string]any
-
-func (r resource) properties() map[string]any {
-	properties, _ := r["Properties"].(map[string]any)
-	return properties
-}
-
-// resources are those of a type, such as AWS::Lambda::Function, by logical id.
-func (tpl template) resources(kind string) map[string]resource {
-	found := map[string]resource{}
-	all, _ := tpl["Resources"].(map[string]any)
-	for id, r := range all {
-		if r, ok := r.(map[string]any); ok && r["Type"] == kind {
-			found[id] = r
-		}
-	}
-	return found
 }
 
 func must(t *testing.T, err error) {

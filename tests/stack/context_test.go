@@ -1,0 +1,170 @@
+package stack
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+// inNoTemplate are the context values that a normalized template does not show, and the tests of their effect.
+var inNoTemplate = []string{
+	"stack",                     // TestStackName
+	"claim-code", "dedupe-code", // TestFunctionsAreChecked
+}
+
+// TestGoldensSetEveryContextValue checks that each context value is set in a golden, which so shows its effect.
+func TestGoldensSetEveryContextValue(t *testing.T) {
+	t.Parallel()
+	set := slices.Clone(inNoTemplate)
+	for _, g := range goldens {
+		set = slices.AppendSeq(set, maps.Keys(g.context))
+	}
+	slices.Sort(set)
+	if set, want := slices.Compact(set), slices.Sorted(slices.Values(infra.ContextNames())); !slices.Equal(set, want) {
+		t.Errorf("the goldens set %v\nwant %v", set, want)
+	}
+}
+
+// TestEveryContextValueHasAnEffect takes each value out of a golden. The template changes, or infra refuses it since
+// another value needs this one. The invariants hold for whatever is left.
+func TestEveryContextValueHasAnEffect(t *testing.T) {
+	testengine.CheckOnly(t)
+	seen := map[string]bool{}
+	for _, g := range goldens {
+		for name := range g.context {
+			if seen[name] || g.make != nil {
+				continue
+			}
+			seen[name] = true
+			t.Run(g.name+"/"+name, func(t *testing.T) {
+				context := maps.Clone(g.context)
+				delete(context, name)
+				tpl, err := trySynth(t, context)
+				if err != nil {
+					return
+				}
+				if len(differences("", g.read(t), normalized(t, tpl))) == 0 {
+					t.Errorf("%v changes nothing", g.context[name])
+				}
+				for _, wrong := range broken(tpl, context) {
+					t.Error(wrong)
+				}
+			})
+		}
+	}
+}
+
+func TestStackName(t *testing.T) {
+	stack, err := infra.NewStack(newApp(t, withDefaults(t, values("stack", "another"))))
+	must(t, err)
+	if got := *stack.StackName(); got != "another" {
+		t.Errorf("the stack is called %s", got)
+	}
+}
+
+// notSettings are the variables that no context value sets by their name.
+var notSettings = map[string]string{
+	"ONCEBOX_FORMAT":           "there is one format, which is the default",
+	"ONCEBOX_SINK":             "destination-stream-arn, or the stream that is made",
+	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
+	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
+}
+
+// TestEveryVariableCanBeSet checks that oncebox:x-y sets ONCEBOX_X_Y, except for the variables above.
+func TestEveryVariableCanBeSet(t *testing.T) {
+	t.Parallel()
+	exceptions := maps.Clone(notSettings)
+	for _, function := range readGolden(t, "default").resources(functionType) {
+		for _, variable := range variablesThatItReads(t, function) {
+			if _, ok := notSettings[variable]; ok {
+				delete(exceptions, variable)
+				continue
+			}
+			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
+			if !slices.Contains(infra.ContextNames(), name) {
+				t.Errorf("%s cannot be set: there is no oncebox:%s", variable, name)
+			}
+		}
+	}
+	for variable := range exceptions {
+		t.Errorf("no function reads %s", variable)
+	}
+}
+
+// variablesThatItReads are what a function's parser names when it refuses another.
+func variablesThatItReads(t *testing.T, function resource) []string {
+	t.Helper()
+	err := parseSettings(function, []string{"ONCEBOX_NO_SUCH=1"})
+	if err == nil {
+		t.Fatal("an unknown variable is not refused")
+	}
+	_, known, _ := strings.Cut(err.Error(), "ONCEBOX_NO_SUCH")
+	known, _, _ = strings.Cut(known, ")")
+	all := regexp.MustCompile(`ONCEBOX_[A-Z_]+`).FindAllString(known, -1)
+	if len(all) < 5 {
+		t.Fatalf("%q names no variables", err)
+	}
+	return all
+}
+
+var contextName = regexp.MustCompile("`oncebox:([a-z-]+)`")
+
+// TestReadmeListsContextValues checks that the table of README.md has every context value. Those with a default in the
+// table are set to it, all at once: that changes nothing, except that functions get variables, which are their own
+// defaults. The defaults of -code are folders, which are empty here.
+func TestReadmeListsContextValues(t *testing.T) {
+	text, err := os.ReadFile(root + "/README.md")
+	must(t, err)
+	_, section, _ := strings.Cut(string(text), "\n### Context values\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	var listed []string
+	defaults := map[string]any{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			continue
+		}
+		names := contextName.FindAllStringSubmatch(cells[1], -1)
+		documented := strings.Split(strings.TrimSpace(cells[2]), ", ")
+		for i, name := range names {
+			listed = append(listed, name[1])
+			var text string
+			switch len(documented) {
+			case 1:
+				text = documented[0]
+			case len(names):
+				text = documented[i]
+			}
+			value, ok := strings.CutPrefix(text, "`")
+			if value, more := strings.CutSuffix(value, "`"); ok && more && !strings.HasSuffix(name[1], "-code") {
+				defaults[name[1]] = value
+			}
+		}
+	}
+	if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(infra.ContextNames()))) {
+		t.Errorf("README.md lists %v\nwant %v", listed, infra.ContextNames())
+	}
+	if len(defaults) < 10 {
+		t.Errorf("README.md has only the defaults %v", defaults)
+	}
+	tpl := normalized(t, synth(t, defaults))
+	golden := readGolden(t, "default")
+	for name := range defaults {
+		path := "Properties.Environment.Variables.ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		for _, tpl := range []template{tpl, golden} {
+			for _, function := range tpl.resources(functionType) {
+				set(function, path, nil)
+			}
+		}
+	}
+	for _, difference := range differences("", golden, tpl) {
+		t.Errorf("README.md has a default that changes the template:\n%s", fmt.Sprint(difference))
+	}
+}

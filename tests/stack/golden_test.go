@@ -1,0 +1,275 @@
+package stack
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+var update = flag.Bool("update", false, "write the golden templates anew")
+
+const (
+	root = "../.."
+
+	theirKey    = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+	theirStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
+	otherStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
+	theirQueue  = "arn:aws:sqs:eu-west-1:123456789012:theirs"
+	theirTopic  = "arn:aws:sns:eu-west-1:123456789012:theirs"
+)
+
+// A golden is a template that the stack is compared with, in testdata/NAME.template.json.
+type golden struct {
+	name    string
+	context map[string]any            // of infra.NewStack
+	make    func(*testing.T) template // instead of infra.NewStack
+
+	slow bool // only `make check` makes it
+}
+
+var (
+	jwt = values("auth", "jwt", "jwt-issuer", "https://issuer.example/pool", "jwt-audience", "web,mobile")
+
+	everythingExists = values(
+		"bank-table", "their-bank", "dedupe-table", "their-dedupe",
+		"source-stream-arn", theirStream, "source-retention", "168h", "destination-stream-arn", otherStream,
+		"dead-letter-bucket", "their-dead-letters", "notify-queue-arn", theirQueue,
+	)
+
+	// everySetting has a value other than the default for what the other goldens leave out. Where there are limits it
+	// is at one. Lists and numbers are as cdk.json may have them.
+	everySetting = map[string]any{
+		"jobs": []any{"records", "claims"}, "architecture": "x86_64", "warm-read-units": 12000.0, "warm-write-units": "4000",
+		"alarm-topic-arn": theirTopic, "log-level": "warn", "log-retention-days": "3653", "disposable": "on",
+		"endpoint-url": "http://localhost:8000",
+
+		"auth": "open", "campaign-cache": "0", "rate-limit": "1", "burst-limit": "2",
+
+		"id-path": "event.id", "fingerprint-path": "event.print", "volatile": []any{"sent_at", "trace"},
+		"contexts-path": "event.contexts", "ids": "first-keeps", "scope": "orders", "window": "72h", "horizon": "8760h",
+		"natural": "off", "synthetic": "off", "concurrency": 64.0,
+		"source-retention": "8760h", "batch-size": "10000", "batch-window": "300s", "parallelization": "10",
+		"aggregation": "off", "retries": "-1", "record-age": "60s",
+	}
+)
+
+var goldens = []golden{
+	{name: "default"},
+	{name: "claims", context: values("jobs", "claims", "claimant-from", "iam")},
+	{name: "records", context: values("jobs", "records", "source-retention", "24h", "retries", "0", "checkpoint", "off")},
+	{name: "existing", context: everythingExists},
+	{name: "jwt", context: with(jwt, "jobs", "claims")},
+	{name: "customer-key", context: values("key-arn", theirKey)},
+	{name: "every-setting", context: everySetting},
+	{name: "feature-flags", make: withFeatureFlags, slow: true},
+	{name: "example", make: example, slow: true},
+}
+
+// with returns a context with more or other values.
+func with(context map[string]any, namesAndValues ...string) map[string]any {
+	all := maps.Clone(context)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, values(namesAndValues...))
+	return all
+}
+
+func (g golden) file() string { return filepath.Join("testdata", g.name+".template.json") }
+
+func (g golden) read(t *testing.T) template {
+	t.Helper()
+	return readTemplate(t, g.file())
+}
+
+// readGolden returns a golden by its name.
+func readGolden(t *testing.T, name string) template {
+	t.Helper()
+	return golden{name: name}.read(t)
+}
+
+// TestGoldens compares the templates that infra makes with the goldens.
+func TestGoldens(t *testing.T) {
+	for _, g := range goldens {
+		t.Run(g.name, func(t *testing.T) {
+			if g.slow {
+				testengine.CheckOnly(t)
+			}
+			var made template
+			if g.make == nil {
+				made = synth(t, g.context)
+			} else {
+				made = g.make(t)
+			}
+			made = normalized(t, made)
+			if *update {
+				must(t, os.WriteFile(g.file(), encoded(t, made), 0o644))
+				return
+			}
+			if found := differences("", g.read(t), made); len(found) > 0 {
+				t.Errorf("the template differs from %s:\n%s\nIf that is intended, run `go test ./tests/stack -update`.",
+					g.file(), strings.Join(found, "\n"))
+			}
+		})
+	}
+}
+
+// TestEveryGoldenIsMade finds files that no golden writes any more.
+func TestEveryGoldenIsMade(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*")
+	must(t, err)
+	var want []string
+	for _, g := range goldens {
+		want = append(want, g.file())
+	}
+	slices.Sort(want)
+	if !slices.Equal(files, want) {
+		t.Errorf("testdata holds %v\nwant %v", files, want)
+	}
+}
+
+// assetHash is the hash of an asset's content.
+var assetHash = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+
+// normalized replaces the hashes of assets, which depend on how the CDK packs files.
+func normalized(t *testing.T, tpl template) template {
+	t.Helper()
+	var decoded template
+	must(t, json.Unmarshal(assetHash.ReplaceAll(encoded(t, tpl), []byte("ASSET")), &decoded))
+	return decoded
+}
+
+func encoded(t *testing.T, tpl template) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", " ")
+	encoder.SetEscapeHTML(false)
+	must(t, encoder.Encode(tpl))
+	return out.Bytes()
+}
+
+// differences lists where two values of templates differ, one line a place.
+func differences(path string, want, got any) (all []string) {
+	if w, ok := want.(template); ok {
+		want = map[string]any(w)
+	}
+	if g, ok := got.(template); ok {
+		got = map[string]any(g)
+	}
+	wanted, made := members(want), members(got)
+	if reflect.TypeOf(want) != reflect.TypeOf(got) || wanted == nil {
+		if !reflect.DeepEqual(want, got) {
+			all = append(all, fmt.Sprintf("%s\n\tgolden: %s\n\tstack:  %s", path, shown(want), shown(got)))
+		}
+		return all
+	}
+	names := maps.Clone(wanted)
+	maps.Copy(names, made)
+	for _, name := range slices.SortedFunc(maps.Keys(names), byNumber) {
+		all = append(all, differences(strings.TrimPrefix(path+"."+name, "."), wanted[name], made[name])...)
+	}
+	return all
+}
+
+// members returns what is in an object or a list, or nil for any other value.
+func members(value any) map[string]any {
+	switch v := value.(type) {
+	case map[string]any:
+		return v
+	case []any:
+		all := map[string]any{}
+		for i, element := range v {
+			all[strconv.Itoa(i)] = element
+		}
+		return all
+	}
+	return nil
+}
+
+// byNumber sorts the indexes of a list as numbers.
+func byNumber(a, b string) int {
+	i, errA := strconv.Atoi(a)
+	j, errB := strconv.Atoi(b)
+	if errA == nil && errB == nil {
+		return i - j
+	}
+	return strings.Compare(a, b)
+}
+
+// shown writes a value of a template for a reader.
+func shown(value any) string {
+	if value == nil {
+		return "nothing"
+	}
+	return rendered(value)
+}
+
+// TestDifferencesAreFound plants one difference of each kind.
+func TestDifferencesAreFound(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(template){
+		"Outputs.ApiUrl.Value\n\tgolden: https://${ClaimsAPI5BA16AE3}.execute-api.${AWS::Region}.${AWS::URLSuffix}\n\tstack:  other": func(tpl template) {
+			at(tpl, "Outputs.ApiUrl").(map[string]any)["Value"] = "other"
+		},
+		"Outputs.More\n\tgolden: nothing\n\tstack:  {\"Value\":1}": func(tpl template) {
+			tpl["Outputs"].(map[string]any)["More"] = object("Value", 1.0)
+		},
+		"Parameters.BootstrapVersion.Type\n\tgolden: AWS::SSM::Parameter::Value<String>\n\tstack:  nothing": func(tpl template) {
+			delete(at(tpl, "Parameters.BootstrapVersion").(map[string]any), "Type")
+		},
+		"Rules.CheckBootstrapVersion.Assertions.0.Assert.Fn::Not.1\n\tgolden: nothing\n\tstack:  true": func(tpl template) {
+			not := at(tpl, "Rules.CheckBootstrapVersion.Assertions.0.Assert").(map[string]any)
+			not["Fn::Not"] = append(list(not["Fn::Not"]), true)
+		},
+	} {
+		changed := readGolden(t, "default")
+		change(changed)
+		if got := differences("", readGolden(t, "default"), changed); !slices.Equal(got, []string{want}) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+	}
+}
+
+// withFeatureFlags makes both constructs in a stack of another team, with a key and with all feature flags that
+// `cdk init` writes to a new cdk.json: many of them change what the CDK makes.
+func withFeatureFlags(t *testing.T) template {
+	t.Helper()
+	cli := filepath.Join(filepath.Dir(testengine.Tool(t, "cdk")), "../cdk/node_modules/aws-cdk")
+	content, err := os.ReadFile(filepath.Join(cli, "lib/init-templates/.recommended-feature-flags.json"))
+	must(t, err)
+	var flags map[string]any
+	must(t, json.Unmarshal(content, &flags))
+	return synthTheirs(t, flags, func(stack awscdk.Stack) {
+		key := awskms.Key_FromKeyArn(stack, jsii.String("Key"), jsii.String(theirKey))
+		table := infra.TableProps{EncryptionKey: key}
+		dedupe, err := infra.NewTable(stack, "Entries", table)
+		must(t, err)
+		_, err = infra.NewClaimAPI(stack, "Coupons", infra.ClaimAPIProps{
+			Auth: infra.AuthIAM(), Function: functionProps(t), Table: table, DedupeTable: dedupe,
+		})
+		must(t, err)
+		_, err = infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
+			Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), Table: table, EncryptionKey: key, DedupeTable: dedupe,
+		})
+		must(t, err)
+	})
+}

@@ -1,0 +1,417 @@
+package stack
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// An invariant holds for every template, whatever the context. A golden shows what one context makes. An invariant
+// also stops an -update that would write a fault into a golden.
+type invariant struct {
+	name   string
+	check  func(tpl template, context map[string]any) (wrong []string)
+	faults []fault
+}
+
+// A fault is planted into each resource of a type of one golden. The check of its invariant has to see it.
+type fault struct {
+	what   string
+	golden string // "default" if empty
+	kind   string
+	path   string
+	value  any // nil removes what is at the path
+}
+
+var invariants = []invariant{
+	{"data stays", dataStays, []fault{
+		{"a table goes with the stack", "", tableType, "DeletionPolicy", "Delete"},
+		{"a stream goes when it is replaced", "", streamType, "UpdateReplacePolicy", "Snapshot"},
+		{"a bucket's default", "", bucketType, "DeletionPolicy", nil},
+		{"a bucket stays without its policy", "", bucketPolicy, "DeletionPolicy", "Delete"},
+		{"a log goes with the stack", "", logGroupType, "DeletionPolicy", "Delete"},
+		{"a table without protection", "", tableType, "Properties.Replicas.0.DeletionProtectionEnabled", false},
+		{"a table without recovery", "", tableType, "Properties.Replicas.0.PointInTimeRecoverySpecification", nil},
+		{"dead letters expire", "", bucketType, "Properties.LifecycleConfiguration", object("Rules", []any{})},
+	}},
+	{"data is encrypted and private", dataIsPrivate, []fault{
+		{"a stream without a key", "", streamType, "Properties.StreamEncryption", nil},
+		{"a bucket without a key", "", bucketType, "Properties.BucketEncryption", nil},
+		{"a queue without a key", "", queueType, "Properties.SqsManagedSseEnabled", false},
+		{"a bucket for everybody", "", bucketType, "Properties.PublicAccessBlockConfiguration.IgnorePublicAcls", false},
+		{"a table with a key of DynamoDB", "customer-key", tableType, "Properties.SSESpecification", nil},
+		{"a replica with another key", "customer-key", tableType, "Properties.Replicas.0.SSESpecification.KMSMasterKeyId", "other"},
+		{"a stream with a key of AWS", "customer-key", streamType, "Properties.StreamEncryption.KeyId", "alias/aws/kinesis"},
+		{"a bucket with another key", "customer-key", bucketType, bucketKey + ".KMSMasterKeyID", "other"},
+		{"a queue with another key", "customer-key", queueType, "Properties.KmsMasterKeyId", "other"},
+	}},
+	{"no wildcard in a policy", each(policyType, noWildcard), []fault{
+		{"all actions", "", policyType, "Properties.PolicyDocument.Statement.0.Action", "dynamodb:*"},
+		{"all resources", "", policyType, "Properties.PolicyDocument.Statement.0.Resource", "*"},
+		{"all actions but some", "", policyType, "Properties.PolicyDocument.Statement.0.Action", nil},
+	}},
+	{"functions start", each(functionType, starts), []fault{
+		{"a variable that the function does not know", "", functionType, "Properties.Environment.Variables.ONCEBOX_NO_SUCH", "1"},
+		{"no dedupe table", "", functionType, "Properties.Environment.Variables.ONCEBOX_DEDUPE_TABLE", nil},
+		{"a variable that is not of oncebox", "", functionType, "Properties.Environment.Variables.AWS_REGION", "us-east-1"},
+	}},
+	{"routes are authorized", each(routeType, authorized), []fault{
+		{"open", "", routeType, "Properties.AuthorizationType", "NONE"},
+		{"a token that nothing verifies", "jwt", routeType, "Properties.AuthorizerId", nil},
+	}},
+	{"the access log has no personal data", each(stageType, accessLog), []fault{
+		{"a claimant", "", stageType, "Properties.AccessLogSettings.Format", `{"path":"$context.path"}`},
+	}},
+	{"the mapping loses no record", each(mappingType, losesNothing), []fault{
+		{"passes over what is in the stream", "", mappingType, "Properties.StartingPosition", "LATEST"},
+		{"a filter", "", mappingType, "Properties.FilterCriteria", object("Filters", []any{})},
+		{"off", "", mappingType, "Properties.Enabled", false},
+		{"no partial failures", "", mappingType, "Properties.FunctionResponseTypes", []any{}},
+		{"no bisect", "", mappingType, "Properties.BisectBatchOnFunctionError", nil},
+		{"gives up after Kinesis has deleted", "", mappingType, "Properties.MaximumRecordAgeInSeconds", 604800.0},
+		{"never gives up", "", mappingType, "Properties.MaximumRecordAgeInSeconds", -1.0},
+		{"gives up to nowhere", "", mappingType, "Properties.DestinationConfig", nil},
+		{"gives up to another bucket", "", mappingType, "Properties.DestinationConfig.OnFailure.Destination", object("Fn::GetAtt", []any{"Other", "Arn"})},
+		{"no counts for the alarms", "", mappingType, "Properties.MetricsConfig", nil},
+	}},
+	{"a checkpoint needs one batch at a time", each(mappingType, checkpoint), []fault{
+		{"more batches", "", mappingType, "Properties.ParallelizationFactor", 2.0},
+	}},
+	{"alarms watch resources of the stack", each(alarmType, watchesTheStack), []fault{
+		{"something else", "claims", alarmType, "Properties.Dimensions", []any{object("Name", "FunctionName", "Value", "other")}},
+		{"an expression of something else", "", alarmType, "Properties.Metrics.1.MetricStat.Metric.Dimensions.0.Value", "other"},
+	}},
+	{"alarms tell the topic", each(alarmType, tellsTheTopic), []fault{
+		{"not when they go off", "every-setting", alarmType, "Properties.AlarmActions", nil},
+		{"not when they are over", "every-setting", alarmType, "Properties.OKActions", nil},
+	}},
+}
+
+// TestInvariants checks every golden.
+func TestInvariants(t *testing.T) {
+	t.Parallel()
+	for _, g := range goldens {
+		for _, wrong := range broken(g.read(t), g.context) {
+			t.Errorf("%s: %s", g.name, wrong)
+		}
+	}
+}
+
+// broken lists what is wrong with a template.
+func broken(tpl template, context map[string]any) (all []string) {
+	for _, i := range invariants {
+		for _, wrong := range i.check(tpl, context) {
+			all = append(all, i.name+": "+wrong)
+		}
+	}
+	return all
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, i := range invariants {
+		for _, f := range i.faults {
+			g := goldens[slices.IndexFunc(goldens, func(g golden) bool { return g.name == cmp.Or(f.golden, "default") })]
+			planted := 0
+			for id := range g.read(t).resources(f.kind) {
+				tpl := g.read(t)
+				if !set(tpl.resources(f.kind)[id], f.path, f.value) {
+					continue
+				}
+				planted++
+				if len(i.check(tpl, g.context)) == 0 {
+					t.Errorf("%s: nobody sees %s: %s", i.name, id, f.what)
+				}
+			}
+			if planted == 0 {
+				t.Errorf("%s: no resource to plant it in: %s", i.name, f.what)
+			}
+		}
+	}
+}
+
+// set puts a value at a path, or removes it from there if the value is nil. It reports whether it changed anything:
+// it makes no more than the last part of the path.
+func set(r resource, path string, value any) bool {
+	parent, last := map[string]any(r), path
+	if i := strings.LastIndex(path, "."); i >= 0 {
+		parent, _ = at(r, path[:i]).(map[string]any)
+		last = path[i+1:]
+	}
+	if parent == nil || reflect.DeepEqual(parent[last], value) {
+		return false
+	}
+	if parent[last] = value; value == nil {
+		delete(parent, last)
+	}
+	return true
+}
+
+// each makes a check of what must hold for every resource of a type.
+func each(kind string, check func(tpl template, r resource, context map[string]any) (wrong string)) func(template, map[string]any) []string {
+	return func(tpl template, context map[string]any) (wrong []string) {
+		for id, r := range tpl.resources(kind) {
+			if w := check(tpl, r, context); w != "" {
+				wrong = append(wrong, id+" "+w)
+			}
+		}
+		return wrong
+	}
+}
+
+// want is a value that every resource of a type has.
+type want struct {
+	kind, path string
+	value      any
+}
+
+// notAsWanted lists the resources with other values.
+func notAsWanted(tpl template, all []want) (wrong []string) {
+	for _, w := range all {
+		for id, r := range tpl.resources(w.kind) {
+			if got := at(r, w.path); !reflect.DeepEqual(got, w.value) {
+				wrong = append(wrong, fmt.Sprintf("%s has %v as %s, want %v", id, got, w.path, w.value))
+			}
+		}
+	}
+	return wrong
+}
+
+// dataStays checks everything whose content cannot be made again, and the policy of the bucket that stays.
+func dataStays(tpl template, context map[string]any) []string {
+	disposable, policy := context["disposable"] == "on", "Retain"
+	if disposable {
+		policy = "Delete"
+	}
+	wanted := []want{
+		{bucketType, "Properties.LifecycleConfiguration", nil},
+		{tableType, "Properties.Replicas.0.DeletionProtectionEnabled", !disposable},
+		{tableType, "Properties.Replicas.0.PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
+		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only
+	}
+	for _, kind := range []string{tableType, streamType, bucketType, bucketPolicy, logGroupType} {
+		wanted = append(wanted, want{kind, "DeletionPolicy", policy}, want{kind, "UpdateReplacePolicy", policy})
+	}
+	return notAsWanted(tpl, wanted)
+}
+
+const bucketKey = "Properties.BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault"
+
+// dataIsPrivate checks that everything is encrypted with the customer's key, which one of the policies names, or with
+// keys of AWS. The key that DynamoDB owns is the one that the template does not mention.
+func dataIsPrivate(tpl template, _ map[string]any) []string {
+	wanted := []want{{bucketType, "Properties.PublicAccessBlockConfiguration", object(
+		"BlockPublicAcls", true, "BlockPublicPolicy", true, "IgnorePublicAcls", true, "RestrictPublicBuckets", true,
+	)}}
+	if key := customerKey(tpl); key != nil {
+		wanted = append(wanted,
+			want{tableType, "Properties.SSESpecification", object("SSEEnabled", true, "SSEType", "KMS")},
+			want{tableType, "Properties.Replicas.0.SSESpecification.KMSMasterKeyId", key},
+			want{streamType, "Properties.StreamEncryption", object("EncryptionType", "KMS", "KeyId", key)},
+			want{bucketType, bucketKey, object("SSEAlgorithm", "aws:kms", "KMSMasterKeyID", key)},
+			want{queueType, "Properties.KmsMasterKeyId", key})
+	} else {
+		wanted = append(wanted,
+			want{tableType, "Properties.SSESpecification", nil},
+			want{streamType, "Properties.StreamEncryption", object("EncryptionType", "KMS", "KeyId", "alias/aws/kinesis")},
+			want{bucketType, bucketKey, object("SSEAlgorithm", "AES256")},
+			want{queueType, "Properties.SqsManagedSseEnabled", true})
+	}
+	return notAsWanted(tpl, wanted)
+}
+
+// customerKey returns the key that the functions may use, or nil.
+func customerKey(tpl template) any {
+	for _, policy := range tpl.resources(policyType) {
+		for _, s := range policyStatements(policy) {
+			if strings.HasPrefix(rendered(list(s["Action"])[0]), "kms:") {
+				return s["Resource"]
+			}
+		}
+	}
+	return nil
+}
+
+// These may have a * in what is allowed: two families of two actions each, in AWS's own words (DynamoDB Developer
+// Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, which they name.
+var (
+	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
+	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda)/\*$`)
+)
+
+func noWildcard(_ template, policy resource, _ map[string]any) string {
+	for _, s := range policyStatements(policy) {
+		if s["Action"] == nil || s["Resource"] == nil {
+			return "allows everything but something"
+		}
+		for _, action := range list(s["Action"]) {
+			if text := rendered(action); strings.Contains(text, "*") && !slices.Contains(starredActions, text) {
+				return "allows " + text
+			}
+		}
+		for _, arn := range list(s["Resource"]) {
+			if text := rendered(arn); strings.Contains(text, "*") && !starredObjects.MatchString(text) {
+				return "is for " + text
+			}
+		}
+	}
+	return ""
+}
+
+// starts checks that the function's own parser takes the variables.
+func starts(_ template, function resource, context map[string]any) string {
+	environ := []string{"AWS_LAMBDA_FUNCTION_NAME=function"}
+	all, _ := at(function, "Properties.Environment.Variables").(map[string]any)
+	for name, value := range all {
+		if name == "AWS_ENDPOINT_URL" && value == context["endpoint-url"] {
+			continue
+		}
+		if !strings.HasPrefix(name, "ONCEBOX_") {
+			return "has a variable " + name
+		}
+		environ = append(environ, name+"="+deployedText(name, value))
+	}
+	if err := parseSettings(function, environ); err != nil {
+		return "would not start: " + err.Error()
+	}
+	return ""
+}
+
+var reference = regexp.MustCompile(`\$\{\w+\}`)
+
+// deployedText returns the value of a variable with stand-ins for the names that only the deployment knows.
+func deployedText(name string, value any) string {
+	text := rendered(value)
+	if name == "ONCEBOX_NOTIFY_QUEUE_URL" && strings.HasPrefix(text, "${") {
+		return "https://sqs.eu-west-1.amazonaws.com/123456789012/queue"
+	}
+	text = strings.ReplaceAll(text, "${AWS::URLSuffix}", "amazonaws.com")
+	return reference.ReplaceAllStringFunc(text, func(id string) string { return "its-" + strings.ToLower(strings.Trim(id, "${}")) })
+}
+
+func parseSettings(function resource, environ []string) (err error) {
+	if isClaims(function) {
+		_, err = claimapi.ParseSettings(environ)
+	} else {
+		_, err = kinesishandler.ParseSettings(environ)
+	}
+	return err
+}
+
+// isClaims tells the two functions apart: only that of records has a sink.
+func isClaims(function resource) bool {
+	return at(function, "Properties.Environment.Variables.ONCEBOX_SINK") == nil
+}
+
+func authorized(tpl template, route resource, context map[string]any) string {
+	kind := at(route, "Properties.AuthorizationType")
+	switch {
+	case kind == "AWS_IAM" || kind == "NONE" && context["auth"] == "open":
+		return ""
+	case kind == "JWT":
+		authorizer := tpl.resources(authorizerType)[textAt(route, "Properties.AuthorizerId.Ref")]
+		if authorizer != nil && reflect.DeepEqual(at(authorizer, "Properties.ApiId"), at(route, "Properties.ApiId")) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("is open to %v", kind)
+}
+
+// harmless are the variables of access logs that say nothing about a person (API Gateway Developer Guide, "Customize
+// HTTP API access logs"). A route key is a pattern; the path itself names the claimant.
+var harmless = []string{
+	"$context.requestId", "$context.requestTime", "$context.routeKey", "$context.status",
+	"$context.responseLength", "$context.responseLatency",
+	"$context.integration.status", "$context.integration.latency", "$context.integrationErrorMessage",
+}
+
+var logVariable = regexp.MustCompile(`\$[a-zA-Z.]+`)
+
+func accessLog(_ template, stage resource, _ map[string]any) string {
+	for _, variable := range logVariable.FindAllString(textAt(stage, "Properties.AccessLogSettings.Format"), -1) {
+		if !slices.Contains(harmless, variable) {
+			return "logs " + variable
+		}
+	}
+	return ""
+}
+
+// losesNothing checks that every record of the stream reaches the function or, before Kinesis deletes it, the bucket
+// in which the function stores its dead letters.
+func losesNothing(tpl template, mapping resource, _ map[string]any) string {
+	p := mapping.properties()
+	for name, value := range map[string]any{
+		"StartingPosition": "TRIM_HORIZON", "FilterCriteria": nil, "Enabled": nil, "BisectBatchOnFunctionError": true,
+		"FunctionResponseTypes": []any{"ReportBatchItemFailures"}, "MetricsConfig": object("Metrics", []any{"EventCount"}),
+	} {
+		if !reflect.DeepEqual(p[name], value) {
+			return fmt.Sprintf("has %v as %s, want %v", p[name], name, value)
+		}
+	}
+	age := number(p["MaximumRecordAgeInSeconds"])
+	source := tpl.resources(streamType)[textAt(p, "EventSourceArn.Fn::GetAtt.0")] // nil if it exists already
+	if kept := number(at(source, "Properties.RetentionPeriodHours")) * 3600; age < 60 || source != nil && age >= kept {
+		return fmt.Sprintf("gives records up after %v s, and the stream keeps them for %v s", age, kept)
+	}
+	letters := textOf(tpl.function(mapping), "ONCEBOX_DEAD_LETTERS")
+	destination := rendered(at(p, "DestinationConfig.OnFailure.Destination"))
+	bucket := strings.TrimSuffix(destination[strings.LastIndexAny(destination, ":{")+1:], ".Arn}") // a name or a logical id
+	if !strings.HasPrefix(letters, "s3://"+bucket+"/") && !strings.HasPrefix(letters, "s3://${"+bucket+"}/") {
+		return fmt.Sprintf("gives records up to %s, and dead letters go to %s", destination, letters)
+	}
+	return ""
+}
+
+func checkpoint(tpl template, mapping resource, _ map[string]any) string {
+	if textOf(tpl.function(mapping), "ONCEBOX_CHECKPOINT") == "on" && at(mapping, "Properties.ParallelizationFactor") != 1.0 {
+		return "has several batches of a shard at a time: the checkpoint would skip records that were never delivered"
+	}
+	return ""
+}
+
+// function returns the function of a mapping.
+func (tpl template) function(mapping resource) resource {
+	return tpl.resources(functionType)[textAt(mapping, "Properties.FunctionName.Ref")]
+}
+
+// textOf returns a variable of a function.
+func textOf(function resource, variable string) string {
+	return rendered(at(function, "Properties.Environment.Variables."+variable))
+}
+
+// TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation knows resources. A resource under another id is
+// a new, empty one: bank, claims and entries would be forgotten, though the old tables stay. So no -update changes
+// these names; that needs a migration.
+func TestNamesOfWhatKeepsData(t *testing.T) {
+	t.Parallel()
+	claims := []string{
+		"ClaimsBankTable521EF770", "ClaimsAPI5BA16AE3" /* in the URL that clients know */, "ClaimsAccessLogsDF400F75",
+		"ClaimsFunctionLogs6D297AAD", "ClaimsFunction99A26075", "DedupeTableBA3ED9BF",
+	}
+	records := []string{
+		"RecordsSource5459A2ED", "RecordsDestination579047A1", "RecordsDeadLetterBucket8BDB8835", "RecordsNotifyQueueDDF8436A",
+		"RecordsFunctionLogs7A7CB784", "RecordsMappingC285398D" /* another starts at the oldest record */, "DedupeTableBA3ED9BF",
+		"RecordsFunction821ACDDD", /* checkpoints belong to its name */
+	}
+	both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(claims, records))))
+	for name, want := range map[string][]string{
+		"default": both, "every-setting": both, "customer-key": both, "claims": claims, "jwt": claims, "records": records,
+	} {
+		var got []string
+		for _, kind := range []string{tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType} {
+			got = slices.AppendSeq(got, maps.Keys(readGolden(t, name).resources(kind)))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s: got %v\nwant %v", name, got, want)
+		}
+	}
+}
