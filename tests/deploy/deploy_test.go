@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	kinesistypes "github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 var stacks atomic.Int64
@@ -29,6 +31,7 @@ const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
 // TestBothJobs deploys what cdk.json says, with everything that can be left out left
 // out.
 func TestBothJobs(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, dedupe := built(t, claimARM), built(t, dedupeARM)
 	context := map[string]string{"id-path": "event.id", "claim-code": claim, "dedupe-code": dedupe, "alarm-topic-arn": topic}
@@ -82,6 +85,7 @@ func TestBothJobs(t *testing.T) {
 // TestClaimsForATest deploys one job with the settings that the first has not, to be
 // thrown away.
 func TestClaimsForATest(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	code := built(t, claimX86)
 	app := synth(t, stackName("claims"), map[string]string{
@@ -175,6 +179,7 @@ func (d *deployed) checkSaved(t *testing.T, s saved) {
 // TestWhatCannotBeMadeEndsTheDeployment: the emulator must not pass over what it
 // does not know.
 func TestWhatCannotBeMadeEndsTheDeployment(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	for _, tc := range []struct{ what, kind, properties, says string }{
 		{"a type", "AWS::Glue::Database", `{}`, "nor a maker"},
@@ -199,6 +204,7 @@ func TestWhatCannotBeMadeEndsTheDeployment(t *testing.T) {
 // TestUpdatesEndTheDeployment: the emulator makes and deletes, and must not say that
 // it has updated what stays as it was.
 func TestUpdatesEndTheDeployment(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	client, stack := newClients(t).cloudformation, stackName("update")
 	template := func(days int) *string {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 const eventFolder = "../../events"
@@ -23,6 +25,7 @@ const eventFolder = "../../events"
 // campaigns that scripts/event-campaigns makes. They go one after the other: the
 // scripts take free ports without holding them.
 func TestInvoke(t *testing.T) {
+	testengine.CheckOnly(t)
 	t.Parallel()
 	needTools(t, "dynoxide", "aws-lambda-rie")
 	for event, want := range map[string]struct {
