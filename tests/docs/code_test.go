@@ -1,0 +1,76 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestGoCode: the Go code of a document is in the file that the block names. That file is a program or an Example, so
+// it compiles, and its own test runs it.
+func TestGoCode(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, d := range documents(t) {
+		for _, b := range d.blocks {
+			if b.language != "go" {
+				continue
+			}
+			found++
+			if _, err := os.Stat(filepath.Join(root, b.note)); b.note == "" || err != nil {
+				t.Errorf("%s:%d: the block names no file: %q", d.path, b.line, b.note)
+				continue
+			}
+			if !strings.Contains(unindent(read(t, b.note)), unindent(b.text)) {
+				t.Errorf("%s:%d: this code is not in %s:\n%s", d.path, b.line, b.note, b.text)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no document has Go code")
+	}
+}
+
+// unindent makes code comparable whatever function it stands in.
+func unindent(code string) string {
+	lines := strings.Split(code, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+var goName = regexp.MustCompile("`((?:[a-z]+|\\(\\*[A-Za-z]+\\))\\.)?([A-Z][A-Za-z]*|[a-z][A-Za-z]*)\\.([A-Za-z]+)`")
+
+// TestFunctionsExist: docs/how-it-works.md names functions as `Type.method` or `package.Type.Method`, and they exist.
+func TestFunctionsExist(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	must(t, filepath.WalkDir(filepath.Join(root, "pkg"), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		source.Write(raw)
+		return err
+	}))
+	found := 0
+	for _, line := range strings.Split(read(t, "docs/how-it-works.md"), "\n") {
+		columns := cells(line)
+		if !strings.HasPrefix(line, "|") || len(columns) < 2 {
+			continue
+		}
+		for _, name := range goName.FindAllStringSubmatch(columns[1], -1) {
+			found++
+			method := regexp.MustCompile(`func (\([a-zA-Z]* ?\*?` + name[2] + `\) )` + name[3] + `\(`)
+			if !method.MatchString(source.String()) {
+				t.Errorf("docs/how-it-works.md names %s, which does not exist", name[0])
+			}
+		}
+	}
+	if found < 14 {
+		t.Errorf("docs/how-it-works.md names %d functions", found)
+	}
+}
