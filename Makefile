@@ -84,6 +84,15 @@ bench: ## Measure against floors in the same run; SUBJECT=Start, or all
 chart: ## Draw docs/claims-chart.svg: what claims cost while banks are handed out
 	go run ./bench/chart
 
+.PHONY: picture
+picture: ## Draw docs/picture/jobs.svg from jobs.d2
+	cd tools/d2 && go tool d2 --omit-version ../../docs/picture/jobs.d2 ../../docs/picture/jobs.svg
+	chmod 644 docs/picture/jobs.svg
+
+.PHONY: recording
+recording: build ## Record the demo: docs/picture/demo.cast, which asciinema plays, and demo.svg
+	go run ./tools/recording docs/picture/demo bin/oncebox demo
+
 .PHONY: invoke
 invoke: ## Give EVENT=events/claim/claim-body.json, or another, to its function in the Lambda emulator
 	@scripts/install-tools dynoxide aws-lambda-rie
