@@ -33,7 +33,7 @@ func TestLineWidth(t *testing.T) {
 }
 
 // oldWords were used before docs/adr/0011-words.md.
-var oldWords = regexp.MustCompile(`(?i)\b(bells?|parked|mend(s|ed|ing)?|failure (store|bucket|queue)s?|kept apart|none of the)\b`)
+var oldWords = regexp.MustCompile(`(?i)\b(bells?|parked|mend(s|ed|ing)?|failure (store|bucket|queue)s?|kept apart)\b`)
 
 // aboutWords are the documents that name old words to explain them.
 var aboutWords = []string{"docs/adr/0011-words.md", "CHANGELOG.md"}
