@@ -116,14 +116,15 @@ func variablesThatItReads(t *testing.T, function resource) []string {
 
 var contextName = regexp.MustCompile("`oncebox:([a-z-]+)`")
 
-// TestReadmeListsContextValues checks that the table of README.md has every context value. Those with a default in the
-// table are set to it, all at once: that changes nothing, except that functions get variables, which are their own
-// defaults. The defaults of -code are folders, which are empty here.
-func TestReadmeListsContextValues(t *testing.T) {
-	text, err := os.ReadFile(root + "/README.md")
+// TestPageListsContextValues checks that the tables of docs/configuration.md have every context value. Those with a
+// default in the table are set to it, all at once: that changes nothing, except that functions get variables, which are
+// their own defaults. The defaults of -code are folders, which are empty here.
+func TestPageListsContextValues(t *testing.T) {
+	const page = "docs/configuration.md"
+	text, err := os.ReadFile(root + "/" + page)
 	must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n### Context values\n")
-	section, _, _ = strings.Cut(section, "\n#")
+	_, section, _ := strings.Cut(string(text), "\n## Context values\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	var listed []string
 	defaults := map[string]any{}
 	for line := range strings.Lines(section) {
@@ -149,10 +150,10 @@ func TestReadmeListsContextValues(t *testing.T) {
 		}
 	}
 	if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(infra.ContextNames()))) {
-		t.Errorf("README.md lists %v\nwant %v", listed, infra.ContextNames())
+		t.Errorf("%s lists %v\nwant %v", page, listed, infra.ContextNames())
 	}
 	if len(defaults) < 10 {
-		t.Errorf("README.md has only the defaults %v", defaults)
+		t.Errorf("%s has only the defaults %v", page, defaults)
 	}
 	tpl := normalized(t, synth(t, defaults))
 	golden := readGolden(t, "default")
@@ -165,6 +166,6 @@ func TestReadmeListsContextValues(t *testing.T) {
 		}
 	}
 	for _, difference := range differences("", golden, tpl) {
-		t.Errorf("README.md has a default that changes the template:\n%s", fmt.Sprint(difference))
+		t.Errorf("%s has a default that changes the template:\n%s", page, fmt.Sprint(difference))
 	}
 }

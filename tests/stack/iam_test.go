@@ -222,10 +222,10 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	}
 	name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", strings.TrimPrefix(textOf(function, "ONCEBOX_SINK"), "kinesis:"))
 	bucket, scope, _ := strings.Cut(strings.TrimPrefix(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://"), "/poison/")
-	name("failure bucket", "${AWS::Partition}:s3:::", bucket)
+	name("dead-letter bucket", "${AWS::Partition}:s3:::", bucket)
 	words[scope] = scopeWord
 	queue := textOf(function, "ONCEBOX_NOTIFY_QUEUE_URL")
-	name("bell queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
+	name("notification queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
 	for _, mapping := range tpl.resources(mappingType) {
 		words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
 	}
