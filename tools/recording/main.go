@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
@@ -31,7 +32,7 @@ func main() {
 
 // record runs the command and writes both files.
 func record(name string, command []string) error {
-	output, err := exec.Command(command[0], command[1:]...).Output()
+	output, err := exec.CommandContext(context.Background(), command[0], command[1:]...).Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(command, " "), err)
 	}
