@@ -216,7 +216,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 			[]string{"ONCEBOX_ID_PATH=", "ONCEBOX_SINK=hunter2", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_TABEL=hunter2", "ONCEBOX_IDS=derived"},
 			[]string{
 				"ONCEBOX_DEDUPE_TABLE is missing", "ONCEBOX_ID_PATH is missing", "ONCEBOX_SINK is not", "ONCEBOX_WINDOW is not",
-				"ONCEBOX_TABEL is not", "ONCEBOX_IDS has a policy that comes later",
+				"ONCEBOX_TABEL is not", "ONCEBOX_IDS has a policy that is not implemented yet",
 			},
 		},
 		"files": {

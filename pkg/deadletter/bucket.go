@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// How often a put is tried: 1.5 s of pauses.
+// A put has 5 attempts, with at most 1.5 s of pauses in all.
 const (
 	maxAttempts  = 5
 	firstBackoff = 100 * time.Millisecond
@@ -29,7 +29,7 @@ type S3 interface {
 	GetObject(ctx context.Context, in *s3.GetObjectInput, options ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 }
 
-// Bucket keeps objects in an S3 bucket, below a prefix.
+// Bucket stores objects in an S3 bucket, below a prefix.
 type Bucket struct {
 	client         S3
 	bucket, prefix string
@@ -38,20 +38,18 @@ type Bucket struct {
 
 var _ Objects = (*Bucket)(nil)
 
-// NewBucket uses a bucket; it is not asked. The prefix is "" or ends in "/". With
-// a client that retries by itself (NewS3Client's does not) the notifier stays silent
-// for an object whose first put lost its answer.
+// NewBucket uses a bucket. It makes no request. The prefix is "" or ends in "/". The client must not retry by itself,
+// as that of NewS3Client: else there is no notification for an object whose first put lost its answer.
 func NewBucket(client S3, bucket, prefix string) *Bucket {
 	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: backOff}
 }
 
-// Place is the bucket and the object's key.
+// Place returns the bucket and the object's key.
 func (b *Bucket) Place(name string) Place { return Place{Bucket: b.bucket, Key: b.prefix + name} }
 
-// Create puts the object with If-None-Match: *, and again after a conflict or a
-// failure that may pass. S3 answers 412 PreconditionFailed if the key is taken,
-// and 409 ConditionalRequestConflict if another request for it was under way,
-// after which nothing is known (user guide, "How to prevent object overwrites").
+// Create puts the object with If-None-Match: *, and repeats that after a conflict or a transient failure. S3 answers
+// 412 PreconditionFailed if the key exists. It answers 409 ConditionalRequestConflict if another request for the key
+// was in progress; then nothing is known (user guide, "How to prevent object overwrites").
 func (b *Bucket) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	for attempt := 1; ; attempt++ {
 		err := b.put(ctx, name, content)
@@ -67,7 +65,7 @@ func (b *Bucket) Create(ctx context.Context, name string, content []byte) (creat
 			return false, b.translate("put object", fmt.Errorf("%w; before that: %s", ended, err.Error()))
 		}
 		if !hasCode(err, codeConflict) {
-			created = true // perhaps: the next 412 may be about this attempt's object
+			created = true // perhaps: the next 412 may be caused by the object of this attempt
 		}
 	}
 }
@@ -80,7 +78,7 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) error {
 	return b.translate("put object", err)
 }
 
-// Read gets an object.
+// Read returns an object.
 func (b *Bucket) Read(ctx context.Context, name string) ([]byte, error) {
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
 	if err != nil {
@@ -95,7 +93,7 @@ func (b *Bucket) translate(doing string, err error) error {
 	return translate("s3://"+b.bucket+"/"+strings.TrimSuffix(b.prefix, "/"), doing, err)
 }
 
-// backOff waits a random time that grows with the attempts.
+// backOff waits for a random time that grows with the attempts.
 func backOff(ctx context.Context, attempt int) error {
 	limit := min(maxBackoff, firstBackoff<<(attempt-1))
 	t := time.NewTimer(limit/2 + rand.N(limit/2))

@@ -31,7 +31,7 @@ func status(code int) error {
 	}}
 }
 
-// shaky is a client whose first requests fail: before they reach S3, or after.
+// shaky is a client whose first requests fail: before they reach S3, or after their effect.
 type shaky struct {
 	deadletter.S3
 	before, after []error
@@ -64,27 +64,27 @@ func repeat(err error, n int) (all []error) {
 	return all
 }
 
-// TestBucketFaults: an object counts as kept only when S3 said so, and notifications
-// whenever it may be this call's.
+// TestBucketFaults: a record counts as stored only if S3 has confirmed it. A notification is sent whenever this call
+// may have made the object.
 func TestBucketFaults(t *testing.T) {
 	t.Parallel()
 	conflict := coded("ConditionalRequestConflict")
 	for name, test := range map[string]struct {
-		before, after  []error
-		there          bool // somebody else's, from before
-		kept, notified bool
-		tryAgain       bool
-		puts           int
+		before, after    []error
+		exists           bool // made by another call before
+		stored, notified bool
+		tryAgain         bool
+		puts             int
 	}{
-		"no fault":              {kept: true, notified: true, puts: 1},
-		"there":                 {there: true, kept: true, puts: 1},
-		"conflict, then free":   {before: repeat(conflict, 1), kept: true, notified: true, puts: 2},
-		"conflict, then there":  {before: repeat(conflict, 1), there: true, kept: true, puts: 2},
+		"no fault":              {stored: true, notified: true, puts: 1},
+		"exists":                {exists: true, stored: true, puts: 1},
+		"conflict, then free":   {before: repeat(conflict, 1), stored: true, notified: true, puts: 2},
+		"conflict, then exists": {before: repeat(conflict, 1), exists: true, stored: true, puts: 2},
 		"conflicts for ever":    {before: repeat(conflict, 9), tryAgain: true, puts: deadletter.MaxAttempts},
-		"slow down, then free":  {before: repeat(coded("SlowDown"), 2), kept: true, notified: true, puts: 3},
-		"lost answer":           {after: repeat(status(503), 1), kept: true, notified: true, puts: 2},
+		"slow down, then free":  {before: repeat(coded("SlowDown"), 2), stored: true, notified: true, puts: 3},
+		"lost answer":           {after: repeat(status(503), 1), stored: true, notified: true, puts: 2},
 		"all answers lost":      {after: repeat(status(503), 9), tryAgain: true, puts: deadletter.MaxAttempts},
-		"lost answer of a 412":  {after: repeat(status(500), 1), there: true, kept: true, notified: true, puts: 2},
+		"lost answer of a 412":  {after: repeat(status(500), 1), exists: true, stored: true, notified: true, puts: 2},
 		"denied":                {before: repeat(coded("AccessDenied"), 1), puts: 1},
 		"no such bucket":        {before: repeat(coded("NoSuchBucket"), 1), puts: 1},
 		"412 of something else": {before: repeat(status(412), 1), puts: 1},
@@ -96,26 +96,26 @@ func TestBucketFaults(t *testing.T) {
 			bucket.SetWait(func(context.Context, int) error { return nil })
 			notifier := &recorder{}
 			store := deadletter.New(bucket, deadletter.WithNotifier(notifier, nil))
-			if test.there {
-				must(t, keep(t, deadletter.New(deadletter.NewBucket(client.S3, "bucket", "p/")), newFailure("1")))
+			if test.exists {
+				must(t, put(t, deadletter.New(deadletter.NewBucket(client.S3, "bucket", "p/")), newLetter("1")))
 			}
-			err := keep(t, store, newFailure("1"))
-			if (err == nil) != test.kept || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
-				t.Errorf("kept: %v", err)
+			err := put(t, store, newLetter("1"))
+			if (err == nil) != test.stored || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
+				t.Errorf("stored: %v", err)
 			}
 			if (len(notifier.notifications) == 1) != test.notified || client.puts != test.puts {
 				t.Errorf("%d notifications, %d puts", len(notifier.notifications), client.puts)
 			}
-			if _, err := store.Read(t.Context(), deadletter.Name(newFailure("1").Owner)); test.kept && err != nil {
-				t.Errorf("kept, but: %v", err)
+			if _, err := store.Read(t.Context(), deadletter.Name(newLetter("1").Owner)); test.stored && err != nil {
+				t.Errorf("stored, but: %v", err)
 			}
 		})
 	}
 }
 
-func TestBucketThatIsNotThere(t *testing.T) {
+func TestMissingBucket(t *testing.T) {
 	t.Parallel()
-	err := keep(t, deadletter.New(deadletter.NewBucket(newClient(t), "nowhere", "p/")), newFailure("1"))
+	err := put(t, deadletter.New(deadletter.NewBucket(newClient(t), "nowhere", "p/")), newLetter("1"))
 	if err == nil || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), "s3://nowhere/p") ||
 		!strings.Contains(err.Error(), "the bucket does not exist") {
 		t.Errorf("got %v", err)
@@ -138,7 +138,7 @@ func TestContextEndsTheWaitForABucket(t *testing.T) {
 	})
 }
 
-// TestTranslate: only what may pass by itself is to be tried again.
+// TestTranslate: only a transient failure is to be tried again.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -158,17 +158,17 @@ func TestTranslate(t *testing.T) {
 		{"deadline", context.DeadlineExceeded, true, ""},
 		{"cancelled", context.Canceled, false, ""},
 		{"cancelled on the way", &smithyhttp.RequestSendError{Err: context.Canceled}, false, ""},
-		{"there", coded("PreconditionFailed"), false, ""},
+		{"exists", coded("PreconditionFailed"), false, ""},
 		{"no bucket", coded("NoSuchBucket"), false, "does not exist"},
 		{"other region", coded("PermanentRedirect"), false, "region"},
 		{"denied", coded("AccessDenied"), false, "s3:PutObject"},
 		{"no queue", coded("QueueDoesNotExist"), false, "queue does not exist"},
 		{"bad request", status(400), false, ""},
-		{"unsent of", errors.New("?"), false, ""},
+		{"unknown", errors.New("?"), false, ""},
 	} {
 		got := deadletter.Translate(test.err)
 		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||
-			!strings.Contains(got.Error(), test.says) || !strings.HasPrefix(got.Error(), "failure store s3://b: put object: ") {
+			!strings.Contains(got.Error(), test.says) || !strings.HasPrefix(got.Error(), "dead-letter store s3://b: put object: ") {
 			t.Errorf("%s: want try again %t saying %q, got %v", test.name, test.tryAgain, test.says, got)
 		}
 	}

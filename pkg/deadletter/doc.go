@@ -1,15 +1,27 @@
-// Package deadletter keeps records that can never be processed, each whole and
-// under the name of its owner, in an S3 bucket or a folder.
+// Package deadletter stores records that can never be processed. Each dead letter is a whole record with its reason, as
+// one JSON document ([Document]) in an S3 bucket or in a folder.
 //
-// A record is kept once: keeping it again, in a later attempt or by another
-// process, finds the object and changes nothing. Kept means that the store
-// confirmed it: S3 its answer to a conditional put, a folder its fsyncs.
+//	unsent := func(n deadletter.Notification, err error) {
+//		log.Warn("no notification was sent", "owner", n.Owner, "error", err)
+//	}
+//	store, err := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", queueURL, unsent)
+//	...
+//	handler := kinesishandler.New(ledger, sink, store, options, log)
 //
-// A new object notifications a notifier, where one is set: a message to a queue that says
-// where the object is, whose it is and why, without the payload. The notifier is a
-// help, not a promise. It is silent when a process dies between the object and
-// the notification, and notifications twice at times; the objects are what counts.
+// # Once
 //
-// Encryption, life and access of objects are the bucket's settings. Put needs
-// s3:PutObject, and sqs:SendMessage for the notifier; Read needs s3:GetObject.
+// The name of an object is made of the record's owner, and an object is never overwritten. So a record is stored once:
+// a later attempt, or another process, finds the object and changes nothing. Put returns only after the store has
+// confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
+//
+// # Notifications
+//
+// With a [Notifier], a new object sends a notification: a message to an SQS queue that says where the object is, who
+// its owner is, and the reason. It does not hold the payload. A notification is a help and not a promise: it is lost
+// if the process dies between the object and the message, and it is sent twice at times. The objects are the truth.
+//
+// # Rights
+//
+// Put needs s3:PutObject, and sqs:SendMessage with a notifier. Read needs s3:GetObject. Encryption, retention and
+// access of the objects are settings of the bucket.
 package deadletter

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -9,27 +10,26 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DocumentFormat is the version of Document. Later ones may add members to it;
-// whatever changes their meaning is another.
+// DocumentFormat is the version of Document. It stays when members are added, and goes up when a meaning changes.
 const DocumentFormat = 1
 
-// Document is what an object holds: a record as one JSON document, on one line.
+// Document is the content of an object: a record as JSON, on one line.
 type Document struct {
 	Format       int      `json:"format"`
 	Owner        string   `json:"owner"`
 	Position     Position `json:"position"`
 	Reason       string   `json:"reason"`
 	PartitionKey string   `json:"partition_key"`
-	// RawPartitionKey is there instead if the partition key is not UTF-8.
+	// RawPartitionKey takes the place of PartitionKey if that is not UTF-8.
 	RawPartitionKey []byte `json:"partition_key_base64,omitempty"`
-	// ExplicitHashKey is a user record's own; it has its raw form as well.
+	// ExplicitHashKey is that of a user record. It has a raw form, too.
 	ExplicitHashKey    string    `json:"explicit_hash_key,omitempty"`
 	RawExplicitHashKey []byte    `json:"explicit_hash_key_base64,omitempty"`
 	Arrival            time.Time `json:"arrival"`
 	Data               []byte    `json:"data"` // base64, the whole payload
 }
 
-// Position is where the record was; dedupe.Position says what the parts are.
+// Position is where the record was in its stream; dedupe.Position explains the parts.
 type Position struct {
 	Account  string `json:"account"`
 	Region   string `json:"region"`
@@ -39,46 +39,47 @@ type Position struct {
 	Sub      *int   `json:"sub_sequence,omitempty"` // only inside a KPL aggregate
 }
 
-// Encode writes a record as a document.
-func Encode(f dedupe.DeadLetter) ([]byte, error) {
+// Encode writes a record as a Document.
+func Encode(letter dedupe.DeadLetter) ([]byte, error) {
 	d := Document{
-		Format: DocumentFormat, Owner: f.Owner, Position: position(f.Position), Reason: f.Reason,
-		Arrival: f.Arrival.UTC(), Data: f.Data,
+		Format: DocumentFormat, Owner: letter.Owner, Position: position(letter.Position), Reason: letter.Reason,
+		Arrival: letter.Arrival.UTC(), Data: letter.Data,
 	}
-	d.PartitionKey, d.RawPartitionKey = textOrRaw(f.PartitionKey)
-	d.ExplicitHashKey, d.RawExplicitHashKey = textOrRaw(f.ExplicitHashKey)
+	d.PartitionKey, d.RawPartitionKey = textOrRaw(letter.PartitionKey)
+	d.ExplicitHashKey, d.RawExplicitHashKey = textOrRaw(letter.ExplicitHashKey)
 	if d.Data == nil {
-		d.Data = []byte{} // nil would be null, which means that it is missing
+		d.Data = []byte{} // nil would be null, which Decode refuses
 	}
 	content, err := json.Marshal(d)
 	if err != nil {
-		return nil, fmt.Errorf("failure store: document of %s: %w", f.Owner, err)
+		return nil, fmt.Errorf("dead-letter store: document of %s: %w", letter.Owner, err)
 	}
 	return append(content, '\n'), nil
 }
 
-// Decode reads a document back into the record that it was made of. It refuses
-// what is damaged, incomplete or of another format.
+// Decode reads the record of a Document. It returns an error for a damaged or incomplete document, and for another
+// format.
 func Decode(content []byte) (dedupe.DeadLetter, error) {
 	var d Document
 	if err := json.Unmarshal(content, &d); err != nil {
-		return dedupe.DeadLetter{}, fmt.Errorf("failure store: not a document: %w", err)
+		return dedupe.DeadLetter{}, fmt.Errorf("dead-letter store: not a document: %w", err)
 	}
 	switch {
 	case d.Format != DocumentFormat:
-		return dedupe.DeadLetter{}, fmt.Errorf("failure store: document of format %d; this program reads %d", d.Format, DocumentFormat)
+		return dedupe.DeadLetter{}, fmt.Errorf("dead-letter store: the document has format %d; this program reads format %d",
+			d.Format, DocumentFormat)
 	case d.Owner == "" || d.Data == nil:
-		return dedupe.DeadLetter{}, fmt.Errorf("failure store: document without owner or data")
+		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner or no data")
 	}
-	f := dedupe.DeadLetter{
+	return dedupe.DeadLetter{
 		Owner: d.Owner, Position: d.Position.position(), Reason: d.Reason,
-		PartitionKey: d.PartitionKey + string(d.RawPartitionKey), ExplicitHashKey: d.ExplicitHashKey + string(d.RawExplicitHashKey),
-		Arrival: d.Arrival, Data: d.Data,
-	}
-	return f, nil
+		PartitionKey:    d.PartitionKey + string(d.RawPartitionKey),
+		ExplicitHashKey: d.ExplicitHashKey + string(d.RawExplicitHashKey),
+		Arrival:         d.Arrival, Data: d.Data,
+	}, nil
 }
 
-// textOrRaw returns a text as such, or as bytes if JSON would damage it.
+// textOrRaw returns a text, or its bytes if JSON would damage it.
 func textOrRaw(s string) (text string, raw []byte) {
 	if utf8.ValidString(s) {
 		return s, nil

@@ -23,10 +23,10 @@ func checkSame(t interface{ Errorf(string, ...any) }, got, want dedupe.DeadLette
 	}
 }
 
-// TestDocument pins what other programs read.
+// TestDocument fixes the format, which other programs read.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	content, err := deadletter.Encode(newFailure("42"))
+	content, err := deadletter.Encode(newLetter("42"))
 	must(t, err)
 	const want = `{"format":1,"owner":"123456789012/eu-west-1/orders/shardId-000000000000/42#3",` +
 		`"position":{"account":"123456789012","region":"eu-west-1","stream":"orders","shard":"shardId-000000000000",` +
@@ -37,7 +37,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreReadBack, whatever the record holds.
+// TestDocumentsAreReadBack: a document holds every record without change.
 func TestDocumentsAreReadBack(t *testing.T) {
 	t.Parallel()
 	text := rapid.String()
@@ -73,7 +73,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 
 func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
-	whole, err := deadletter.Encode(newFailure("1"))
+	whole, err := deadletter.Encode(newLetter("1"))
 	must(t, err)
 	for name, test := range map[string]struct{ content, says string }{
 		"nothing":       {"", "not a document"},
@@ -81,10 +81,10 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"two":           {string(whole) + string(whole), "not a document"},
 		"other format":  {strings.Replace(string(whole), `"format":1`, `"format":2`, 1), "format 2"},
 		"no format":     {strings.Replace(string(whole), `"format":1,`, ``, 1), "format 0"},
-		"no owner":      {strings.Replace(string(whole), `"owner"`, `"Eigner"`, 1), "without owner"},
-		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "without owner or data"},
+		"no owner":      {strings.Replace(string(whole), `"owner"`, `"Eigner"`, 1), "no owner"},
+		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "no owner or no data"},
 		"data not text": {strings.Replace(string(whole), `"data":"`, `"data":"?`, 1), "not a document"},
-		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "without owner or data"},
+		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "no owner or no data"},
 	} {
 		if _, err := deadletter.Decode([]byte(test.content)); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)

@@ -22,40 +22,39 @@ const (
 	codeNoObject = "NoSuchKey"
 )
 
-// advice says what to do about settings that are wrong.
+// advice says what to do about wrong settings.
 var advice = map[string]string{
 	"NoSuchBucket":      "the bucket does not exist; check its name",
 	"PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
-	"AccessDenied":      "not allowed; the function needs s3:PutObject below the prefix (s3:GetObject to read), and sqs:SendMessage for the notifier",
-	"QueueDoesNotExist": "the queue does not exist; check its URL and region",
+	"AccessDenied": "access denied; the function needs s3:PutObject below the prefix (s3:GetObject to read), " +
+		"and sqs:SendMessage for notifications",
+	"QueueDoesNotExist":                       "the queue does not exist; check its URL and region",
 	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
 }
 
 var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
 
-// translate wraps an error of the SDK with where it was and what was being done.
-// One that says "busy, throttled or out of reach" gets the family
-// dedupe.ErrTryAgain, an object that is not there fs.ErrNotExist.
+// translate adds to an error of the SDK where and in which operation it happened. An error that says busy, throttled or
+// unreachable gets the family dedupe.ErrTryAgain. A missing object gets fs.ErrNotExist.
 func translate(where, doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("failure store %s: %s: %w", where, doing, err)
+		return fmt.Errorf("dead-letter store %s: %s: %w", where, doing, err)
 	case hasCode(err, codeNoObject):
-		return fmt.Errorf("failure store %s: %s: %w: %w", where, doing, fs.ErrNotExist, err)
+		return fmt.Errorf("dead-letter store %s: %s: %w: %w", where, doing, fs.ErrNotExist, err)
 	case retryable(err):
-		return fmt.Errorf("failure store %s: %s: %w: %w", where, doing, dedupe.ErrTryAgain, err)
+		return fmt.Errorf("dead-letter store %s: %s: %w: %w", where, doing, dedupe.ErrTryAgain, err)
 	}
 	if text := advice[code(err)]; text != "" {
-		return fmt.Errorf("failure store %s: %s: %s: %w", where, doing, text, err)
+		return fmt.Errorf("dead-letter store %s: %s: %s: %w", where, doing, text, err)
 	}
-	return fmt.Errorf("failure store %s: %s: %w", where, doing, err)
+	return fmt.Errorf("dead-letter store %s: %s: %w", where, doing, err)
 }
 
-// retryable adds to the SDK's own judgement a conflict with another request for
-// the same key, replies that could not be read to their end, a spent retry
-// budget, and deadlines.
+// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a conflict with
+// another request for the same key, a reply that was cut, a retry budget that is used up, and a deadline.
 func retryable(err error) bool {
 	var (
 		garbled *smithy.DeserializationError

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// MaxAttempts is how often a bucket puts an object.
+// MaxAttempts is the number of attempts of a put.
 const MaxAttempts = maxAttempts
 
-// NotifyPause is how long a notifier that failed is left alone.
+// NotifyPause is how long a notifier is not used after a failure.
 const NotifyPause = notifyPause
 
 // SetWait replaces the pauses between attempts.
@@ -17,5 +17,5 @@ func (b *Bucket) SetWait(wait func(ctx context.Context, attempt int) error) { b.
 // SetNow replaces the clock.
 func (s *Store) SetNow(now func() time.Time) { s.now = now }
 
-// Translate reads an error as bucket and queue do.
+// Translate translates an error as bucket and queue do.
 func Translate(err error) error { return translate("s3://b", "put object", err) }

@@ -10,20 +10,18 @@ import (
 	"runtime"
 )
 
-// tempPattern names files that are not whole yet. One that a crash left can go.
-const tempPattern = ".keeping-*"
+// tempPattern names files that are not complete yet. A file that a crash left behind can be deleted.
+const tempPattern = ".incomplete-*"
 
-// Folder keeps objects as files of one folder, which several processes may
-// share. Its file system needs hard links.
+// Folder stores objects as files of one folder, which several processes may share. Its file system needs hard links.
 type Folder struct{ path string }
 
 var _ Objects = (*Folder)(nil)
 
-// NewFolder opens a folder, and makes it if it is not there; the one above it
-// must be.
+// NewFolder opens a folder. It makes the folder if that does not exist; the parent folder must exist.
 func NewFolder(path string) (*Folder, error) {
 	if err := openFolder(path); err != nil {
-		return nil, fmt.Errorf("failure store %s: %w", path, err)
+		return nil, fmt.Errorf("dead-letter store %s: %w", path, err)
 	}
 	return &Folder{path}, nil
 }
@@ -38,28 +36,27 @@ func openFolder(path string) error {
 	}
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is not a folder")
+		err = errors.New("this is not a folder")
 	}
 	return err
 }
 
-// Place is the path of the file.
+// Place returns the path of the file.
 func (f *Folder) Place(name string) Place { return Place{Path: filepath.Join(f.path, name)} }
 
-// Create writes the file under another name, whole and to the disk, and then
-// gives it its own, if that is free. Errors are faults of the folder or the
-// disk, or the context's own.
+// Create writes the file under a temporary name, syncs it to the disk, and then links it to its own name, if that is
+// free. Errors are faults of the folder or the disk, or an error of the context.
 func (f *Folder) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	created, err = f.create(f.Place(name).Path, content)
 	if err == nil {
-		// Also if it was there: who made it may have died before this.
+		// Also for an existing file: its writer may have died before this step.
 		err = syncFolder(f.path)
 	}
 	if err != nil {
-		return false, fmt.Errorf("failure store %s: %w", f.path, err)
+		return false, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
 	return created, nil
 }
@@ -95,22 +92,22 @@ func (f *Folder) writeTemp(content []byte) (path string, err error) {
 	return temp.Name(), nil
 }
 
-// Read reads a file.
+// Read returns the content of a file.
 func (f *Folder) Read(ctx context.Context, name string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if filepath.Base(name) != name {
-		return nil, fmt.Errorf("failure store %s: %q is not the name of an object", f.path, name)
+		return nil, fmt.Errorf("dead-letter store %s: %q is not the name of an object", f.path, name)
 	}
 	content, err := os.ReadFile(f.Place(name).Path)
 	if err != nil {
-		return nil, fmt.Errorf("failure store %s: %w", f.path, err)
+		return nil, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
 	return content, nil
 }
 
-// syncFolder makes the names in a folder last. Windows cannot be asked to.
+// syncFolder makes the names in a folder durable. Windows has no such call.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
-// Time-outs of one request. The largest document is 14 MB (10 MiB in base64).
+// The time-outs of one request. The largest document has 14 MB: 10 MiB in base64.
 const (
 	objectTimeout  = 10 * time.Second
 	messageTimeout = 1 * time.Second
@@ -26,47 +26,50 @@ const (
 // maxPrefix leaves room for a name in the 1,024 bytes of a key.
 const maxPrefix = 800
 
-// A bucket's name has 3 to 63 characters. The longest stands apart: in the
-// pattern it costs 40 KB at every start.
+// bucketPattern is S3's naming rule. The longest length is checked apart: in the pattern it takes 40 KB of every start.
 var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]+[a-z0-9]$`)
 
 const maxBucket = 63
 
-// Setting is where a failure store is: a bucket with a prefix, or a folder.
+// Setting is where a dead-letter store is: a bucket with a prefix, or a folder.
 type Setting struct {
 	Bucket string
-	Prefix string // "" or with "/" at its end
+	Prefix string // "", or with "/" at its end
 	Folder string
 }
 
-// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty,
-// and may end in a slash or not.
+// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty, and may end in a slash or not.
 func ParseSetting(text string) (Setting, error) {
+	at, err := parseSetting(text)
+	if err != nil {
+		return Setting{}, fmt.Errorf("dead-letter store %q: %w", text, err)
+	}
+	return at, nil
+}
+
+func parseSetting(text string) (Setting, error) {
 	if path, ok := strings.CutPrefix(text, "dir:"); ok {
 		if path == "" {
-			return Setting{}, fmt.Errorf("failure store %q: no path; want dir:PATH", text)
+			return Setting{}, errors.New("the path is missing; use dir:PATH")
 		}
 		return Setting{Folder: path}, nil
 	}
 	rest, ok := strings.CutPrefix(text, "s3://")
 	if !ok {
-		return Setting{}, fmt.Errorf("failure store %q: want s3://BUCKET/PREFIX or dir:PATH", text)
+		return Setting{}, errors.New("use s3://BUCKET/PREFIX or dir:PATH")
 	}
 	bucket, prefix, _ := strings.Cut(rest, "/")
 	if len(bucket) > maxBucket || !bucketPattern.MatchString(bucket) {
-		return Setting{}, fmt.Errorf("failure store %q: %q is not the name of a bucket", text, bucket)
+		return Setting{}, fmt.Errorf("%q is not the name of a bucket", bucket)
 	}
 	prefix = strings.TrimSuffix(prefix, "/")
 	if prefix == "" {
 		return Setting{Bucket: bucket}, nil
 	}
-	if err := checkPrefix(prefix); err != nil {
-		return Setting{}, fmt.Errorf("failure store %q: %w", text, err)
-	}
-	return Setting{Bucket: bucket, Prefix: prefix + "/"}, nil
+	return Setting{Bucket: bucket, Prefix: prefix + "/"}, checkPrefix(prefix)
 }
 
-// checkPrefix refuses prefixes below which tools lose objects.
+// checkPrefix refuses prefixes with which tools lose objects.
 func checkPrefix(prefix string) error {
 	if len(prefix) > maxPrefix {
 		return fmt.Errorf("the prefix is longer than %d bytes", maxPrefix)
@@ -76,17 +79,19 @@ func checkPrefix(prefix string) error {
 			return fmt.Errorf("the prefix has a part %q", part)
 		}
 	}
-	if i := strings.IndexFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }); i >= 0 {
+	if strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
 		return errors.New("the prefix has a control character or is not UTF-8")
 	}
 	return nil
 }
 
-// Open opens the store of a setting, and with a queue URL its notifier; unsent is
-// told of notifiers that could not be notified. Bucket and queue are not asked: wrong
-// names come to light with the first record. load brings the AWS settings, if they
-// are needed, such as those of config.LoadDefaultConfig.
-func Open(ctx context.Context, load Loader, setting, queueURL string, unsent func(Notification, error)) (*Store, error) {
+// Open opens the store of a setting. With a queue URL it sends notifications to that queue, and calls unsent for each
+// notification that could not be sent. Open makes no request: a wrong bucket or queue shows with the first record. load
+// loads the AWS settings, if the store needs them: awsclient.FromEnvironment, or a loader of the SDK.
+func Open(
+	ctx context.Context, load func(context.Context) (aws.Config, error), setting, queueURL string,
+	unsent func(Notification, error),
+) (*Store, error) {
 	at, err := ParseSetting(setting)
 	if err != nil {
 		return nil, err
@@ -109,7 +114,7 @@ func Open(ctx context.Context, load Loader, setting, queueURL string, unsent fun
 	return New(objects, WithNotifier(queue, unsent)), nil
 }
 
-func openObjects(ctx context.Context, load Loader, at Setting) (Objects, error) {
+func openObjects(ctx context.Context, load func(context.Context) (aws.Config, error), at Setting) (Objects, error) {
 	if at.Folder != "" {
 		return NewFolder(at.Folder)
 	}
@@ -120,16 +125,13 @@ func openObjects(ctx context.Context, load Loader, at Setting) (Objects, error) 
 	return NewBucket(client, at.Bucket, at.Prefix), nil
 }
 
-// Loader loads AWS settings.
-type Loader = func(context.Context) (aws.Config, error)
-
-// keepIdle keeps connections for the next records; the SDK keeps 10.
+// keepIdle keeps a connection for each concurrent record. The SDK keeps 10.
 func keepIdle(t *http.Transport) { t.MaxIdleConnsPerHost = DefaultConcurrency }
 
-// NewS3Client makes an S3 client. An endpoint other than AWS's, as of
-// AWS_ENDPOINT_URL_S3, gets bucket names in the path. It does not retry: a Bucket
-// does, and knows what it may have written. Make one per process.
-func NewS3Client(ctx context.Context, load Loader) (*s3.Client, error) {
+// NewS3Client makes an S3 client whose requests take at most 10 s. It does not retry: a Bucket does, which knows what
+// it may have written. With an endpoint of its own, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path. Make
+// one client per process.
+func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, error)) (*s3.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, objectTimeout, keepIdle)
 	if err != nil {
 		return nil, err
@@ -137,12 +139,13 @@ func NewS3Client(ctx context.Context, load Loader) (*s3.Client, error) {
 	return s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.UsePathStyle = o.BaseEndpoint != nil
-		o.DisableLogOutputChecksumValidationSkipped = true // emulators give none, at a line of log a read
+		o.DisableLogOutputChecksumValidationSkipped = true // emulators send no checksum, which would log a line a read
 	}), nil
 }
 
-// NewSQSClient makes an SQS client in the same way. It retries once.
-func NewSQSClient(ctx context.Context, load Loader) (*sqs.Client, error) {
+// NewSQSClient makes an SQS client whose requests take at most 1 s an attempt, in two attempts. Make one client per
+// process.
+func NewSQSClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*sqs.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, messageTimeout, keepIdle)
 	if err != nil {
 		return nil, err

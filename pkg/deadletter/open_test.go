@@ -23,8 +23,8 @@ func TestParseSetting(t *testing.T) {
 		"s3://bucket/":              {Bucket: "bucket"},
 		"s3://my.bucket-1/a":        {Bucket: "my.bucket-1", Prefix: "a/"},
 		"s3://bucket/a/b c/é/":      {Bucket: "bucket", Prefix: "a/b c/é/"},
-		"dir:/var/kept":             {Folder: "/var/kept"},
-		"dir:kept":                  {Folder: "kept"},
+		"dir:/var/dead":             {Folder: "/var/dead"},
+		"dir:dead":                  {Folder: "dead"},
 		"dir:s3://bucket/is-a-path": {Folder: "s3://bucket/is-a-path"},
 	} {
 		if got, err := deadletter.ParseSetting(text); got != want || err != nil {
@@ -32,11 +32,11 @@ func TestParseSetting(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"":                                "want s3://BUCKET/PREFIX or dir:PATH",
-		"bucket":                          "want s3://BUCKET/PREFIX or dir:PATH",
-		"/var/kept":                       "want s3://BUCKET/PREFIX or dir:PATH",
-		"S3://bucket/a":                   "want s3://BUCKET/PREFIX or dir:PATH",
-		"dir:":                            "no path",
+		"":                                "use s3://BUCKET/PREFIX or dir:PATH",
+		"bucket":                          "use s3://BUCKET/PREFIX or dir:PATH",
+		"/var/dead":                       "use s3://BUCKET/PREFIX or dir:PATH",
+		"S3://bucket/a":                   "use s3://BUCKET/PREFIX or dir:PATH",
+		"dir:":                            "the path is missing",
 		"s3://":                           "not the name of a bucket",
 		"s3:///a":                         "not the name of a bucket",
 		"s3://Bucket/a":                   "not the name of a bucket",
@@ -72,7 +72,7 @@ func TestNewQueue(t *testing.T) {
 	}
 }
 
-// messages is SQS as far as SendMessage goes: it notes queue and body of each.
+// messages is a server for SendMessage of SQS. It collects queue and body of each message.
 type messages [][2]string
 
 func (m *messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func (m *messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"MessageId": "1", "MD5OfMessageBody": hex.EncodeToString(sum[:])})
 }
 
-// TestOpen goes the whole way, from settings to a message, on the wire.
+// TestOpen tests all from settings to objects and messages, over HTTP.
 func TestOpen(t *testing.T) {
 	var sent messages
 	queue := httptest.NewServer(&sent)
@@ -109,8 +109,8 @@ func TestOpen(t *testing.T) {
 	if n := client.Options().Retryer.MaxAttempts(); n != 1 {
 		t.Errorf("the S3 client tries %d times by itself", n)
 	}
-	folder := filepath.Join(t.TempDir(), "kept")
-	f := newFailure("1")
+	folder := filepath.Join(t.TempDir(), "dead")
+	f := newLetter("1")
 	name := deadletter.Name(f.Owner)
 	for _, test := range []struct{ setting, place string }{
 		{"s3://bucket/poison", `"bucket":"bucket","key":"poison/` + name + `"`},
@@ -118,9 +118,9 @@ func TestOpen(t *testing.T) {
 	} {
 		sent = nil
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
-		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(k deadletter.Notification, err error) { t.Error(k, err) })
+		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(n deadletter.Notification, err error) { t.Error(n, err) })
 		must(t, err)
-		must(t, keep(t, store, f))
+		must(t, put(t, store, f))
 		got, err := store.Read(t.Context(), name)
 		must(t, err)
 		checkSame(t, got, f)
@@ -133,22 +133,22 @@ func TestOpen(t *testing.T) {
 	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
 		func(_ deadletter.Notification, err error) { unsent = err })
 	must(t, err)
-	must(t, keep(t, store, newFailure("2")))
+	must(t, put(t, store, newLetter("2")))
 	if unsent == nil || !strings.Contains(unsent.Error(), "the queue does not exist") {
 		t.Errorf("unsent: %v", unsent)
 	}
 	store, err = deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
 	must(t, err)
-	must(t, keep(t, store, newFailure("3")))
+	must(t, put(t, store, newLetter("3")))
 }
 
 func TestOpenRefusesWrongSettings(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	folder := "dir:" + filepath.Join(t.TempDir(), "kept")
+	folder := "dir:" + filepath.Join(t.TempDir(), "dead")
 	for _, test := range []struct{ setting, queue, says string }{
-		{"bucket", "", "want s3://BUCKET/PREFIX"},
+		{"bucket", "", "use s3://BUCKET/PREFIX"},
 		{"dir:/none/of/these", "", "/none/of/these"},
 		{"s3://bucket/p", "", "AWS_REGION"},
 		{folder, "https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},

@@ -13,11 +13,13 @@ import (
 
 // SQS is what a Queue needs of an *sqs.Client.
 type SQS interface {
-	SendMessage(ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
+	SendMessage(
+		ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options),
+	) (*sqs.SendMessageOutput, error)
 }
 
-// Queue is a notifier: each notify is a message to an SQS queue, whose body is Notification
-// as JSON: {"bucket","key","owner","reason"}, or "path" for a folder.
+// Queue is a Notifier that sends each notification as a message to an SQS queue. The body is the Notification as JSON:
+// {"bucket","key","owner","reason"}, or "path" instead of bucket and key for a folder.
 type Queue struct {
 	client SQS
 	url    string
@@ -25,22 +27,22 @@ type Queue struct {
 
 var _ Notifier = (*Queue)(nil)
 
-// NewQueue uses the queue of a URL; it is not asked. FIFO queues are refused:
-// they would want a group of each message.
+// NewQueue uses the queue of a URL. It makes no request. FIFO queues are refused, since they need a group for each
+// message.
 func NewQueue(client SQS, queueURL string) (*Queue, error) {
 	u, err := url.Parse(queueURL)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
 	}
 	if strings.HasSuffix(u.Path, ".fifo") {
-		return nil, fmt.Errorf("the SQS queue %s is a FIFO queue; a standard one is needed", queueURL)
+		return nil, fmt.Errorf("the SQS queue %s is a FIFO queue; use a standard queue", queueURL)
 	}
 	return &Queue{client, queueURL}, nil
 }
 
-// Notify sends the message. Errors: as of Store.Put.
-func (q *Queue) Notify(ctx context.Context, k Notification) error {
-	body, err := json.Marshal(k)
+// Notify sends the message. Its errors are like those of Store.Put.
+func (q *Queue) Notify(ctx context.Context, n Notification) error {
+	body, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}

@@ -15,36 +15,31 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DefaultConcurrency is how many records are kept at a time: a producer that breaks
-// may make poison of all its records, thousands in a KPL aggregate, and S3 takes some
-// 20 to 50 ms for each.
+// DefaultConcurrency is how many records a Store puts at the same time. A broken producer can make all its records
+// poison, thousands of them in one KPL aggregate, and S3 takes 20 to 50 ms for each.
 const DefaultConcurrency = 32
 
-// A notifier that fails costs time: notifyTimeout once in notifyPause, so that records
-// are kept at nearly full speed while the queue is down.
+// A notifier that fails costs notifyTimeout once in notifyPause, so that a queue that is down hardly slows Put.
 const (
 	notifyTimeout = 3 * time.Second
 	notifyPause   = 30 * time.Second
 )
 
 var (
-	errNoOwner = errors.New("failure store: a record without owner cannot be kept: all such would have one name")
+	errNoOwner = errors.New("dead-letter store: the record has no owner, of which the name of its object is made")
 
-	// ErrNotifyPaused is reported for an object whose notifier was not notified because
-	// the notifier failed a moment ago.
+	// ErrNotifyPaused is reported for an object without notification because the notifier failed a moment before.
 	ErrNotifyPaused = errors.New("the notifier failed less than 30 s ago and was not tried again")
 )
 
-// Objects is where a Store puts its objects; *Bucket and *Folder are. They are
-// safe for concurrent use.
+// Objects is the storage of a Store; *Bucket and *Folder implement it. Implementations are safe for concurrent use.
 type Objects interface {
-	// Create makes an object if its name is free, and says whether it did; one
-	// that is there stays as it is. After nil the object will last. If it is not
-	// known who made it, created is true.
+	// Create makes an object if its name is free, and reports whether it did. An existing object stays unchanged. After
+	// nil the object is durable. If it is not known who made the object, created is true.
 	Create(ctx context.Context, name string, content []byte) (created bool, err error)
-	// Read returns an object; one that is not there is fs.ErrNotExist.
+	// Read returns an object. The error is fs.ErrNotExist if there is none.
 	Read(ctx context.Context, name string) ([]byte, error)
-	// Place says where the object of a name is.
+	// Place returns where the object of a name is.
 	Place(name string) Place
 }
 
@@ -55,19 +50,19 @@ type Place struct {
 	Path   string `json:"path,omitempty"`
 }
 
-// Notification tells of a new object.
+// Notification describes a new dead letter.
 type Notification struct {
 	Place
 	Owner  string `json:"owner"`
 	Reason string `json:"reason"`
 }
 
-// Notifier tells others of new objects; *Queue is one.
+// Notifier sends notifications; *Queue implements it.
 type Notifier interface {
-	Notify(ctx context.Context, k Notification) error
+	Notify(ctx context.Context, n Notification) error
 }
 
-// Store keeps records as objects. It is safe for concurrent use.
+// Store stores records as objects. It is safe for concurrent use.
 type Store struct {
 	objects     Objects
 	notifier    Notifier
@@ -75,28 +70,27 @@ type Store struct {
 	concurrency int
 	now         func() time.Time
 	mu          sync.Mutex
-	pausedTil   time.Time
+	pausedUntil time.Time
 }
 
 var _ dedupe.DeadLetterStore = (*Store)(nil)
 
-// Option changes a Store from its defaults.
+// Option changes a default of a Store.
 type Option func(*Store)
 
-// WithNotifier notifications a notifier for new objects. One that cannot be notified does not fail
-// the record, which is kept all the same; unsent, never nil, is told: a log.
-// Calls may be concurrent.
+// WithNotifier sends a notification for each new object. A failed notification does not fail the record, which is
+// stored all the same: the Store calls unsent, which must not be nil, to log it. Calls may be concurrent.
 func WithNotifier(notifier Notifier, unsent func(Notification, error)) Option {
 	return func(s *Store) { s.notifier, s.unsent = notifier, unsent }
 }
 
-// WithConcurrency sets how many records of a Put are kept at a time, at least one;
-// DefaultConcurrency without it.
+// WithConcurrency sets how many records of a Put are stored at the same time, at least 1. The default is
+// DefaultConcurrency.
 func WithConcurrency(n int) Option {
 	return func(s *Store) { s.concurrency = max(n, 1) }
 }
 
-// New makes a store of objects.
+// New makes a Store over objects.
 func New(objects Objects, options ...Option) *Store {
 	s := &Store{objects: objects, unsent: func(Notification, error) {}, concurrency: DefaultConcurrency, now: time.Now}
 	for _, o := range options {
@@ -105,53 +99,55 @@ func New(objects Objects, options ...Option) *Store {
 	return s
 }
 
-// Put stores each record under the name of its owner. If one is there already, that
-// is it, with the reason it was kept for first. After a failure it begins one more at most.
-// Errors: the family dedupe.ErrTryAgain; else settings, rights or disk are wrong;
-// the context's own.
-func (s *Store) Put(ctx context.Context, failures []dedupe.DeadLetter) (kept int, err error) {
+// Put stores each record under the name of its owner. An object that exists already counts as stored; it keeps its
+// first reason. stored counts the records from the first one on that are stored for sure; after a failure Put begins
+// at most one more record. Repeating a Put is safe.
+//
+// Errors: the family dedupe.ErrTryAgain; an error of the context; any other error means that settings, rights or the
+// disk are wrong.
+func (s *Store) Put(ctx context.Context, letters []dedupe.DeadLetter) (stored int, err error) {
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	var failed atomic.Bool
-	errs := make([]error, len(failures))
-	for i := range failures {
+	errs := make([]error, len(letters))
+	for i := range letters {
 		if failed.Load() {
-			break // those that are left come after one that failed
+			break // the caller repeats all records from the failed one on
 		}
 		g.Go(func() error {
-			if errs[i] = s.keep(ctx, failures[i]); errs[i] != nil {
+			if errs[i] = s.put(ctx, letters[i]); errs[i] != nil {
 				failed.Store(true)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // errors are in errs
-	for kept = range errs {
-		if errs[kept] != nil {
-			return kept, errs[kept]
+	for stored = range errs {
+		if errs[stored] != nil {
+			return stored, errs[stored]
 		}
 	}
-	return len(failures), nil
+	return len(letters), nil
 }
 
-func (s *Store) keep(ctx context.Context, f dedupe.DeadLetter) error {
-	if f.Owner == "" {
+func (s *Store) put(ctx context.Context, letter dedupe.DeadLetter) error {
+	if letter.Owner == "" {
 		return errNoOwner
 	}
-	content, err := Encode(f)
+	content, err := Encode(letter)
 	if err != nil {
 		return err
 	}
-	name := Name(f.Owner)
+	name := Name(letter.Owner)
 	created, err := s.objects.Create(ctx, name, content)
 	if err == nil && created && s.notifier != nil {
-		s.notify(ctx, Notification{s.objects.Place(name), f.Owner, f.Reason})
+		s.notify(ctx, Notification{s.objects.Place(name), letter.Owner, letter.Reason})
 	}
 	return err
 }
 
-// Read reads a record back, by the name of its object. One that is not there is
-// fs.ErrNotExist; other errors are as of Put and Decode.
+// Read returns a record by the name of its object. The error is fs.ErrNotExist if there is none, else one of Put's or
+// Decode's.
 func (s *Store) Read(ctx context.Context, name string) (dedupe.DeadLetter, error) {
 	content, err := s.objects.Read(ctx, name)
 	if err != nil {
@@ -160,41 +156,40 @@ func (s *Store) Read(ctx context.Context, name string) (dedupe.DeadLetter, error
 	return Decode(content)
 }
 
-func (s *Store) notify(ctx context.Context, k Notification) {
+func (s *Store) notify(ctx context.Context, n Notification) {
 	if s.paused() {
-		s.unsent(k, ErrNotifyPaused)
+		s.unsent(n, ErrNotifyPaused)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	if err := s.notifier.Notify(ctx, k); err != nil {
+	if err := s.notifier.Notify(ctx, n); err != nil {
 		s.pause()
-		s.unsent(k, err)
+		s.unsent(n, err)
 	}
 }
 
 func (s *Store) paused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now().Before(s.pausedTil)
+	return s.now().Before(s.pausedUntil)
 }
 
 func (s *Store) pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pausedTil = s.now().Add(notifyPause)
+	s.pausedUntil = s.now().Add(notifyPause)
 }
 
 var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 
-// maxReadable is how much of an owner a name shows: a name stays well below the
-// 255 bytes of a file name, and below a key's 1,024 with a prefix.
+// maxReadable is how much of an owner a name shows. A name stays well below the 255 bytes of a file name and, with a
+// prefix, below the 1,024 bytes of a key.
 const maxReadable = 150
 
-// Name names the object of an owner. It begins with the owner as far as letters
-// go that every file system and S3 take, so that names sort by stream and shard;
-// the first 128 bits of the owner's SHA-256 tell owners apart, also where file
-// names ignore case.
+// Name returns the name of the object of an owner. It begins with the owner, in characters that every file system and
+// S3 take, so that names sort by stream and shard. The first 128 bits of the owner's SHA-256 make it unique, also in
+// a file system that ignores case.
 func Name(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	readable := unsafeInNames.ReplaceAllString(owner, "_")

@@ -22,10 +22,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// places are the stores that all cases of Objects run on.
+// places returns an Objects of each kind.
 func places(t *testing.T) map[string]deadletter.Objects {
 	t.Helper()
-	folder, err := deadletter.NewFolder(filepath.Join(t.TempDir(), "kept"))
+	folder, err := deadletter.NewFolder(filepath.Join(t.TempDir(), "dead"))
 	must(t, err)
 	client := newClient(t, "bucket")
 	return map[string]deadletter.Objects{
@@ -43,7 +43,7 @@ func newClient(t *testing.T, buckets ...string) *s3.Client {
 	})
 }
 
-func newFailure(sequence string) dedupe.DeadLetter {
+func newLetter(sequence string) dedupe.DeadLetter {
 	p := dedupe.Position{
 		Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"},
 		Shard:  "shardId-000000000000", Sequence: sequence, Sub: 3,
@@ -54,12 +54,12 @@ func newFailure(sequence string) dedupe.DeadLetter {
 	}
 }
 
-// keep keeps one record.
-func keep(t *testing.T, store *deadletter.Store, f dedupe.DeadLetter) error {
+// put stores one record.
+func put(t *testing.T, store *deadletter.Store, letter dedupe.DeadLetter) error {
 	t.Helper()
-	kept, err := store.Put(t.Context(), []dedupe.DeadLetter{f})
-	if kept != 1 && err == nil || kept != 0 && err != nil {
-		t.Errorf("kept %d, %v", kept, err)
+	stored, err := store.Put(t.Context(), []dedupe.DeadLetter{letter})
+	if stored != 1 && err == nil || stored != 0 && err != nil {
+		t.Errorf("stored %d, %v", stored, err)
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func TestObjectsAreWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestOfManyWhoCreateOneDoes(t *testing.T) {
+func TestOneOfManyCreatesAnObject(t *testing.T) {
 	t.Parallel()
 	for name, objects := range places(t) {
 		t.Run(name, func(t *testing.T) {
@@ -142,20 +142,19 @@ func TestEndedContextCreatesNothing(t *testing.T) {
 	}
 }
 
-// TestKeep: a record is read back as it was, and keeping it again, whatever the
-// reason is by then, changes nothing.
+// TestPut: a record is read back as it was. Another Put of it, with another reason, changes nothing.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	for name, objects := range places(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := deadletter.New(objects)
-			f := newFailure("49590338271490256608559692538361571095921575989136588898")
+			f := newLetter("49590338271490256608559692538361571095921575989136588898")
 			f.Data = append(f.Data, make([]byte, 2<<20)...)
-			must(t, keep(t, store, f))
+			must(t, put(t, store, f))
 			again := f
 			again.Reason = "another"
-			must(t, keep(t, store, again))
+			must(t, put(t, store, again))
 			got, err := store.Read(t.Context(), deadletter.Name(f.Owner))
 			must(t, err)
 			checkSame(t, got, f)
@@ -163,19 +162,19 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// crowded are objects whose creations wait for each other, some at a time.
+// crowded counts the creations that are in progress at the same time.
 type crowded struct {
 	deadletter.Objects
-	fails string // the owner of a record that fails
+	fails string // the owner of the record that fails
 	mu    sync.Mutex
 	now   int
-	most  int
-	made  int
+	most  int // of now
+	begun int
 }
 
 func (c *crowded) Create(_ context.Context, name string, _ []byte) (bool, error) {
 	c.count(1)
-	time.Sleep(time.Millisecond) // of the bubble: as many as may come in
+	time.Sleep(time.Millisecond) // in the bubble: all that may begin do
 	c.count(-1)
 	if name == deadletter.Name(c.fails) {
 		return false, dedupe.ErrTryAgain
@@ -189,52 +188,51 @@ func (c *crowded) count(by int) {
 	c.now += by
 	c.most = max(c.most, c.now)
 	if by > 0 {
-		c.made++
+		c.begun++
 	}
 }
 
-// TestKeepMany: many records are kept at a time, and no more than are asked for. The
-// count goes up to the first failure, and soon after it no more are begun.
-func TestKeepMany(t *testing.T) {
+// TestPutMany: as many records are stored at the same time as the option says. Put counts the records before the first
+// failure, and begins hardly any record after it.
+func TestPutMany(t *testing.T) {
 	t.Parallel()
 	const records, atATime, broken = 200, 7, 60
-	failures := make([]dedupe.DeadLetter, records)
-	for i := range failures {
-		failures[i] = newFailure(fmt.Sprint(i))
+	letters := make([]dedupe.DeadLetter, records)
+	for i := range letters {
+		letters[i] = newLetter(fmt.Sprint(i))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		objects := &crowded{}
-		kept, err := deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), failures)
-		if kept != records || err != nil || objects.most != atATime || objects.made != records {
-			t.Errorf("kept %d of %d, %d at a time: %v", kept, objects.made, objects.most, err)
+		stored, err := deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), letters)
+		if stored != records || err != nil || objects.most != atATime || objects.begun != records {
+			t.Errorf("stored %d of %d, %d at a time: %v", stored, objects.begun, objects.most, err)
 		}
-		objects = &crowded{fails: failures[broken].Owner}
-		kept, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), failures)
-		if kept != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.made > broken+2*atATime {
-			t.Errorf("with a failure at %d: kept %d of %d begun: %v", broken, kept, objects.made, err)
+		objects = &crowded{fails: letters[broken].Owner}
+		stored, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), letters)
+		if stored != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.begun > broken+2*atATime {
+			t.Errorf("with a failure at %d: stored %d of %d begun: %v", broken, stored, objects.begun, err)
 		}
 	})
-	if kept, err := deadletter.New(&crowded{}).Put(t.Context(), nil); kept != 0 || err != nil {
-		t.Errorf("none: kept %d, %v", kept, err)
+	if stored, err := deadletter.New(&crowded{}).Put(t.Context(), nil); stored != 0 || err != nil {
+		t.Errorf("no records: stored %d, %v", stored, err)
 	}
 }
 
-// TestOwnerless: records without an owner would all have one name, and the
-// second count as kept.
-func TestOwnerless(t *testing.T) {
+// TestRecordsWithoutOwner: they would all have the same name, and the second would count as stored.
+func TestRecordsWithoutOwner(t *testing.T) {
 	t.Parallel()
 	store := deadletter.New(places(t)["bucket"])
-	f := newFailure("1")
+	f := newLetter("1")
 	f.Owner = ""
-	if err := keep(t, store, f); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
-		t.Errorf("kept: %v", err)
+	if err := put(t, store, f); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+		t.Errorf("stored: %v", err)
 	}
 }
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	// It must never change: objects are found by it.
-	owner := newFailure("49590338271490256608559692538361571095921575989136588898").Owner
+	// The name must never change: programs find objects by it.
+	owner := newLetter("49590338271490256608559692538361571095921575989136588898").Owner
 	const want = "123456789012_eu-west-1_orders_shardId-000000000000_" +
 		"49590338271490256608559692538361571095921575989136588898_3-0be34c30702e22e9866bd9547b64c600.json"
 	if got := deadletter.Name(owner); got != want {
@@ -257,34 +255,34 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// recorder is a notifier that notes, and fails where it is told to.
+// recorder is a notifier that collects notifications and can fail.
 type recorder struct {
 	mu            sync.Mutex
 	notifications []deadletter.Notification
 	err           error
 }
 
-func (r *recorder) Notify(_ context.Context, k deadletter.Notification) error {
+func (r *recorder) Notify(_ context.Context, n deadletter.Notification) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.notifications = append(r.notifications, k)
+	r.notifications = append(r.notifications, n)
 	return r.err
 }
 
-func TestOnlyNewObjectsRing(t *testing.T) {
+func TestOnlyNewObjectsAreNotified(t *testing.T) {
 	t.Parallel()
 	for name, objects := range places(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			notifier := &recorder{}
-			store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(k deadletter.Notification, err error) { t.Error(k, err) }))
+			store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(n deadletter.Notification, err error) { t.Error(n, err) }))
 			for _, sequence := range []string{"1", "2", "1"} {
-				must(t, keep(t, store, newFailure(sequence)))
+				must(t, put(t, store, newLetter(sequence)))
 			}
 			if len(notifier.notifications) != 2 {
 				t.Fatalf("notifications: %+v", notifier.notifications)
 			}
-			owner := newFailure("2").Owner
+			owner := newLetter("2").Owner
 			want := deadletter.Notification{Place: objects.Place(deadletter.Name(owner)), Owner: owner, Reason: "no id"}
 			if notifier.notifications[1] != want || want.Place == (deadletter.Place{}) {
 				t.Errorf("got %+v, want %+v", notifier.notifications[1], want)
@@ -293,35 +291,35 @@ func TestOnlyNewObjectsRing(t *testing.T) {
 	}
 }
 
-// TestABellThatFailsFailsNothing, and is not tried for every record.
-func TestABellThatFailsFailsNothing(t *testing.T) {
+// TestFailingNotifier: it fails no record, and is not tried for every record.
+func TestFailingNotifier(t *testing.T) {
 	t.Parallel()
 	objects := places(t)["folder"]
 	notifier := &recorder{err: errors.New("queue down")}
 	var unsent []error
-	store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(k deadletter.Notification, err error) {
-		unsent = append(unsent, fmt.Errorf("%s: %w", k.Owner, err))
+	store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(n deadletter.Notification, err error) {
+		unsent = append(unsent, fmt.Errorf("%s: %w", n.Owner, err))
 	}))
 	now := time.Unix(1_800_000_000, 0)
 	store.SetNow(func() time.Time { return now })
 	for i := range 10 {
-		must(t, keep(t, store, newFailure(fmt.Sprint(i))))
+		must(t, put(t, store, newLetter(fmt.Sprint(i))))
 	}
 	if len(notifier.notifications) != 1 || len(unsent) != 10 || !errors.Is(unsent[0], notifier.err) || !errors.Is(unsent[9], deadletter.ErrNotifyPaused) {
 		t.Errorf("%d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
 	now, notifier.err = now.Add(deadletter.NotifyPause), nil
-	must(t, keep(t, store, newFailure("10")))
+	must(t, put(t, store, newLetter("10")))
 	if len(notifier.notifications) != 2 || len(unsent) != 10 {
 		t.Errorf("after the pause: %d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
 	for i := range 11 {
-		_, err := store.Read(t.Context(), deadletter.Name(newFailure(fmt.Sprint(i)).Owner))
+		_, err := store.Read(t.Context(), deadletter.Name(newLetter(fmt.Sprint(i)).Owner))
 		must(t, err)
 	}
 }
 
-// failing are objects that nothing can be put into.
+// failing is an Objects whose Create fails.
 type failing struct {
 	deadletter.Objects
 	err error
@@ -329,12 +327,12 @@ type failing struct {
 
 func (f failing) Create(context.Context, string, []byte) (bool, error) { return true, f.err }
 
-// TestAFailedKeepIsAFailure: neither kept nor notified.
-func TestAFailedKeepIsAFailure(t *testing.T) {
+// TestFailedPut: the record is neither stored nor notified.
+func TestFailedPut(t *testing.T) {
 	t.Parallel()
 	notifier := &recorder{}
 	store := deadletter.New(failing{err: dedupe.ErrTryAgain}, deadletter.WithNotifier(notifier, nil))
-	if err := keep(t, store, newFailure("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(notifier.notifications) != 0 {
+	if err := put(t, store, newLetter("1")); !errors.Is(err, dedupe.ErrTryAgain) || len(notifier.notifications) != 0 {
 		t.Errorf("%v, %d notifications", err, len(notifier.notifications))
 	}
 }
@@ -344,18 +342,18 @@ func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	for _, path := range []string{file, filepath.Join(dir, "none", "kept"), ""} {
+	for _, path := range []string{file, filepath.Join(dir, "none", "dead"), ""} {
 		if _, err := deadletter.NewFolder(path); err == nil {
 			t.Errorf("%q was accepted", path)
 		}
 	}
-	path := filepath.Join(dir, "kept")
+	path := filepath.Join(dir, "dead")
 	folder, err := deadletter.NewFolder(path)
 	must(t, err)
 	_, err = deadletter.NewFolder(path)
 	must(t, err)
-	// What a crash leaves does not count, whatever its name.
-	must(t, os.WriteFile(filepath.Join(path, ".keeping-1"), []byte(`{"ha`), 0o600))
+	// A file that a crash left behind does not count.
+	must(t, os.WriteFile(filepath.Join(path, ".incomplete-1"), []byte(`{"ha`), 0o600))
 	created, err := folder.Create(t.Context(), "x.json", []byte("{}"))
 	if !created || err != nil {
 		t.Errorf("%t, %v", created, err)
@@ -365,7 +363,7 @@ func TestFolder(t *testing.T) {
 	info, err := os.Stat(filepath.Join(path, "x.json"))
 	must(t, err)
 	if len(entries) != 2 || info.Mode().Perm() != 0o600 {
-		t.Errorf("the folder holds %v, the file's rights are %v", entries, info.Mode())
+		t.Errorf("the folder holds %v, the file has mode %v", entries, info.Mode())
 	}
 	if _, err := folder.Read(t.Context(), "../file"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("read outside of the folder: %v", err)

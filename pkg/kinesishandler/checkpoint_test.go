@@ -9,8 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// consume reads all that a stream still has with a new mapping, and gives it to a
-// function.
+// consume gives all records of a stream to a function, through a new mapping.
 func consume(t *testing.T, stream *eventsource.Stream, sim *eventsource.Sim, h *kinesishandler.Handler) {
 	t.Helper()
 	p, err := sim.Start(eventsource.Mapping{
@@ -22,9 +21,8 @@ func consume(t *testing.T, stream *eventsource.Stream, sim *eventsource.Sim, h *
 	p.Stop()
 }
 
-// TestReplayOnPurpose: a new scope gets everything that the source still has, once
-// more and under the same ids; with the old scope a new mapping gets nothing, and
-// costs next to nothing. (docs/operations.md, "Replay on purpose")
+// TestReplayOnPurpose: with a new scope, a new mapping delivers everything that the source still has once more, under
+// the same ids. With the old scope it delivers nothing. (docs/operations.md, "Replay on purpose")
 func TestReplayOnPurpose(t *testing.T) {
 	t.Parallel()
 	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)
@@ -53,13 +51,12 @@ func TestReplayOnPurpose(t *testing.T) {
 	for _, line := range replay.lines(t) {
 		equal(t, "skipped", line["skipped"], any(0.0))
 	}
-	consume(t, stream, sim, again.Handler) // the old scope knows nothing of it
+	consume(t, stream, sim, again.Handler) // the replay does not change the old scope
 	again.sink.holds(t)
 }
 
-// TestReplayOfAPart: in a replay the first record of an id that the source still has
-// keeps the id, also if it had a derived one before. (docs/operations.md, "Replay on
-// purpose")
+// TestReplayOfAPart: in a replay, the first record with an id that the source still has keeps that id, also if it had a
+// derived id before. (docs/operations.md, "Replay on purpose")
 func TestReplayOfAPart(t *testing.T) {
 	t.Parallel()
 	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)
@@ -80,8 +77,8 @@ func TestReplayOfAPart(t *testing.T) {
 	equal(t, "the record before has its own id", before[1] == left, false)
 }
 
-// TestAnotherFunctionLosesNothing: a function that finds the checkpoint of another
-// fails its batches until they are given up, and skips none of their records.
+// TestAnotherFunctionLosesNothing: a function that finds the checkpoint of another function fails its batches until
+// Lambda gives them up. It skips no record.
 func TestAnotherFunctionLosesNothing(t *testing.T) {
 	t.Parallel()
 	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)

@@ -22,13 +22,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// slow is a ledger, a sink and a failure store in memory, which take their time and
-// end with their callers.
+// slow is a ledger, a sink and a dead-letter store in memory. They take their time, and end with their context.
 type slow struct {
-	perKey, perSend, perKeep time.Duration
-	rows                     map[dedupe.Key]dedupe.Entry
-	sent                     map[string]int
-	kept                     map[string]int
+	perKey, perSend, perPut time.Duration
+	rows                    map[dedupe.Key]dedupe.Entry
+	sent                    map[string]int
+	deadLetters             map[string]int
 }
 
 func (s *slow) take(ctx context.Context, d time.Duration) error {
@@ -40,7 +39,7 @@ func (s *slow) take(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// PutIfAbsent has put what it had time for, and says so of nothing.
+// PutIfAbsent may put a part of the entries and then fail, which says nothing about that part.
 func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	for i, e := range entries {
@@ -80,18 +79,18 @@ func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
 
-func (s *slow) Put(ctx context.Context, failures []dedupe.DeadLetter) (int, error) {
-	for i, f := range failures {
-		if err := s.take(ctx, s.perKeep); err != nil {
+func (s *slow) Put(ctx context.Context, letters []dedupe.DeadLetter) (int, error) {
+	for i, l := range letters {
+		if err := s.take(ctx, s.perPut); err != nil {
 			return i, err
 		}
-		s.kept[f.Owner]++
+		s.deadLetters[l.Owner]++
 	}
-	return len(failures), nil
+	return len(letters), nil
 }
 
-// TestDeadline: whatever is slow, the function answers before Lambda's deadline, what
-// it has done by then counts, and over redeliveries all of a batch gets done.
+// TestDeadline: whatever is slow, the function answers before Lambda's deadline. What it has done by then counts, and
+// redeliveries do the rest. All time is that of a bubble.
 func TestDeadline(t *testing.T) {
 	const limit, records, poison = 15 * time.Second, 10_000, 50
 	for _, c := range []struct {
@@ -102,17 +101,17 @@ func TestDeadline(t *testing.T) {
 	}{
 		{"ledger", slow{perKey: 2 * time.Millisecond}, 2, 0},
 		{"sink", slow{perSend: 2 * time.Second}, 4, 0},
-		{"failure store", slow{perKeep: time.Second}, 4, 0},
-		{"all", slow{perKey: time.Millisecond, perSend: time.Second, perKeep: 100 * time.Millisecond}, 3, 0},
-		// A chunk takes more than there is: nothing is done until bisects have made the
-		// batch small enough. Then a quarter of a chunk is a batch.
+		{"dead-letter store", slow{perPut: time.Second}, 4, 0},
+		{"all", slow{perKey: time.Millisecond, perSend: time.Second, perPut: 100 * time.Millisecond}, 3, 0},
+		// A chunk takes more than the whole time: nothing is done until bisects have made the batch smaller than a
+		// chunk.
 		{"ledger too slow for a chunk", slow{perKey: 60 * time.Millisecond}, 200, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := c.slow
-				s.rows, s.sent, s.kept = map[dedupe.Key]dedupe.Entry{}, map[string]int{}, map[string]int{}
+				s.rows, s.sent, s.deadLetters = map[dedupe.Key]dedupe.Entry{}, map[string]int{}, map[string]int{}
 				j, err := format.NewJSON(format.Options{IDPath: "id"})
 				must(t, err)
 				h := kinesishandler.New(&s, &s, &s, kinesishandler.Options{
@@ -150,7 +149,7 @@ func TestDeadline(t *testing.T) {
 					t.Errorf("an invocation took %v of %v", longest, limit)
 				}
 				equal(t, "unique records sent", len(s.sent), records-poison)
-				equal(t, "records kept", len(s.kept), poison)
+				equal(t, "dead letters", len(s.deadLetters), poison)
 				if len(took) > c.invocations || repeated > c.repeated {
 					t.Errorf("%d invocations and %d repeats, want at most %d and %d", len(took), repeated, c.invocations, c.repeated)
 				}
@@ -159,7 +158,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// slowObjects are objects of a failure store that take their time.
+// slowObjects is an Objects that takes its time.
 type slowObjects struct {
 	deadletter.Objects
 	takes time.Duration
@@ -180,9 +179,8 @@ func (o *slowObjects) Create(ctx context.Context, name string, _ []byte) (bool, 
 	return created, nil
 }
 
-// TestAggregateOfPoison: a KPL aggregate is done as a whole, so all its poison has to be
-// kept before the deadline. Here it is as many records as the KPL's default of 51,200
-// bytes holds, and a store as slow as S3 may be.
+// TestAggregateOfPoison: a KPL aggregate is done as a whole, so that all its poison must be stored before the deadline.
+// The aggregate has the KPL's default of 51,200 bytes, and the store is as slow as S3 can be.
 func TestAggregateOfPoison(t *testing.T) {
 	const limit, takes = time.Minute, 50 * time.Millisecond // the stack's limit
 	aggregate := aggregateOf(51_200, func(int) []byte { return []byte(`{"n":1}`) })
@@ -203,10 +201,10 @@ func TestAggregateOfPoison(t *testing.T) {
 		answer, err := h.Handle(ctx, raw)
 		must(t, err)
 		equal(t, "failures", len(answer.BatchItemFailures), 0)
-		equal(t, "records kept", len(objects.made), len(parts))
+		equal(t, "dead letters", len(objects.made), len(parts))
 		equal(t, "records sent", len(s.sent), 1)
 		if least := time.Duration(len(parts)) * takes; least < 2*limit {
-			t.Errorf("one after the other they would take %v: that shows nothing", least)
+			t.Errorf("one after the other they take only %v: the test proves nothing", least)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func eventOf(records ...string) json.RawMessage {
 	return json.RawMessage(`{"Records":[` + strings.Join(records, ",") + `]}`)
 }
 
-// change replaces a part of the record, which must be there.
+// change replaces a part of the record, which must exist.
 func change(t *testing.T, old, to string) string {
 	t.Helper()
 	if !strings.Contains(kinesisRecord, old) {
@@ -52,14 +52,14 @@ func TestDecode(t *testing.T) {
 			t.Errorf("got %v, want %v", r, want)
 		}
 		if cap(r.Data) != len(r.Data) {
-			t.Error("appending to the data would overwrite the next record's")
+			t.Error("appending to the data would overwrite the data of the next record")
 		}
 		want.Sequence = next
 	}
 }
 
-// TestDecodeArrival: a time in milliseconds survives being a floating-point
-// number of seconds.
+// TestDecodeArrival: a time in milliseconds is exact, although the event holds it as a floating-point number of
+// seconds.
 func TestDecodeArrival(t *testing.T) {
 	t.Parallel()
 	for millis := range int64(1000) {
@@ -103,8 +103,7 @@ func TestDecodeUnusualButGood(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses: nothing of a bad event is taken, and its error does not
-// repeat what may be data.
+// TestDecodeRefuses: a bad event is refused as a whole, and the error does not repeat data.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]json.RawMessage{
@@ -165,7 +164,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// manyRecords is an event of n records of 1 KB.
+// manyRecords makes an event of n records of 1 KB.
 func manyRecords(n int) json.RawMessage {
 	record := strings.Replace(kinesisRecord, "c2VjcmV0", strings.Repeat("c2VjcmV0", 170), 1)
 	records := make([]string, n)
@@ -175,7 +174,7 @@ func manyRecords(n int) json.RawMessage {
 	return eventOf(records...)
 }
 
-// TestDecodeAllocations: two texts a record. All data has one room.
+// TestDecodeAllocations: each record costs two strings. All data is in one buffer.
 func TestDecodeAllocations(t *testing.T) {
 	const n, perRecord = 200, 2
 	raw := manyRecords(n)

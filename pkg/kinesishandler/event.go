@@ -13,21 +13,19 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// This file reads the JSON of a Kinesis event, since encoding/json takes longer for
-// it than all that is done with the records afterwards
-// (docs/adr/0007-event-decoder.md). Texts with escapes or bytes that are not UTF-8,
-// which are rare, go to encoding/json, so that they mean the same.
+// This file reads the JSON of a Kinesis event. encoding/json takes longer for that than all other work on the records
+// (docs/adr/0007-event-decoder.md). Strings with escapes or with invalid UTF-8, which are rare, go to encoding/json, so
+// that they mean the same.
 //
-// It takes what encoding/json takes into events.KinesisEvent, as the same, but
-// refuses three things that readers of JSON differ about and Lambda does not make: a
-// name of its own twice in an object, one in other letters, such as "Data", and data
-// as a list of numbers.
+// The result is that of encoding/json into events.KinesisEvent. Three things are refused, which JSON readers treat
+// differently and Lambda does not send: a known name twice in an object, a known name in other case, such as "Data",
+// and data as a list of numbers.
 
-// maxLevels is how deep an event may be nested; encoding/json has the same limit.
+// maxLevels is the deepest nesting of an event. encoding/json has the same limit.
 const maxLevels = 10_000
 
-// The names that an event has. Those without a use are looked at as well: where
-// their values are no texts, it is another kind of event.
+// The known names of an event. Names without a use are checked as well: if their values are not strings, the event is
+// of another kind.
 var (
 	eventNames  = []string{"Records"}
 	recordNames = []string{
@@ -38,30 +36,28 @@ var (
 	}
 )
 
-// eventRecord is a record as it stands in an event. Texts are parts of the event
-// where that has no escapes.
+// eventRecord is a record of an event. Its strings are parts of the event where they have no escapes.
 type eventRecord struct {
 	source, arn, id        []byte
 	sequence, partitionKey []byte
-	arrival                float64 // in milliseconds, of which Kinesis gives whole ones
+	arrival                float64 // in milliseconds; Kinesis sends whole milliseconds
 	data                   []byte
 }
 
-// eventReader reads an event from its place on. Each method reads one value and
-// leaves the place behind it. A null counts as nothing, as if it were not there.
+// eventReader reads an event. Each method reads one value and moves behind it. A null counts as absent.
 type eventReader struct {
 	text jsonscan.Text
 	at   int
-	data []byte // of all records: one room for them, at most three quarters of the event's size
+	data []byte // of all records, in one buffer; at most three quarters of the size of the event
 	add  func(r eventRecord) error
 }
 
-// readEvent reads an event and calls add for each of its records, in order. It
-// reports whether there is a list of records. Errors: ErrNotKinesis, and add's.
+// readEvent reads an event and calls add for each record, in order. found reports whether there is a list of records.
+// Errors: ErrNotKinesis, and those of add.
 func readEvent(raw []byte, add func(r eventRecord) error) (found bool, err error) {
 	r := &eventReader{text: raw, data: make([]byte, 0, base64.StdEncoding.DecodedLen(len(raw))), add: add}
 	r.at = r.text.Space(0)
-	err = r.object("it", eventNames, 1, func(name string) error {
+	err = r.object("the event", eventNames, 1, func(name string) error {
 		found = r.text.At(r.at) == '['
 		return r.list('[', name, r.record)
 	})
@@ -112,8 +108,7 @@ func (r *eventReader) kinesis(record *eventRecord) error {
 	})
 }
 
-// object reads an object, which is at that level of nesting. member reads the
-// values of the names that are known; others are skipped.
+// object reads an object at a level of nesting. member reads the values of known names. Other members are skipped.
 func (r *eventReader) object(what string, known []string, level int, member func(name string) error) error {
 	seen := 0 // bit i: known[i]
 	return r.list('{', what, func() error {
@@ -126,21 +121,21 @@ func (r *eventReader) object(what string, known []string, level int, member func
 				continue
 			}
 			if seen&(1<<i) != 0 {
-				return notKinesis(k + " is there twice")
+				return notKinesis(k + " occurs twice")
 			}
 			seen |= 1 << i
 			return member(k)
 		}
 		for _, k := range known {
 			if strings.EqualFold(string(name), k) {
-				return notKinesis(k + " is spelt in other letters")
+				return notKinesis(k + " is in other upper and lower case")
 			}
 		}
 		return r.skip(maxLevels - level)
 	})
 }
 
-// memberName reads a member's name and what is between it and the value.
+// memberName reads the name of a member, and what is between the name and the value.
 func (r *eventReader) memberName() ([]byte, error) {
 	if r.text.At(r.at) != '"' {
 		return nil, r.notJSON()
@@ -157,8 +152,8 @@ func (r *eventReader) memberName() ([]byte, error) {
 	return name, nil
 }
 
-// list reads an array, or an object, by what it begins with. what names it in
-// errors; next reads one of its elements, or one member with its name.
+// list reads an array or an object, depending on begin. what is its name in errors. next reads one element, or one
+// member with its name.
 func (r *eventReader) list(begin byte, what string, next func() error) error {
 	if r.text.At(r.at) != begin {
 		return r.nothing(what)
@@ -206,8 +201,8 @@ func (r *eventReader) string(what string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// base64 decodes a text into the room for data. Data as Lambda writes it goes
-// there without being looked at before: what decodes has no escapes.
+// base64 decodes a string into the buffer for data. Data as Lambda writes it is decoded without a scan before: a string
+// that decodes has no escapes.
 func (r *eventReader) base64(what string) ([]byte, error) {
 	if r.text.At(r.at) == '"' {
 		text, _, _ := bytes.Cut(r.text[r.at+1:], []byte(`"`))
@@ -230,30 +225,30 @@ func (r *eventReader) base64(what string) ([]byte, error) {
 	return data, nil
 }
 
-// hasLineBreaks finds what package base64 skips and JSON allows only as escapes.
+// hasLineBreaks finds the characters that package base64 skips. JSON allows them as escapes only.
 func hasLineBreaks(text []byte) bool {
 	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
 
-// milliseconds reads a number of seconds with fractions.
+// milliseconds reads a number of seconds with a fraction.
 func (r *eventReader) milliseconds(what string) (float64, error) {
 	end := r.text.Number(r.at)
 	if end < 0 {
 		return 0, r.nothing(what)
 	}
-	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite, if it is too large
+	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite if it is too large
 	r.at = end
 	return math.Round(seconds * 1000), nil
 }
 
-// nothing reads what is not of the type that its name has: null, or a mistake.
+// nothing reads a value that is not of the type of its name: null is allowed, all else is an error.
 func (r *eventReader) nothing(what string) error {
 	begin := r.at
 	if err := r.skip(maxLevels); err != nil {
 		return err
 	}
 	if r.text[begin] != 'n' {
-		return notKinesis(fmt.Sprintf("%s is of the wrong type (at byte %d)", what, begin))
+		return notKinesis(fmt.Sprintf("%s has the wrong type (at byte %d)", what, begin))
 	}
 	return nil
 }
@@ -268,5 +263,5 @@ func (r *eventReader) skip(levels int) error {
 }
 
 func (r *eventReader) notJSON() error {
-	return notKinesis(fmt.Sprintf("it is not JSON (at or after byte %d)", r.at))
+	return notKinesis(fmt.Sprintf("not JSON (at or after byte %d)", r.at))
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// plainDecode is decode by encoding/json and AWS's own type.
+// plainDecode decodes by encoding/json into the type of aws-lambda-go.
 func plainDecode(raw []byte) (dedupe.Batch, error) {
 	var event events.KinesisEvent
 	if err := json.Unmarshal(raw, &event); err != nil {
 		return dedupe.Batch{}, notKinesis("by encoding/json: " + err.Error())
 	}
 	if event.Records == nil {
-		return dedupe.Batch{}, notKinesis("it has no Records")
+		return dedupe.Batch{}, notKinesis("no Records")
 	}
 	var d decoder
 	for _, r := range event.Records {
@@ -39,8 +39,8 @@ func plainDecode(raw []byte) (dedupe.Batch, error) {
 	return d.batch, nil
 }
 
-// sameAsPlain: decode takes what encoding/json takes, as the same, but for what is
-// unlike Lambda.
+// sameAsPlain checks that decode takes what encoding/json takes, with the same result, except for what Lambda never
+// sends.
 func sameAsPlain(t *testing.T, raw []byte) {
 	t.Helper()
 	before := bytes.Clone(raw)
@@ -59,7 +59,7 @@ func sameAsPlain(t *testing.T, raw []byte) {
 		t.Errorf("%q: encoding/json takes it: %v", raw, err)
 	case err == nil:
 		checkBatch(t, got, want)
-		clear(raw) // as the next event does
+		clear(raw) // as the next event does to the memory
 		checkBatch(t, got, want)
 	}
 }
@@ -71,7 +71,7 @@ func checkBatch(t *testing.T, got, want dedupe.Batch) {
 	}
 	for i, g := range got.Records {
 		w := want.Records[i]
-		// A time finer than Kinesis has them is rounded at another place of a float64.
+		// A time with more digits than Kinesis sends is rounded differently.
 		if off := g.Arrival.Sub(w.Arrival).Abs(); g.Sequence != w.Sequence || g.PartitionKey != w.PartitionKey ||
 			!bytes.Equal(g.Data, w.Data) || off > time.Millisecond {
 			t.Errorf("record %d: got %+v, want %+v", i, g, w)
@@ -79,8 +79,8 @@ func checkBatch(t *testing.T, got, want dedupe.Batch) {
 	}
 }
 
-// unlikeLambda reports whether an event, a record of it or its "kinesis" has one of
-// the names there twice, or in other letters, or data as a list of numbers.
+// unlikeLambda reports whether an event, a record or its "kinesis" has a known name twice or in other case, or data
+// as a list of numbers.
 func unlikeLambda(event []byte) bool { return unlike(event, eventNames) }
 
 func unlike(object []byte, known []string) bool {
@@ -124,7 +124,7 @@ func unlikeBelow(name string, value json.RawMessage) bool {
 	return false
 }
 
-// corpus is every event of the project, and what is rare in them.
+// corpus returns every event of the project, and unusual variants.
 func corpus(t testing.TB) (all [][]byte) {
 	t.Helper()
 	files, err := filepath.Glob("../../events/*/*.json")
@@ -174,7 +174,7 @@ var edits = []struct{ old, to string }{
 	{`"partitionKey":"pk"`, `"partitionKey":"pk","partitionKey":"other"`},
 	{`"partitionKey":"pk"`, `"PartitionKey":"pk"`},
 	{`"partitionKey":"pk"`, `"partition\u004bey":"pk"`},
-	{`"partitionKey":"pk"`, "\"partition\u212aey\":\"pk\""}, // the sign for kelvins
+	{`"partitionKey":"pk"`, "\"partition\u212aey\":\"pk\""}, // the Kelvin sign
 	{`"partitionKey":"pk"`, `"more":{"kinesis":[{"data":"\"}"}]},"partitionKey":"pk"`},
 	{`"partitionKey":"pk"`, `"more":1,"more":2,"More":3`},
 	{`"partitionKey":"pk"`, `"encryptionType":"KMS"`},
@@ -185,7 +185,7 @@ var edits = []struct{ old, to string }{
 	{`"data":"c2VjcmV0"`, "\"data\":\"c2VjcmV0\r\""},
 	{`"data":"c2VjcmV0"`, `"data":"c2VjcmV0\"`},
 	{`"data":"c2VjcmV0"`, `"data":"c2Vjcg=="`},
-	{`"data":"c2VjcmV0"`, `"data":"c2Vjch=="`}, // bits that nobody reads
+	{`"data":"c2VjcmV0"`, `"data":"c2Vjch=="`}, // padding bits that are not zero
 	{`"data":"c2VjcmV0"`, `"data":"c2Vjcg"`},
 	{`"data":"c2VjcmV0"`, `"data":"c2Vjcg==c2Vj"`},
 	{`"data":"c2VjcmV0"`, `"data":"c2Vj-_=="`},

@@ -1,20 +1,3 @@
-// Package kinesishandler is the record function: the handler of the Lambda function
-// in functions/dedupe, which `oncebox invoke` and `demo` run in process.
-//
-// It takes events of a Kinesis event source mapping, each with records of one
-// shard, and answers which is the first that failed. The mapping has to have
-// ReportBatchItemFailures: without it the answer is not looked at, and what
-// failed counts as delivered.
-//
-// # Life of an invocation
-//
-//  1. decode makes a batch of the event, or refuses it as a whole.
-//  2. The stream has a dedupe.Processor, made at its first batch.
-//  3. It gets the batch with a deadline short of Lambda's own.
-//  4. The answer names the first record that failed: it and all after it come
-//     again. A fault of the ledger, the sink or the failure store is told in
-//     this way too, so that what was done before it counts.
-//  5. One log line tells of it, without payloads, keys and ids.
 package kinesishandler
 
 import (
@@ -36,24 +19,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ErrLoop says that the sink is the stream that the records come from. With
-// ONCEBOX_NATURAL=off they would go round for ever.
-var ErrLoop = errors.New("kinesishandler: the sink is the stream that the records come from, or has its name; give it another")
+// ErrLoop means that the sink is the stream that the records come from. With ONCEBOX_NATURAL=off the records would go
+// round for ever.
+var ErrLoop = errors.New(
+	"kinesishandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
-// Store is what the handler needs of an engine; every dedupe.Store is one.
+// Store is what the handler needs of an engine. Every dedupe.Store implements it.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Checkpoints
 }
 
-// Handler takes batches of Kinesis records to a sink. It is safe for concurrent
-// use.
+// Handler passes batches of Kinesis records to a sink. It is safe for concurrent use.
 type Handler struct {
-	store    Store
-	sink     dedupe.Sink
-	failures dedupe.DeadLetterStore
-	options  Options
-	log      *slog.Logger
+	store       Store
+	sink        dedupe.Sink
+	deadLetters dedupe.DeadLetterStore
+	options     Options
+	log         *slog.Logger
 
 	closeSink  func() error
 	repeated   atomic.Int64 // records that the sink sent again by itself
@@ -61,17 +44,17 @@ type Handler struct {
 	processors map[dedupe.Stream]*dedupe.Processor
 }
 
-// New makes a Handler of parts: of the options it does not use those that name
-// a sink or failure store. The log gets one line per invocation.
-func New(store Store, sink dedupe.Sink, failures dedupe.DeadLetterStore, o Options, log *slog.Logger) *Handler {
+// New makes a Handler over a sink and a dead-letter store. It ignores the options that name a sink or a dead-letter
+// store, except that Options.Sink.Stream is compared with the source. The log gets one line for each invocation.
+func New(store Store, sink dedupe.Sink, deadLetters dedupe.DeadLetterStore, o Options, log *slog.Logger) *Handler {
 	return &Handler{
-		store: store, sink: sink, failures: failures, options: o, log: log,
+		store: store, sink: sink, deadLetters: deadLetters, options: o, log: log,
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
 }
 
-// invocation is one event on its way.
+// invocation is one event while it is handled.
 type invocation struct {
 	batch  dedupe.Batch
 	result dedupe.Result
@@ -79,13 +62,11 @@ type invocation struct {
 	stack  []byte // of a panic
 }
 
-// Handle processes one event. The answer's list is empty, or holds the sequence
-// number of the first record that failed; Lambda delivers it and all after it
-// again. Handling an event again is safe at any time.
+// Handle processes one event. The list in the answer is empty, or holds the sequence number of the first record that
+// failed; Lambda delivers this record and all later ones again. Handling an event again is safe at any time.
 //
-// An error fails the invocation, so that none of its records counts as
-// delivered: ErrNotKinesis, ErrManyShards and ErrLoop, which stay until somebody
-// repairs the settings, and panics. With bisect Lambda then splits the batch.
+// An error fails the invocation, and none of its records counts as delivered; with bisect Lambda splits the batch. The
+// errors are ErrNotKinesis, ErrManyShards and ErrLoop, which stay until somebody corrects the settings, and panics.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 	result, err := h.Process(ctx, raw)
 	if err != nil {
@@ -94,8 +75,7 @@ func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.Kines
 	return Answer(result), nil
 }
 
-// Process is Handle for those who want to know more than what Lambda is
-// answered: what became of the records.
+// Process is Handle for callers that want to know what became of the records.
 func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
 	begun := time.Now()
 	i := h.invoke(ctx, raw)
@@ -103,18 +83,18 @@ func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Resu
 	return i.result, i.fault
 }
 
-// Answer is what Lambda is answered.
+// Answer makes the answer for Lambda: the first record that failed, or an empty list.
 func Answer(result dedupe.Result) events.KinesisEventResponse {
 	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
 	if result.Failed != "" {
-		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: result.Failed})
+		failure := events.KinesisBatchItemFailure{ItemIdentifier: result.Failed}
+		answer.BatchItemFailures = append(answer.BatchItemFailures, failure)
 	}
 	return answer
 }
 
-// Invoke is Handle as lambda.Handler has it: of bytes. To a function of another
-// form the Lambda runtime gives events that it has checked and copied by
-// encoding/json, which takes longer than decode.
+// Invoke is Handle on bytes, as in lambda.Handler. For a handler of another type the Lambda runtime first decodes the
+// event with encoding/json, which takes longer than this package's decode.
 func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err error) {
 	response, err := h.Handle(ctx, event)
 	if err != nil {
@@ -144,8 +124,7 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 	return i
 }
 
-// panicked makes an error of a panic. Of its value it tells what the runtime
-// said; another's text may hold anything.
+// panicked makes an error of a panic. It repeats the text of a runtime error only: another text may hold data.
 func panicked(p any) error {
 	if err, ok := p.(interface {
 		error
@@ -156,8 +135,7 @@ func panicked(p any) error {
 	return fmt.Errorf("kinesishandler: panic with a %T", p)
 }
 
-// processor returns the stream's Processor. There are as many as streams invoke
-// the function, and they differ in their scope.
+// processor returns the Processor of a stream. Each stream has its own, since the default scope is the stream's name.
 func (h *Handler) processor(stream dedupe.Stream) (*dedupe.Processor, error) {
 	if stream.Name == h.options.Sink.Stream {
 		return nil, ErrLoop
@@ -166,7 +144,7 @@ func (h *Handler) processor(stream dedupe.Stream) (*dedupe.Processor, error) {
 	defer h.mu.Unlock()
 	p, ok := h.processors[stream]
 	if !ok {
-		p = dedupe.NewProcessor(h.store, h.options.Format, h.sink, h.failures, h.settings(stream))
+		p = dedupe.NewProcessor(h.store, h.options.Format, h.sink, h.deadLetters, h.settings(stream))
 		h.processors[stream] = p
 	}
 	return p, nil
@@ -183,8 +161,7 @@ func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
 	return s
 }
 
-// report writes the invocation's log line: an error if something failed, a
-// warning if records were kept in the failure store.
+// report writes the log line of an invocation: an error if something failed, a warning if there are dead letters.
 func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) {
 	level, t := slog.LevelInfo, i.result.Tally
 	if t.DeadLettered > 0 {
@@ -192,7 +169,8 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 	}
 	attrs := []slog.Attr{
 		slog.String("request_id", requestID(ctx)),
-		slog.String("stream", streamOf(i.batch)), slog.String("shard", i.batch.Shard), slog.Int("records", len(i.batch.Records)),
+		slog.String("stream", streamOf(i.batch)), slog.String("shard", i.batch.Shard),
+		slog.Int("records", len(i.batch.Records)),
 		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
 		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", h.repeated.Swap(0)),
@@ -215,7 +193,7 @@ func streamOf(b dedupe.Batch) string {
 	return b.Stream.String()
 }
 
-// requestID is Lambda's id of the invocation.
+// requestID returns Lambda's id of the invocation.
 func requestID(ctx context.Context) string {
 	if lc, ok := lambdacontext.FromContext(ctx); ok {
 		return lc.AwsRequestID

@@ -20,7 +20,7 @@ func TestUniqueRecordsGoToTheSink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	equal(t, "failed", b.do(t, event(`{"id":"a","n":1}`, `{"id":"b"}`, `{"id":"a","n":1}`, `{"id":"a","n":2}`, `poison`)), "")
-	b.failures.holds(t, "poison")
+	b.deadLetters.holds(t, "poison")
 	equal(t, "records sent", len(b.sink.data), 3)
 	for i, want := range []string{`{"id":"a","n":1}`, `{"id":"b"}`} {
 		equal(t, "record", b.sink.data[i], want)
@@ -47,8 +47,7 @@ func TestTheAnswerIsExplicit(t *testing.T) {
 	}
 }
 
-// TestFaultsArePartialFailures: what was done before the fault counts, and the
-// rest gets through when it is over.
+// TestFaultsArePartialFailures: what was done before the fault counts, and the rest is done when the fault is over.
 func TestFaultsArePartialFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -58,8 +57,8 @@ func TestFaultsArePartialFailures(t *testing.T) {
 		"ledger": {func(b *bench) {
 			b.store.put = func(context.Context, []dedupe.Entry) error { return dedupe.ErrTryAgain }
 		}, "1"},
-		"sink":          {func(b *bench) { b.sink.err = errBroken }, "1"},
-		"failure store": {func(b *bench) { b.failures.err = errBroken }, "2"},
+		"sink":              {func(b *bench) { b.sink.err = errBroken }, "1"},
+		"dead-letter store": {func(b *bench) { b.deadLetters.err = errBroken }, "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,32 +69,32 @@ func TestFaultsArePartialFailures(t *testing.T) {
 			line := b.line(t)
 			equal(t, "level", line["level"], "ERROR")
 			equal(t, "failed sequence in the log", line["failed_sequence"], any(c.failed))
-			b.store.put, b.sink.err, b.failures.err = nil, nil, nil
+			b.store.put, b.sink.err, b.deadLetters.err = nil, nil, nil
 			equal(t, "failed", b.do(t, e), "")
 			equal(t, "last record sent", b.sink.data[len(b.sink.data)-1], `{"id":"a"}`)
-			b.failures.holds(t, "poison")
+			b.deadLetters.holds(t, "poison")
 		})
 	}
 }
 
-// TestAnswersBeforeTheDeadline: a ledger that hangs is given up in time to say
-// which record is to come again.
+// TestAnswersBeforeTheDeadline: the ledger has less time than the function, so that there is time left for an answer.
 func TestAnswersBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	end := time.Now().Add(time.Hour)
 	b.store.put = func(ctx context.Context, _ []dedupe.Entry) error {
-		<-ctx.Done()
-		return ctx.Err()
+		until, _ := ctx.Deadline()
+		equal(t, "time that is left for the answer", end.Sub(until), 500*time.Millisecond)
+		return context.DeadlineExceeded
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+	ctx, cancel := context.WithDeadline(t.Context(), end)
 	defer cancel()
 	answer, err := b.Handle(ctx, rawOf(t, event(`{"id":"a"}`)))
 	must(t, err)
-	must(t, ctx.Err())
 	equal(t, "failed", answer.BatchItemFailures[0].ItemIdentifier, "1")
 }
 
-// TestAPanicFailsTheInvocation: with bisect Lambda can then find the record.
+// TestAPanicFailsTheInvocation: with bisect Lambda then isolates the record.
 func TestAPanicFailsTheInvocation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +161,7 @@ func TestOneLogLinePerInvocation(t *testing.T) {
 	equal(t, "records", line["records"], any(0.0))
 }
 
-// TestScope: by default streams are apart by name; a scope joins them.
+// TestScope: by default each stream has its own scope. A setting joins streams in one scope.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	fromOrders := event(`{"id":"a"}`)
@@ -204,8 +203,8 @@ func TestSwitches(t *testing.T) {
 	equal(t, "sent outside of the window", len(b.sink.data), 2)
 }
 
-// TestCheckpoint: with it, what is done is skipped; and the row of another
-// function fails the batch.
+// TestCheckpoint: with the checkpoint, records that are done are skipped, and the row of another function fails the
+// batch.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "ONCEBOX_CHECKPOINT=on", "AWS_LAMBDA_FUNCTION_NAME=first")
@@ -218,12 +217,12 @@ func TestCheckpoint(t *testing.T) {
 	other.store.Store = b.store.Store
 	equal(t, "failed", other.do(t, event(`{"id":"a"}`)), "1")
 	if text, _ := other.line(t)["error"].(string); !strings.Contains(text, dedupe.ErrOtherConsumer.Error()) {
-		t.Errorf("the log does not speak of the other consumer: %s", text)
+		t.Errorf("the log does not name the cause: %s", text)
 	}
 	other.sink.holds(t)
 }
 
-// TestTheSinkMayNotBeTheSource: records would go round.
+// TestTheSinkMayNotBeTheSource: records would go round for ever.
 func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "ONCEBOX_SINK=kinesis:clicks")
@@ -234,7 +233,7 @@ func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	b.sink.holds(t)
 }
 
-// TestInvocationsAtOnce: shards of two streams at a time, the same batch twice.
+// TestInvocationsAtOnce: batches of two streams at the same time, each batch twice.
 func TestInvocationsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -252,7 +251,7 @@ func TestInvocationsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(b.sink.data); n != 8 { // each is a retry of itself, or new
+	if n := len(b.sink.data); n != 8 { // each is new or a retry
 		t.Errorf("sent %d records", n)
 	}
 }

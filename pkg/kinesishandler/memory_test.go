@@ -9,18 +9,19 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// watched is a ledger, a sink and a failure store that keep nothing, and look at the
-// memory that lives while they are called.
+// watched is a ledger, a sink and a dead-letter store that store nothing. They measure the live memory when they are
+// called.
 type watched struct {
-	most uint64
-	sent int
-	kept int
+	most        uint64
+	sent        int
+	deadLetters int
 }
 
 func (w *watched) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
@@ -53,15 +54,15 @@ func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (w *watched) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
-	if before := w.kept; before/200_000 < (before+len(failures))/200_000 || before == 0 {
+func (w *watched) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+	if before := w.deadLetters; before/200_000 < (before+len(letters))/200_000 || before == 0 {
 		w.look()
 	}
-	w.kept += len(failures)
-	return len(failures), nil
+	w.deadLetters += len(letters)
+	return len(letters), nil
 }
 
-// look notes what is alive.
+// look measures the live memory.
 func (w *watched) look() { w.most = max(w.most, live()) }
 
 func live() uint64 {
@@ -71,26 +72,25 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// mostEvent is the most bytes of an event (Developer Guide, "Lambda quotas",
-// "Invocation payload").
-const mostEvent = 6 << 20
+// maxEvent is the size of the largest event (Developer Guide, "Lambda quotas", "Invocation payload").
+const maxEvent = 6 << 20
 
-// filled makes an event of records that are alike, as many as fit.
+// filled makes an event of as many records as fit.
 func filled(t testing.TB, most int, data func(n int) []byte) []byte {
 	t.Helper()
 	one := len(rawOf(t, event(string(data(1_000_000))))) + 12 // larger sequence numbers, a comma
 	var all []events.KinesisEventRecord
-	for n := range min(most, mostEvent/one) {
+	for n := range min(most, maxEvent/one) {
 		all = append(all, record(n+1, string(data(n))))
 	}
 	raw := rawOf(t, events.KinesisEvent{Records: all})
-	if len(raw) > mostEvent {
+	if len(raw) > maxEvent {
 		t.Fatalf("the event has %d bytes", len(raw))
 	}
 	return raw
 }
 
-// aggregateOf makes a KPL aggregate of so many bytes of small records.
+// aggregateOf makes a KPL aggregate of small records, of at most this size.
 func aggregateOf(bytes int, data func(n int) []byte) []byte {
 	var e kpl.Encoder
 	for n := 0; ; n++ {
@@ -102,12 +102,12 @@ func aggregateOf(bytes int, data func(n int) []byte) []byte {
 	}
 }
 
-// TestMemoryIsBounded: whatever the largest batch holds, in events of the largest size.
-// A chunk ends only between Kinesis records, so an aggregate of records as small as
-// can be takes the most; the stack gives the function 1,024 MiB (infra). Go's heap grows
-// to twice of what lives: with the most that is here a process took 550 MiB. Not
-// parallel: it looks at the memory of the whole process.
+// TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever they hold. A chunk ends only
+// between Kinesis records, so that an aggregate of the smallest records takes the most. The stack gives the function
+// 1,024 MiB (infra). Go's heap grows to twice the live memory: with the worst event here a process took 550 MiB. The
+// test is not parallel, since it measures the memory of the whole process.
 func TestMemoryIsBounded(t *testing.T) {
+	testengine.CheckOnly(t)
 	small := func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d"}`, n) }
 	one := func(data func(n int) []byte) []byte {
 		return filled(t, 1, func(int) []byte { return aggregateOf(4_700_000, data) })
@@ -129,7 +129,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			must(t, err)
 			w := &watched{}
 			h := kinesishandler.New(w, w, w, kinesishandler.Options{Format: j, Scope: "s"}, slog.New(slog.DiscardHandler))
-			live() // what the first collection leaves to the second
+			live() // the second collection frees what the first one has left
 			before := live()
 			var begin, end runtime.MemStats
 			runtime.ReadMemStats(&begin)
@@ -139,9 +139,9 @@ func TestMemoryIsBounded(t *testing.T) {
 			equal(t, "failed", len(answer.BatchItemFailures), 0)
 			runtime.KeepAlive(c.raw)
 			most, allocated := w.most-before, end.TotalAlloc-begin.TotalAlloc
-			t.Logf("an event of %d bytes, %d records sent, %d kept: %d bytes live, %d allocated", len(c.raw), w.sent, w.kept, most, allocated)
-			if most > c.live*mostEvent || allocated > c.allocated*mostEvent {
-				t.Errorf("%d bytes were live and %d allocated, want at most %d and %d", most, allocated, c.live*mostEvent, c.allocated*mostEvent)
+			t.Logf("an event of %d bytes, %d records sent, %d dead letters: %d bytes live, %d allocated", len(c.raw), w.sent, w.deadLetters, most, allocated)
+			if most > c.live*maxEvent || allocated > c.allocated*maxEvent {
+				t.Errorf("%d bytes were live and %d allocated, want at most %d and %d", most, allocated, c.live*maxEvent, c.allocated*maxEvent)
 			}
 		})
 	}

@@ -5,26 +5,30 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
-// Open makes a Handler over a store, with the sink and the failure store of the
-// options, whose clients have the AWS settings that load brings. Files and folders are opened, and errors say which cannot be used;
-// streams, buckets and queues are not asked: wrong names come to light with the
+// Open makes a Handler with the sink and the dead-letter store of the options. load loads the AWS settings of their
+// clients: awsclient.FromEnvironment in a Lambda function, or a loader of the SDK. Open opens files and folders, and
+// its error names those that cannot be used. It makes no request to AWS: a wrong stream, bucket or queue shows with the
 // first records. Close the Handler after use.
-func Open(ctx context.Context, load deadletter.Loader, store Store, o Options, log *slog.Logger) (*Handler, error) {
+func Open(
+	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
+) (*Handler, error) {
 	h := New(store, nil, nil, o, log)
-	failures, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, h.unsent)
+	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, h.unsent)
 	if err = errors.Join(err, h.openSink(ctx, load)); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	h.failures = failures
+	h.deadLetters = deadLetters
 	return h, nil
 }
 
-func (h *Handler) openSink(ctx context.Context, load deadletter.Loader) error {
+func (h *Handler) openSink(ctx context.Context, load func(context.Context) (aws.Config, error)) error {
 	if file := h.options.Sink.File; file != "" {
 		sink, err := ndjsonsink.Open(file)
 		if err == nil {
@@ -41,11 +45,10 @@ func (h *Handler) openSink(ctx context.Context, load deadletter.Loader) error {
 	return err
 }
 
-// unsent logs a record that is kept and that no message was sent about.
-func (h *Handler) unsent(k deadletter.Notification, err error) {
-	h.log.Warn("notifier not notified", "object", k.Place, "owner", k.Owner, "reason", k.Reason, "error", err.Error())
+// unsent logs a dead letter that is stored and has no notification.
+func (h *Handler) unsent(n deadletter.Notification, err error) {
+	h.log.Warn("no notification was sent", "object", n.Place, "owner", n.Owner, "reason", n.Reason, "error", err.Error())
 }
 
-// Close closes what Open opened, and does nothing for a Handler that New made.
-// The Handler cannot be used after it.
+// Close closes what Open has opened. It does nothing for a Handler of New. The Handler cannot be used after Close.
 func (h *Handler) Close() error { return h.closeSink() }

@@ -16,11 +16,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// openIn opens a handler with a sink and a failure store below a folder.
+// openIn opens a handler with a sink and a dead-letter store below a folder.
 func openIn(t *testing.T, dir string) (*kinesishandler.Handler, error) {
 	t.Helper()
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:" + filepath.Join(dir, "out.ndjson"), "ONCEBOX_DEAD_LETTERS=dir:" + filepath.Join(dir, "bad"),
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:" + filepath.Join(dir, "out.ndjson"),
+		"ONCEBOX_DEAD_LETTERS=dir:" + filepath.Join(dir, "dead"),
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -44,28 +45,28 @@ func TestOpen(t *testing.T) {
 	out, err := os.ReadFile(filepath.Join(dir, "out.ndjson"))
 	must(t, err)
 	equal(t, "sink", string(out), `{"id":"a"}`+"\n")
-	kept, err := os.ReadDir(filepath.Join(dir, "bad"))
+	letters, err := os.ReadDir(filepath.Join(dir, "dead"))
 	must(t, err)
-	equal(t, "kept", len(kept), 1)
+	equal(t, "dead letters", len(letters), 1)
 
 	h, err = openIn(t, dir)
 	must(t, err)
 	must(t, h.Close())
 }
 
-// TestOpenTellsOfEverything that cannot be opened.
-func TestOpenTellsOfEverything(t *testing.T) {
+// TestOpenNamesEverything: the error names every file and folder that cannot be used.
+func TestOpenNamesEverything(t *testing.T) {
 	t.Parallel()
 	_, err := openIn(t, filepath.Join(t.TempDir(), "missing"))
-	if err == nil || !strings.Contains(err.Error(), "out.ndjson") || !strings.Contains(err.Error(), "failure store") {
+	if err == nil || !strings.Contains(err.Error(), "out.ndjson") || !strings.Contains(err.Error(), "dead-letter store") {
 		t.Errorf("want both to be named, got %v", err)
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "bad"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "dead"), nil, 0o600))
 	if _, err = openIn(t, dir); err == nil {
 		t.Error("a file was taken for a folder")
 	}
-	must(t, os.Remove(filepath.Join(dir, "bad")))
+	must(t, os.Remove(filepath.Join(dir, "dead")))
 	h, err := openIn(t, dir)
 	if err != nil {
 		t.Fatalf("a failed Open keeps the sink: %v", err)
@@ -73,21 +74,35 @@ func TestOpenTellsOfEverything(t *testing.T) {
 	must(t, h.Close())
 }
 
-// TestOpenOnAWS: the sink is a stream and the notifier a queue; both are out of
-// reach here. The record that was kept stays so, and the log tells that nobody
-// was told of it.
+// failingAWS fails requests: SQS refuses the first, Kinesis fails at the first and refuses the second.
+func failingAWS(t *testing.T) (url string) {
+	puts := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusForbidden
+		if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "Kinesis") {
+			if puts++; puts == 1 {
+				status = http.StatusInternalServerError
+			}
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestOpenOnAWS: the sink is a stream and the notifier is a queue, and both fail. The dead letter stays stored, and the
+// log says that no notification was sent.
 func TestOpenOnAWS(t *testing.T) {
-	nowhere := httptest.NewServer(http.NotFoundHandler())
-	nowhere.Close()
+	endpoint := failingAWS(t)
 	for name, value := range map[string]string{
-		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": nowhere.URL,
+		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": endpoint,
 	} {
 		t.Setenv(name, value)
 	}
 	dir := t.TempDir()
 	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:" + dir,
-		"ONCEBOX_NOTIFY_QUEUE_URL=" + nowhere.URL + "/123456789012/notifier",
+		"ONCEBOX_NOTIFY_QUEUE_URL=" + endpoint + "/123456789012/notifier",
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -101,20 +116,18 @@ func TestOpenOnAWS(t *testing.T) {
 	equal(t, "failed", b.do(t, event(`poison`)), "")
 	lines := b.lines(t)
 	equal(t, "lines", len(lines), 2)
-	equal(t, "notifier", lines[0]["msg"], any("notifier not notified"))
+	equal(t, "message", lines[0]["msg"], any("no notification was sent"))
 	if text := fmt.Sprint(lines[0]); strings.Contains(text, "poison ") || !strings.Contains(text, dir) {
-		t.Errorf("want where it is kept, and no data: %s", text)
+		t.Errorf("want the place of the object, and no data: %s", text)
 	}
-	equal(t, "kept", lines[1]["dead_lettered"], any(1.0))
+	equal(t, "dead letters", lines[1]["dead_lettered"], any(1.0))
 
 	equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "1")
-	if n, _ := b.line(t)["repeated"].(float64); n < 1 {
-		t.Errorf("the sink's own repeats are not told: %v", n)
-	}
+	equal(t, "records that the sink sent again", b.line(t)["repeated"], any(1.0))
 }
 
-// TestCloseOfNew: what the caller made is the caller's to close.
+// TestCloseOfNew: the caller closes what it has made.
 func TestCloseOfNew(t *testing.T) {
 	t.Parallel()
-	must(t, kinesishandler.New(nil, nil, nil, kinesishandler.Options{}, slog.New(slog.NewJSONHandler(&bytes.Buffer{}, nil))).Close())
+	must(t, kinesishandler.New(nil, nil, nil, kinesishandler.Options{}, slog.New(slog.DiscardHandler)).Close())
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// The variables of the function.
+// The variables of the dedupe function.
 const (
 	varDedupeTable     = "ONCEBOX_DEDUPE_TABLE"
 	varFormat          = "ONCEBOX_FORMAT"
@@ -39,7 +39,7 @@ const (
 	varConcurrency     = "ONCEBOX_CONCURRENCY"
 	varLogLevel        = "ONCEBOX_LOG_LEVEL"
 
-	// varFunctionName is Lambda's own.
+	// varFunctionName is set by Lambda.
 	varFunctionName = "AWS_LAMBDA_FUNCTION_NAME"
 )
 
@@ -49,84 +49,97 @@ var known = []string{
 	varConcurrency, varLogLevel,
 }
 
-// The defaults and limits of times.
+// The defaults and limits of durations.
 const (
 	DefaultWindow  = 48 * time.Hour
 	DefaultHorizon = 14 * 24 * time.Hour
 
-	// A stream keeps records for at least this long, and that long a failed
-	// one may come again (Kinesis: "Changing the data retention period").
-	leastHorizon = 24 * time.Hour
-	// Twice as much still is a time.Duration.
+	// shortestHorizon is the shortest retention of a stream. A failed record may come again for so long (Kinesis:
+	// "Changing the data retention period").
+	shortestHorizon = 24 * time.Hour
+	// longest leaves room for window plus horizon in a time.Duration.
 	longest = 100 * 365 * 24 * time.Hour
 )
 
-// maxConcurrency leaves room among the 1,024 file descriptors of a Lambda
-// function (Developer Guide, "Lambda quotas").
+// maxConcurrency stays below the 1,024 file descriptors of a Lambda function (Developer Guide, "Lambda quotas").
 const maxConcurrency = 1000
 
-// scopeName is the rule of scopes that are set. It is not asked of a stream's
-// name: streams are often named by tools, with capitals. The length stands
-// apart: in the pattern it costs 50 KB at every start.
+// scopeName is the rule for scopes that are set. The name of a stream need not follow it: tools often name streams with
+// capitals. The length is checked apart: in the pattern it takes 50 KB of every start.
 var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
-// SinkSetting is where unique records go: one of the two.
+// SinkSetting is where unique records go: a stream or a file.
 type SinkSetting struct {
 	Stream string // a Kinesis stream in the function's account and region
-	File   string // a file of NDJSON
+	File   string // an NDJSON file
 }
 
-// Options are the settings of the handler, wherever it runs.
+// Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	Format          dedupe.Format
 	Sink            SinkSetting
-	DeadLetterStore string // as deadletter.Open takes it
-	NotifyQueueURL  string // "": no notifier
-	Scope           string // "": the name of the stream that records come from
+	DeadLetterStore string // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH
+	NotifyQueueURL  string // of an SQS queue; "": no notifications
+	Scope           string // "": the name of the source stream
 	Retention       dedupe.Retention
 	PassNatural     bool
 	PassSynthetic   bool
 	Checkpoint      bool
 	Consumer        string // the function's name, for Checkpoint
-	Concurrency     int    // ledger requests at a time, where the engine has such
+	Concurrency     int    // ledger requests at the same time, in an engine that has requests
 	LogLevel        slog.Level
 
-	// Chunk is how many user records are decided and sent at a time; 0 is
-	// dedupe.DefaultChunk. No variable sets it: smaller chunks cost the sink
-	// requests, of larger ones less is done by the deadline. Tests of what happens between
-	// chunks set it.
+	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
+	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
 	Chunk int
 }
 
-// Settings are the settings of the Lambda function.
+// Settings are the settings of the function in functions/dedupe.
 type Settings struct {
 	DedupeTable string
 	Options
 }
 
-// ParseSettings reads the Lambda function's settings from an environment in the
-// form of os.Environ. Every variable named ONCEBOX_... counts: an unknown one is
-// a misspelt or misplaced setting and is refused. An empty variable is one that
-// is not set. The error lists everything that is wrong, by variable and with
-// what is allowed, and repeats no values.
+// ParseSettings reads the settings of the function from an environment in the form of os.Environ:
+//
+//	ONCEBOX_DEDUPE_TABLE      required: the table of the ledger
+//	ONCEBOX_ID_PATH           required: the path of a record's id
+//	ONCEBOX_SINK              required: kinesis:NAME or ndjson:PATH
+//	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
+//	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
+//	ONCEBOX_SCOPE             default: the name of the source stream
+//	ONCEBOX_WINDOW            how long a copy is surely a duplicate; default 48h
+//	ONCEBOX_HORIZON           how long after its arrival a record may still be processed; default 14d
+//	ONCEBOX_FINGERPRINT_PATH  the path of a record's fingerprint; default: computed
+//	ONCEBOX_VOLATILE          paths that a computed fingerprint leaves out, separated by commas
+//	ONCEBOX_CONTEXTS_PATH     the array that gets the duplicate context; default contexts
+//	ONCEBOX_IDS               first-keeps
+//	ONCEBOX_NATURAL           off passes natural duplicates unchanged; default on
+//	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
+//	ONCEBOX_CHECKPOINT        on skips records that a checkpoint says are done; default off
+//	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
+//	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
+//
+// An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
+// another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
 	s := Settings{DedupeTable: p.Table(varDedupeTable), Options: p.options(environ)}
 	if s.Checkpoint && s.Consumer == "" {
-		p.Wrong(varCheckpoint, "is on and "+varFunctionName+", which names the consumer, is not set", "off outside of Lambda")
+		p.Wrong(varCheckpoint, "is on, but "+varFunctionName+", the consumer's name, is not set", "off outside of Lambda")
 	}
 	return s, p.Err()
 }
 
-// ParseOptions reads the settings of a handler that runs elsewhere, as in
-// `oncebox invoke dedupe`: the store is the caller's, and other ONCEBOX_...
-// variables are not looked at. A checkpoint belongs to the consumer "oncebox"
-// where Lambda does not name one. The error is as that of ParseSettings.
+// ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
+// chooses the store. Other ONCEBOX_ variables are ignored, except for the old names of settings. Outside of Lambda the
+// consumer of a checkpoint is "oncebox". The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
+	p.RefuseRenamed()
 	o := p.options(environ)
 	o.Consumer = cmp.Or(o.Consumer, "oncebox")
 	return o, p.Err()
@@ -138,8 +151,8 @@ func (p parser) options(environ []string) Options {
 	o := Options{
 		Format:          p.format(),
 		Sink:            p.sink(),
-		DeadLetterStore: p.failureStore(),
-		NotifyQueueURL:  p.failureQueueURL(),
+		DeadLetterStore: p.deadLetters(),
+		NotifyQueueURL:  p.notifyQueueURL(),
 		Scope:           p.scope(),
 		Retention:       p.retention(),
 		PassNatural:     !p.Switch(varNatural, true),
@@ -150,7 +163,8 @@ func (p parser) options(environ []string) Options {
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
 	p.ids()
-	if folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:"); ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
+	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
+	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
 		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
 	}
 	return o
@@ -165,16 +179,16 @@ func functionName(environ []string) string {
 	return ""
 }
 
-// pathVariables name the variables of format.Options.
+// pathVariables maps the fields of format.Options to variables.
 var pathVariables = map[string]string{
-	"IDPath": varIDPath, "FingerprintPath": varFingerprintPath, "ContextsPath": varContextsPath, "Volatile": varVolatile,
+	"IDPath": varIDPath, "FingerprintPath": varFingerprintPath, "ContextsPath": varContextsPath,
+	"Volatile": varVolatile,
 }
 
-// standIn is a path that meets no other, for one that is wrong.
+// standIn replaces a wrong path. It is not in conflict with any other path.
 const standIn = "oncebox-stand-in"
 
-// format reads the paths. A wrong one is noted and taken out, so that what is
-// wrong with the others comes to light too.
+// format reads the paths. It notes a wrong path and replaces it, so that the other paths are checked, too.
 func (p parser) format() dedupe.Format {
 	o := format.Options{
 		IDPath: p.idPath(), FingerprintPath: p.Text(varFingerprintPath),
@@ -200,7 +214,7 @@ func (p parser) format() dedupe.Format {
 	}
 }
 
-// wrongPath tells of a path in the words of the variables.
+// wrongPath notes a wrong path. The text names variables in the place of fields.
 func (p parser) wrongPath(wrong *format.OptionError) {
 	what := strings.ReplaceAll(wrong.Detail, "; ", ", ")
 	for option, variable := range pathVariables {
@@ -215,30 +229,31 @@ const (
 )
 
 var pathForms = map[string]string{
-	"IDPath": pathForm, "FingerprintPath": pathForm, "ContextsPath": namesForm, "Volatile": "paths with commas between: " + pathForm,
+	"IDPath": pathForm, "FingerprintPath": pathForm, "ContextsPath": namesForm,
+	"Volatile": "paths with commas between: " + pathForm,
 }
 
 func (p parser) idPath() string {
 	text := p.Text(varIDPath)
 	switch kind := p.Text(varFormat); {
 	case kind == "snowplow":
-		p.Wrong(varFormat, "has a format that comes later", "not set, and "+varIDPath)
+		p.Wrong(varFormat, "has a format that is not implemented yet", "leave it empty and set "+varIDPath)
 	case kind != "":
-		p.Wrong(varFormat, "is not a format", "not set, and "+varIDPath)
+		p.Wrong(varFormat, "is not a known format", "leave it empty and set "+varIDPath)
 	case text == "":
 		p.Wrong(varIDPath, "is missing", pathForm)
 	}
 	return cmp.Or(text, standIn)
 }
 
-// ids reads the policy of ids, of which there is one now.
+// ids checks the policy of ids. Only one is implemented.
 func (p parser) ids() {
 	switch p.Text(varIDs) {
 	case "", "first-keeps":
 	case "derived", "rename-all":
-		p.Wrong(varIDs, "has a policy that comes later", "first-keeps")
+		p.Wrong(varIDs, "has a policy that is not implemented yet", "first-keeps")
 	default:
-		p.Wrong(varIDs, "is not a policy", "first-keeps")
+		p.Wrong(varIDs, "is not a known policy", "first-keeps")
 	}
 }
 
@@ -250,38 +265,39 @@ func (p parser) sink() SinkSetting {
 	case text == "":
 	case kind == "kinesis":
 		if _, err := kinesissink.New(nil, name); err != nil {
-			p.Wrong(varSink, "does not name a Kinesis stream", allowed+", a stream's name being 1 to 128 of a-z, A-Z, 0-9, _, . and -")
+			p.Wrong(varSink, "does not name a Kinesis stream", allowed+", where NAME is 1 to 128 of a-z, A-Z, 0-9, _, . and -")
 		}
 		return SinkSetting{Stream: name}
 	case kind == "ndjson" && name != "":
 		return SinkSetting{File: name}
 	case slices.Contains([]string{"s3", "dynamodb"}, kind):
-		p.Wrong(varSink, "has a sink that comes later", allowed)
+		p.Wrong(varSink, "has a sink that is not implemented yet", allowed)
 	default:
-		p.Wrong(varSink, "is none of its forms", allowed)
+		p.Wrong(varSink, "is not a known sink", allowed)
 	}
 	return SinkSetting{}
 }
 
-func (p parser) failureStore() string {
+func (p parser) deadLetters() string {
 	const allowed = "s3://BUCKET/PREFIX or dir:PATH"
 	text := p.Required(varDeadLetters, allowed)
 	if text == "" {
 		return ""
 	}
 	if _, err := deadletter.ParseSetting(text); err != nil {
-		p.Wrong(varDeadLetters, "is none of its forms", allowed)
+		p.Wrong(varDeadLetters, "is not a bucket or folder", allowed)
 	}
 	return text
 }
 
-func (p parser) failureQueueURL() string {
+func (p parser) notifyQueueURL() string {
 	text := p.Text(varNotifyQueueURL)
 	if text == "" {
 		return ""
 	}
 	if _, err := deadletter.NewQueue(nil, text); err != nil {
-		p.Wrong(varNotifyQueueURL, "is not the URL of a standard SQS queue", "https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
+		p.Wrong(varNotifyQueueURL, "is not the URL of a standard SQS queue",
+			"https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
 	}
 	return text
 }
@@ -289,15 +305,15 @@ func (p parser) failureQueueURL() string {
 func (p parser) scope() string {
 	text := p.Text(varScope)
 	if text != "" && (len(text) > maxScope || !scopeName.MatchString(text)) {
-		p.Wrong(varScope, "is not a scope", "1 to 63 of a-z, 0-9 and -, the first not a -")
+		p.Wrong(varScope, "is not a scope", "1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
 	return text
 }
 
 func (p parser) retention() dedupe.Retention {
 	return dedupe.Retention{
-		Window: p.Duration(varWindow, DefaultWindow, time.Second, longest, "a Go duration of at least 1s, as in 48h"),
-		Horizon: p.Duration(varHorizon, DefaultHorizon, leastHorizon, longest,
-			"a Go duration of at least the stream's retention, which is 24h or more, as in 336h"),
+		Window: p.Duration(varWindow, DefaultWindow, time.Second, longest, "a duration of at least 1s, as in 48h or 7d"),
+		Horizon: p.Duration(varHorizon, DefaultHorizon, shortestHorizon, longest,
+			"a duration of at least the stream's retention, which is 24h or more, as in 14d"),
 	}
 }

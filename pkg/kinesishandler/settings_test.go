@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// required are the variables without which the function does not start.
+// required lists the variables without which the function does not start.
 var required = []string{
 	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks",
 }
@@ -35,7 +35,7 @@ func TestSettingsDefaults(t *testing.T) {
 	must(t, err)
 	equal(t, "table", s.DedupeTable, "dedupe")
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Stream: "unique"})
-	equal(t, "failure store", s.DeadLetterStore, "s3://bad-records/clicks")
+	equal(t, "dead-letter store", s.DeadLetterStore, "s3://bad-records/clicks")
 	equal(t, "queue", s.NotifyQueueURL, "")
 	equal(t, "scope", s.Scope, "")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: 48 * time.Hour, Horizon: 336 * time.Hour})
@@ -52,15 +52,15 @@ func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_DEAD_LETTERS=dir:/tmp/bad",
 		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
-		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=24h", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
+		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_CHECKPOINT=on",
 		"ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
-	equal(t, "failure store", s.DeadLetterStore, "dir:/tmp/bad")
+	equal(t, "dead-letter store", s.DeadLetterStore, "dir:/tmp/bad")
 	equal(t, "queue", s.NotifyQueueURL, "https://sqs.eu-central-1.amazonaws.com/123456789012/notifier")
 	equal(t, "scope", s.Scope, "web-1")
-	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour})
+	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 7 * 24 * time.Hour})
 	equal(t, "natural duplicates pass", s.PassNatural, true)
 	equal(t, "synthetic duplicates pass", s.PassSynthetic, false)
 	equal(t, "checkpoint", s.Checkpoint, true)
@@ -84,7 +84,7 @@ func TestSettingsRefused(t *testing.T) {
 	everything := "ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS"
 	for name, c := range map[string]struct {
 		environ []string
-		names   string // of the variables at fault, in the message's order
+		names   string // of the wrong variables, in the order of the message
 	}{
 		"nothing set":          {nil, everything},
 		"all empty":            {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_DEAD_LETTERS="}, everything},
@@ -118,7 +118,8 @@ func TestSettingsRefused(t *testing.T) {
 		"long scope":           {with("ONCEBOX_SCOPE=" + strings.Repeat("a", 64)), "ONCEBOX_SCOPE"},
 		"no window":            {with("ONCEBOX_WINDOW=0"), "ONCEBOX_WINDOW"},
 		"negative window":      {with("ONCEBOX_WINDOW=-48h"), "ONCEBOX_WINDOW"},
-		"window in days":       {with("ONCEBOX_WINDOW=2d"), "ONCEBOX_WINDOW"},
+		"window in weeks":      {with("ONCEBOX_WINDOW=2w"), "ONCEBOX_WINDOW"},
+		"horizon in days":      {with("ONCEBOX_HORIZON=0d23h"), "ONCEBOX_HORIZON"},
 		"endless window":       {with("ONCEBOX_WINDOW=2000000h"), "ONCEBOX_WINDOW"},
 		"horizon of a batch":   {with("ONCEBOX_HORIZON=23h59m"), "ONCEBOX_HORIZON"},
 		"endless horizon":      {with("ONCEBOX_HORIZON=2000000h"), "ONCEBOX_HORIZON"},
@@ -150,8 +151,8 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// faultyVariables lists what the message complains of; each complaint must say
-// what is allowed, and in the words of the variables.
+// faultyVariables lists the variables that the message names. For each, the message must say what is allowed, in terms
+// of the variables.
 func faultyVariables(t *testing.T, err error) string {
 	t.Helper()
 	text, ok := strings.CutPrefix(err.Error(), "settings: ")
@@ -169,7 +170,7 @@ func faultyVariables(t *testing.T, err error) string {
 	return strings.Join(names, " ")
 }
 
-// TestOptions: elsewhere than in Lambda the store is the caller's.
+// TestOptions: outside of Lambda the caller chooses the store. An old name is refused there, too.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db", "ONCEBOX_CHECKPOINT=on"))
@@ -177,6 +178,12 @@ func TestOptions(t *testing.T) {
 	equal(t, "consumer", o.Consumer, "oncebox")
 	equal(t, "sink", o.Sink.Stream, "unique")
 	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
+	_, err = kinesishandler.ParseOptions(append(required, "ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_FAILURE_QUEUE_URL=x"))
+	const newNames = "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; " +
+		"ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS"
+	if err == nil || err.Error() != newNames {
+		t.Errorf("old names: %v", err)
+	}
 	_, err = kinesishandler.ParseOptions([]string{"ONCEBOX_SINK=nowhere", "ONCEBOX_LOG_LEVEL=loud"})
 	if err == nil {
 		t.Fatal("accepted")

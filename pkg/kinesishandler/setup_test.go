@@ -20,18 +20,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// bench is a handler over a real ledger, with a sink and a failure store to
-// look into, and faults if the test asks.
+// bench is a handler over a real ledger, with a sink and a dead-letter store in memory, and the faults that a test asks
+// for.
 type bench struct {
 	*kinesishandler.Handler
-	store    *faults
-	sink     *memory
-	failures *memory
-	log      *bytes.Buffer
+	store       *faults
+	sink        *memory
+	deadLetters *memory
+	log         *bytes.Buffer
 }
 
-// newBench makes a handler with settings beside the required ones. Its records
-// have their id at "id".
+// newBench makes a handler with more settings than the required ones. The id of its records is at "id".
 func newBench(t testing.TB, environ ...string) *bench {
 	t.Helper()
 	o, err := kinesishandler.ParseOptions(append([]string{
@@ -41,12 +40,12 @@ func newBench(t testing.TB, environ ...string) *bench {
 	store, err := sqlitestore.OpenMemory(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{store: &faults{Store: store}, sink: &memory{}, failures: &memory{}, log: &bytes.Buffer{}}
-	b.Handler = kinesishandler.New(b.store, b.sink, b.failures, o, slog.New(slog.NewJSONHandler(b.log, nil)))
+	b := &bench{store: &faults{Store: store}, sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
+	b.Handler = kinesishandler.New(b.store, b.sink, b.deadLetters, o, slog.New(slog.NewJSONHandler(b.log, nil)))
 	return b
 }
 
-// faults stands between the handler and the ledger; a nil field is no fault.
+// faults is a ledger between the handler and the engine. A nil field is no fault.
 type faults struct {
 	dedupe.Store
 	put func(ctx context.Context, entries []dedupe.Entry) error
@@ -61,7 +60,7 @@ func (f *faults) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]ded
 	return f.Store.PutIfAbsent(ctx, entries)
 }
 
-// memory is a sink and a failure store.
+// memory is a sink or a dead-letter store.
 type memory struct {
 	mu   sync.Mutex
 	data []string
@@ -80,16 +79,16 @@ func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 }
 
 // Put stores a record once, as dead-letter stores do.
-func (m *memory) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
-	for i, f := range failures {
-		if slices.Contains(m.data, string(f.Data)) {
+func (m *memory) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+	for i, l := range letters {
+		if slices.Contains(m.data, string(l.Data)) {
 			continue
 		}
-		if err := m.add(f.Data); err != nil {
+		if err := m.add(l.Data); err != nil {
 			return i, err
 		}
 	}
-	return len(failures), nil
+	return len(letters), nil
 }
 
 func (m *memory) add(data []byte) error {
@@ -109,7 +108,7 @@ const (
 
 var errBroken = errors.New("broken")
 
-// event is an event with the data as records 1, 2, ... of a shard.
+// event makes an event of a shard, with the data as records 1, 2 and so on.
 func event(data ...string) events.KinesisEvent {
 	e := events.KinesisEvent{Records: []events.KinesisEventRecord{}}
 	for i, d := range data {
