@@ -10,9 +10,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// accessLogFields is a line of the access log. Personal data stays out of it: no
-// path and no caller, which name claimants, no address and no browser. The request
-// id leads to the function's log.
+// accessLogFields are the members of a line of the access log. None holds personal data: path and caller name the
+// claimant, and address and user agent tell a person. The request id leads to the line in the function's log.
 var accessLogFields = map[string]string{
 	"requestId":               "$context.requestId",
 	"requestTime":             "$context.requestTime",
@@ -25,11 +24,10 @@ var accessLogFields = map[string]string{
 	"integrationErrorMessage": "$context.integrationErrorMessage",
 }
 
-// newAccessLogGroup makes a log group of a name that AWS has set apart: API Gateway
-// writes every other one into a policy of the region that has room for a few dozen
-// (CloudWatch Logs User Guide, "Enable logging from AWS services", on log groups and
-// /aws/vendedlogs/). The name has a part of the stack's id, so that a group that
-// stayed is not in the way of the next stack.
+// newAccessLogGroup makes a log group whose name begins with /aws/vendedlogs/. API Gateway adds every other group to a
+// resource policy of the region, which has room for a few dozen (CloudWatch Logs User Guide, "Enable logging from AWS
+// services"). The name ends with a part of the stack's id, so that a group that stayed does not collide with the group
+// of the next stack.
 func newAccessLogGroup(scope constructs.Construct, retention awslogs.RetentionDays, disposable bool) awslogs.LogGroup {
 	id := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Stack_Of(scope).StackId(), nil))
 	return awslogs.NewLogGroup(scope, jsii.String("AccessLogs"), &awslogs.LogGroupProps{
@@ -42,7 +40,7 @@ func newAccessLogGroup(scope constructs.Construct, retention awslogs.RetentionDa
 func writeAccessLogs(stage awsapigatewayv2.HttpStage, logs awslogs.LogGroup) {
 	format, err := json.Marshal(accessLogFields)
 	if err != nil {
-		panic(err) // a map of texts
+		panic(err) // a map of strings can always be encoded
 	}
 	stage.Node().DefaultChild().(awsapigatewayv2.CfnStage).SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 		DestinationArn: awsapigatewayv2.NewLogGroupLogDestination(logs).Bind(stage).DestinationArn,

@@ -16,25 +16,25 @@ import (
 
 // AlarmProps are the settings of alarms.
 type AlarmProps struct {
-	// Topic gets a message when an alarm goes off and when it is over. Without one
-	// the alarms only show in CloudWatch.
+	// Topic gets a message when an alarm goes off and another when it is over. Without a topic, alarms only show in
+	// CloudWatch.
 	Topic awssns.ITopic
 }
 
-// runbook is where each alarm has a section, named as the alarm.
+// runbook has a section for each alarm.
 const runbook = "https://github.com/oncebox/oncebox/blob/main/docs/operations.md#"
 
-// alarm says when somebody has to look: at the first period of five minutes in which
-// the metric reaches the threshold. No data is good news, since almost all of these
-// count what goes wrong, or what waits.
+// An alarm goes off in the first period of five minutes in which its metric reaches the threshold. Missing data is
+// good: these metrics count failures or things that wait.
 type alarm struct {
 	id        string // of the construct
 	section   string // of the runbook
-	means     string
+	means     string // begins the description
 	metric    awscloudwatch.IMetric
 	threshold float64
-	// silence is how many periods without data set the alarm off; 0: no number.
-	silence int
+	// silentPeriods inverts the alarm if it is above 0: it goes off after so many periods in a row in which the metric
+	// is below the threshold or missing.
+	silentPeriods int
 }
 
 const alarmPeriod = 5 * time.Minute
@@ -48,20 +48,19 @@ func (a alarm) add(scope constructs.Construct, p AlarmProps) {
 		EvaluationPeriods:  jsii.Number(1),
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
 	}
-	if a.silence > 0 {
+	if a.silentPeriods > 0 {
 		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
-		props.EvaluationPeriods = jsii.Number(a.silence)
+		props.EvaluationPeriods = jsii.Number(a.silentPeriods)
 		props.TreatMissingData = awscloudwatch.TreatMissingData_BREACHING
 	}
-	made := awscloudwatch.NewAlarm(scope, jsii.String(a.id), props)
-	tell(made, p)
+	addTopic(awscloudwatch.NewAlarm(scope, jsii.String(a.id), props), p)
 }
 
-// topicMetadata marks an alarm with the topics that it tells.
+// topicMetadata marks an alarm with the topics that get its messages.
 const topicMetadata = "oncebox:topic"
 
-// tell lets an alarm tell a topic, once.
-func tell(made awscloudwatch.Alarm, p AlarmProps) {
+// addTopic lets a topic get the messages of an alarm. It changes nothing if the topic gets them already.
+func addTopic(made awscloudwatch.Alarm, p AlarmProps) {
 	if p.Topic == nil {
 		return
 	}
@@ -77,7 +76,7 @@ func tell(made awscloudwatch.Alarm, p AlarmProps) {
 	made.AddOkAction(action)
 }
 
-// metric is a metric of AWS's, by its namespace, name and one dimension.
+// metric is a metric of AWS over an alarm's period, by namespace, name, statistic and one dimension.
 func metric(namespace, name, statistic, dimension string, value *string) awscloudwatch.Metric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 		Namespace: jsii.String(namespace), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
@@ -95,8 +94,8 @@ func (c *ClaimAPI) newAlarms(p AlarmProps) {
 	throttledKeys(c.Construct, p, c.DedupeTable)
 }
 
-// oldestRecord is when a stream that is not read fast enough is worth a look.
-// Records are given up at 80 % of the retention, which is a day or more.
+// oldestRecord is the age of unread records at which the iterator-age alarm goes off. Lambda gives records up much
+// later: at 80 % of the retention, which is at least a day.
 const oldestRecord = 10 * time.Minute
 
 func (r *RecordDedupe) newAlarms(p AlarmProps) {
@@ -107,25 +106,25 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), 0,
 		},
 		{
-			// IteratorAge has no value while the function is not run. A mapping that polls
-			// counts its polls, also the empty ones.
+			// IteratorAge has no value while the function does not run. A mapping that polls counts every poll, also
+			// one without records.
 			"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.",
 			metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", mapping), 1, 3,
 		},
 		{
-			"DeadLettersAlarm", "records-kept", "Records that cannot be processed are kept in the failure bucket.",
+			"DeadLettersAlarm", "dead-letters", "The function stored records in the dead-letter bucket.",
 			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()), 1, 0,
 		},
 		{
-			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave batches up and kept them in the failure bucket.",
+			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave up batches and stored them in the dead-letter bucket.",
 			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
 		},
 		{
-			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the failure bucket.",
+			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the dead-letter bucket.",
 			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, 0,
 		},
 		{
-			"RecordsLostAlarm", "records-lost", "Lambda gave records up and did not keep them.",
+			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
 			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
 		},
 	} {
@@ -142,18 +141,18 @@ func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda
 		metric("AWS/Lambda", "Errors", "Sum", "FunctionName", name), 1, 0,
 	}.add(scope, p)
 	alarm{
-		"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("The %s function is not run for want of concurrency.", job),
+		"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
 		metric("AWS/Lambda", "Throttles", "Sum", "FunctionName", name), 1, 0,
 	}.add(scope, p)
 }
 
-// throttledKeys adds the alarm of a table to the stack, once, however many
-// constructs use the table. It counts hot key ranges, and whatever else DynamoDB
-// throttles (DynamoDB Developer Guide, "CloudWatch throttling metrics").
+// throttledKeys adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts
+// hot key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling
+// metrics").
 func throttledKeys(scope constructs.Construct, p AlarmProps, table awsdynamodb.ITableV2) {
 	stack, id := awscdk.Stack_Of(scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
 	if made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm); ok {
-		tell(made, p)
+		addTopic(made, p)
 		return
 	}
 	count := func(name string) awscloudwatch.IMetric {

@@ -1,8 +1,6 @@
 package infra
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,8 +10,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Auth is who may call a [ClaimAPI]. The zero value is none: an API is open only
-// if it is named so.
+// Auth says who may call a [ClaimAPI]. The zero value is refused: an API is open only if you choose [AuthOpen].
 type Auth struct {
 	kind         authKind
 	issuer       string
@@ -29,49 +26,48 @@ const (
 	authOpen authKind = "AuthOpen"
 )
 
-// AuthIAM lets those call the API whose IAM policies allow execute-api:Invoke.
+// AuthIAM accepts callers whose IAM policies allow execute-api:Invoke.
 func AuthIAM() Auth { return Auth{kind: authIAM, claimantFrom: "body"} }
 
-// AuthJWT lets those call the API who carry a token of the issuer, an https URL,
-// for one of the audiences.
+// AuthJWT accepts callers with a token of the issuer for one of the audiences. The issuer is an https URL.
 func AuthJWT(issuer string, audience ...string) Auth {
 	return Auth{kind: authJWT, issuer: issuer, audience: audience, claimantFrom: "jwt:sub"}
 }
 
-// AuthOpen lets everybody call the API, and claim under any name: for a private
-// network or a test.
+// AuthOpen accepts every caller, who may claim under any name. It is for private networks and tests.
 func AuthOpen() Auth { return Auth{kind: authOpen, claimantFrom: "body"} }
 
-// check says all that is wrong, also with where the claimant comes from: of what
-// the authorizer does not verify the function would find nothing, and refuse every
-// request.
-func (a Auth) check(claimantFrom string) error {
-	var wrong []error
+// check returns everything that is wrong, also with the source of the claimant: the function finds no identity in a
+// request that the authorizer did not verify, and would refuse every request.
+func (a Auth) check(names naming, claimantFrom string) error {
+	p := problems{naming: names}
+	from, jwt := p.of("ClaimantFrom")+"="+claimantFrom, p.of(string(authJWT))
 	switch a.kind {
 	case "":
-		return errors.New("the Auth is missing, want AuthIAM, AuthJWT or, for an API that everybody may call, AuthOpen")
+		p.add("Auth is missing; choose AuthIAM, AuthJWT, or AuthOpen for an API that everybody may call")
+		return p.err()
 	case authJWT:
 		issuer := token.ReplaceAllString(a.issuer, "stand-in")
-		if u, err := url.Parse(issuer); issuer != "stand-in" && (err != nil || u.Scheme != "https" || u.Host == "") {
-			wrong = append(wrong, fmt.Errorf("the issuer of AuthJWT is %q, want an https URL", a.issuer))
+		if u, err := url.Parse(issuer); issuer == "" {
+			p.add("%s needs %s: the https URL of the issuer of the tokens", jwt, p.of("an issuer"))
+		} else if issuer != "stand-in" && (err != nil || u.Scheme != "https" || u.Host == "") {
+			p.add("%s needs %s that is an https URL, not %q", jwt, p.of("an issuer"), a.issuer)
 		}
 		if len(a.audience) == 0 {
-			wrong = append(wrong, errors.New("the AuthJWT has no audience: every token of the issuer would do"))
+			p.add("%s needs %s: without one, the API would accept every token of the issuer", jwt, p.of("an audience"))
+		} else if slices.Contains(a.audience, "") {
+			p.add("%s needs %s without empty names", jwt, p.of("an audience"))
 		}
-		if slices.Contains(a.audience, "") {
-			wrong = append(wrong, errors.New("the AuthJWT has an empty audience"))
-		}
 	}
-	if claimantFrom == "body" && a.kind == authJWT {
-		wrong = append(wrong, errors.New("a ClaimantFrom of body with AuthJWT lets whoever has a token claim under any name; for a back end use AuthIAM"))
+	switch needsJWT := strings.HasPrefix(claimantFrom, "jwt:"); {
+	case claimantFrom == "body" && a.kind == authJWT:
+		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s", from, jwt, p.of(string(authIAM)))
+	case claimantFrom == "iam" && a.kind != authIAM:
+		p.add("%s needs %s: %s verifies no IAM identity", from, p.of(string(authIAM)), p.of(string(a.kind)))
+	case needsJWT && a.kind != authJWT:
+		p.add("%s needs %s: %s verifies no token", from, jwt, p.of(string(a.kind)))
 	}
-	if claimantFrom == "iam" && a.kind != authIAM {
-		wrong = append(wrong, fmt.Errorf("a ClaimantFrom of iam needs AuthIAM, not %s, which verifies no IAM identity", a.kind))
-	}
-	if strings.HasPrefix(claimantFrom, "jwt:") && a.kind != authJWT {
-		wrong = append(wrong, fmt.Errorf("a ClaimantFrom of %s needs AuthJWT, not %s, which verifies no token", claimantFrom, a.kind))
-	}
-	return errors.Join(wrong...)
+	return p.err()
 }
 
 // authorizer makes the authorizer of all routes.

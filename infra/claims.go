@@ -1,8 +1,6 @@
 package infra
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,59 +16,56 @@ import (
 
 // ClaimAPIProps are the settings of a [ClaimAPI]. Only Auth is required.
 type ClaimAPIProps struct {
-	// Auth is who may call the API: [AuthIAM], [AuthJWT] or [AuthOpen].
+	// Auth says who may call the API: [AuthIAM], [AuthJWT] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam or body. The default is
-	// jwt:sub with AuthJWT, and body with AuthIAM, where the caller is usually a back
-	// end that names the claimant, and with AuthOpen.
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam or body. The default is jwt:sub with AuthJWT. With AuthIAM
+	// it is body, because the caller is usually a back end that names the claimant. With AuthOpen it is body, too.
 	ClaimantFrom string
 
-	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE; nil leaves the function's default.
+	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
 	CampaignCache *time.Duration
 
-	// BankTable and DedupeTable are tables to use. One that is nil is made as
-	// [NewTable] does, by the settings of Table.
+	// BankTable and DedupeTable are existing tables. Where one is nil, [NewTable] makes it with the settings of Table.
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
 
-	// RateLimit and BurstLimit throttle each route, in requests per second and at
-	// once. By default both are 1,000, half of what new on-demand tables take
-	// without warm throughput: 4,000 write units a second each, and a claim takes 2 of
-	// either table.
+	// RateLimit and BurstLimit throttle each route: requests per second, and requests at once. The default of both is
+	// 1,000. That is half of what new on-demand tables take: they have 4,000 write units a second each, and a claim
+	// takes 2 of each table.
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
 	Alarms   AlarmProps
 
-	// Disposable lets the logs go with the stack. Table has a setting of its own.
+	// Disposable deletes the logs with the stack. Table has a setting of its own.
 	Disposable bool
+
+	names naming
 }
 
-// ClaimAPI is the claim API: tables, function, HTTP API and alarms. Its parts are
-// there for what the props leave out.
+// ClaimAPI is the claim API: tables, function, HTTP API and alarms. Change its parts for what the props do not offer.
 type ClaimAPI struct {
-	Construct              constructs.Construct // the scope of what is made
+	Construct              constructs.Construct // the scope of the parts that are made
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Function               awslambda.Function
 	API                    awsapigatewayv2.HttpApi
-	URL                    string // of the API, without a slash at its end; a token until it is deployed
+	URL                    string // of the API, without a slash at the end; a CDK token until the API is deployed
 }
 
 var claimFunction = functionKind{
 	code: "dist/claim", memoryMiB: 512, timeout: 10 * time.Second,
-	// One second less than an HTTP API waits (API Gateway Developer Guide, "Quotas
-	// for configuring and running an HTTP API").
-	mostTimeout: 29 * time.Second,
+	// One second less than an HTTP API waits (API Gateway Developer Guide, "Quotas for configuring and running an HTTP
+	// API").
+	longestTimeout: 29 * time.Second,
 }
 
 // defaultClaimRate is explained at [ClaimAPIProps].
 const defaultClaimRate = 1000
 
-// The routes of the claim API, all with the same authorizer. API Gateway itself
-// answers 404 to everything else, before the function costs anything. The claimant
-// is greedy since API Gateway decodes the path: an encoded slash in a claimant
-// arrives as a slash.
+// claimRoutes are the routes of the claim API. All have the same authorizer. API Gateway itself answers 404 to every
+// other request, so that it costs no invocation. The claimant is a greedy parameter because API Gateway decodes the
+// path: an encoded slash in a claimant arrives as a slash.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string
@@ -80,12 +75,11 @@ var claimRoutes = []struct {
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}"},
 }
 
-// NewClaimAPI makes a claim API. The error lists everything in the props that is
-// wrong.
+// NewClaimAPI makes a claim API. The error lists everything that is wrong with the props; then nothing is made.
 func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
 	p = p.withDefaults()
 	if err := p.check(scope); err != nil {
-		return nil, fmt.Errorf("claim API %s: %w", id, err)
+		return nil, p.names.failed("claim API", id, err)
 	}
 	c := &ClaimAPI{Construct: constructs.NewConstruct(scope, jsii.String(id)), BankTable: p.BankTable, DedupeTable: p.DedupeTable}
 	if c.BankTable == nil {
@@ -115,15 +109,17 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	return p
 }
 
-// check says all that is wrong. The props have their defaults.
+// check returns everything that is wrong with props that have their defaults.
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
-	wrong := []error{p.Auth.check(p.ClaimantFrom), p.Table.check(scope), p.Function.check(claimFunction)}
+	wrong := problems{naming: p.names}
+	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names), p.Function.check(claimFunction, p.names))
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
-		wrong = append(wrong, fmt.Errorf("the RateLimit is %d and the BurstLimit %d, want positive numbers", p.RateLimit, p.BurstLimit))
+		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
 	_, err := claimapi.ParseSettings(env.known())
-	return errors.Join(append(wrong, err, env.check())...)
+	wrong.join(p.names.ofFunction(err), env.check())
+	return wrong.err()
 }
 
 func (p ClaimAPIProps) environment(bank, dedupe string) environment {
@@ -139,7 +135,7 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 	return env
 }
 
-// longestAPIName is API Gateway's (API Reference, "CreateApi").
+// longestAPIName is API Gateway's limit (API Reference, "CreateApi").
 const longestAPIName = 128
 
 func apiName(scope constructs.Construct) string {
@@ -150,7 +146,7 @@ func apiName(scope constructs.Construct) string {
 func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 	c.API = awsapigatewayv2.NewHttpApi(c.Construct, jsii.String("API"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String(apiName(c.Construct)),
-		Description:        jsii.String("Claims of oncebox: every item to one customer"),
+		Description:        jsii.String("oncebox: gives each item to exactly one claimant"),
 		CreateDefaultStage: jsii.Bool(false),
 	})
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Function,

@@ -9,34 +9,31 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// consumerMetadata marks a RecordDedupe in the construct tree with the names that
-// its entries and checkpoints have.
+// consumerMetadata marks a RecordDedupe in the construct tree with the table, scope and stream of its entries.
 const consumerMetadata = "oncebox:consumer"
 
-// consumerOf names a table, scope and stream.
 func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStream) string {
 	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), scopeOf(scope, stream), *stream.StreamArn())
 }
 
-// refuseSecondConsumer refuses a second construct over the same entries. To each
-// of the two the other's records are its own retries, so both would deliver
-// everything, and neither could keep a checkpoint.
+// refuseSecondConsumer refuses a second construct with the same entries. Each of the two would take the records of the
+// other for its own retries: both would deliver every record, and neither could keep a checkpoint.
 func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error {
 	if p.DedupeTable == nil || p.Source == nil {
-		return nil // nobody has what is not made yet
+		return nil // the construct makes its own
 	}
 	consumer := consumerOf(p.DedupeTable, p.Rules.Scope, p.Source)
 	for _, c := range *scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		for _, m := range *c.Node().Metadata() {
 			if *m.Type == consumerMetadata && m.Data == consumer {
-				return fmt.Errorf("%s reads the same Source with the same DedupeTable and Scope, and both would deliver every "+
-					"record: give one of them a Scope of its own", *c.Node().Path())
+				return fmt.Errorf("%s reads the same Source with the same DedupeTable and Scope, so both would deliver every "+
+					"record; give one of them another Scope", *c.Node().Path())
 			}
 		}
 	}
 	return nil
 }
 
-func noteConsumer(r *RecordDedupe, scope string) {
+func markConsumer(r *RecordDedupe, scope string) {
 	r.Construct.Node().AddMetadata(jsii.String(consumerMetadata), consumerOf(r.DedupeTable, scope, r.Source), nil)
 }

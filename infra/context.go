@@ -19,12 +19,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// contextPrefix begins the name of every context value of ours.
+// contextPrefix begins the name of every context value of oncebox.
 const contextPrefix = "oncebox:"
 
-// ContextNames lists the context values that [NewStack] reads, without their prefix
-// "oncebox:". A variable ONCEBOX_X_Y of a function that is the user's to set is
-// oncebox:x-y.
+// ContextNames lists the context values that [NewStack] reads, without their prefix "oncebox:". The value oncebox:x-y is
+// the variable ONCEBOX_X_Y of a function, if there is one.
 func ContextNames() []string { return slices.Concat(stackNames, claimNames, recordNames) }
 
 var (
@@ -42,42 +41,43 @@ var (
 	}
 )
 
-// contextReader reads context values and collects what is wrong with them. Limits
-// are the constructs' to check.
-type contextReader struct{ *settings.Parser }
+// contextReader reads context values and collects what is wrong with them. It leaves limits to the constructs.
+type contextReader struct {
+	*settings.Parser
+	problems *problems
+}
 
-// newContextReader refuses names that begin with the prefix and are not known.
-func newContextReader(node constructs.Node) (contextReader, error) {
-	values, err := contextValues(node)
-	c := contextReader{settings.NewParserOf(values)}
+// newContextReader takes the context values of oncebox as texts. The command line makes texts of all values; cdk.json may
+// also have numbers, booleans and lists.
+func newContextReader(node constructs.Node) contextReader {
+	all, _ := node.GetAllContext(nil).(map[string]any)
+	values, wrong := map[string]string{}, &problems{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(name, contextPrefix) {
+			continue
+		}
+		value, ok := contextText(all[name])
+		switch {
+		case !ok:
+			wrong.add("%s is an object; write a text, a number, true, false, or a list of these", name)
+		case strings.Contains(value, "${Token["):
+			wrong.add("%s contains ${Token[, which the CDK reserves", name)
+		default:
+			values[name] = value
+		}
+	}
+	c := contextReader{settings.NewParserOf(values), wrong}
 	known := ContextNames()
 	for i, name := range known {
 		known[i] = contextPrefix + name
 	}
 	c.RefuseOthers(known)
-	return c, err
+	return c
 }
 
-// contextValues are our context values as texts, which is what the command line
-// makes of all; cdk.json also has numbers, truth values and lists.
-func contextValues(node constructs.Node) (map[string]string, error) {
-	all, _ := node.GetAllContext(nil).(map[string]any)
-	values := map[string]string{}
-	var wrong []error
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !strings.HasPrefix(name, contextPrefix) {
-			continue
-		}
-		text, ok := contextText(all[name])
-		if !ok {
-			wrong = append(wrong, fmt.Errorf("%s is neither a text, a number, true or false, nor a list of these", name))
-		}
-		if strings.Contains(text, "${Token[") { // which the CDK would take for its own
-			wrong = append(wrong, fmt.Errorf("%s holds ${Token[, which is the CDK's", name))
-		}
-		values[name] = text
-	}
-	return values, errors.Join(wrong...)
+// err lists everything that is wrong.
+func (c contextReader) err() error {
+	return errors.Join(c.problems.err(), contextNaming.ofFunction(c.Err()))
 }
 
 func contextText(value any) (text string, ok bool) {
@@ -103,71 +103,76 @@ func contextText(value any) (text string, ok bool) {
 func (c contextReader) text(name string) string   { return c.Text(contextPrefix + name) }
 func (c contextReader) list(name string) []string { return c.List(contextPrefix + name) }
 
-// number is 0 where nothing is set. Props take that for the default, so it is not a
-// value of what has to be more.
-func (c contextReader) number(name string, least int) int {
-	return c.Number(contextPrefix+name, 0, least, math.MaxInt32)
+// refuse notes a value and what to write instead.
+func (c contextReader) refuse(name, instead string) {
+	c.problems.add("%s%s is %q; %s", contextPrefix, name, c.text(name), instead)
 }
 
-// duration is 0 where nothing is set, as with number.
-func (c contextReader) duration(name string, least time.Duration) time.Duration {
-	return c.Duration(contextPrefix+name, 0, least, math.MaxInt64, "a Go duration, as in 90s or 48h")
+// number returns 0 where nothing is set, which props take for the default. Where 0 is not allowed, smallest is above 0.
+func (c contextReader) number(name string, smallest int) int {
+	return c.Number(contextPrefix+name, 0, smallest, math.MaxInt32)
 }
 
-func (c contextReader) onOff(name string, otherwise bool) bool {
-	return c.Switch(contextPrefix+name, otherwise)
+// duration returns 0 where nothing is set, as number does.
+func (c contextReader) duration(name string, shortest time.Duration) time.Duration {
+	return c.Duration(contextPrefix+name, 0, shortest, math.MaxInt64, "a duration, as in "+settings.DurationForms)
 }
 
-// oneOf reads one of some words; the first is the default.
+func (c contextReader) onOff(name string, fallback bool) bool {
+	return c.Switch(contextPrefix+name, fallback)
+}
+
+// oneOf reads one of several words. The first is the default.
 func (c contextReader) oneOf(name string, words ...string) string {
 	text := c.text(name)
 	if text == "" {
 		return words[0]
 	}
 	if !slices.Contains(words, text) {
-		c.Wrong(contextPrefix+name, "is none of its values", strings.Join(words, ", "))
+		last := len(words) - 1
+		c.refuse(name, "choose "+strings.Join(words[:last], ", ")+" or "+words[last])
 	}
 	return text
 }
 
-// arnKinds are what stands before the name in ARNs of a service.
-var arnKinds = map[string]string{"kinesis": "stream/", "kms": "key/", "sns": "", "sqs": ""}
+// arnNames are what stands before the name in the ARNs of a service.
+var arnNames = map[string]string{"kinesis": "stream/", "kms": "key/", "sns": "", "sqs": ""}
 
-// arn reads the ARN of something of a service that exists. A wrong one is "", since
-// the CDK panics over it.
+// arn reads the ARN of an existing resource of a service. It returns "" for a malformed one, over which the CDK would
+// panic.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
-	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnKinds[service] + `[a-zA-Z0-9_.-]+$`)
+	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnNames[service] + `[a-zA-Z0-9_.-]+$`)
 	if text == "" || form.MatchString(text) {
 		return text
 	}
-	c.Wrong(contextPrefix+name, "is not an ARN of "+service, "arn:aws:"+service+":REGION:ACCOUNT:"+arnKinds[service]+"NAME")
+	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+arnNames[service]+"NAME")
 	return ""
 }
 
-// stackName is CloudFormation's rule. The CDK panics over others.
+// stackName is CloudFormation's rule. The CDK panics over other names.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
 func (c contextReader) stackName() string {
 	name := cmp.Or(c.text("stack"), defaultStack)
 	if !stackName.MatchString(name) {
-		c.Wrong(contextPrefix+"stack", "is not the name of a stack", "1 to 128 of a-z, A-Z, 0-9 and -, the first a letter")
+		c.refuse("stack", "the name of a stack has 1 to 128 of a-z, A-Z, 0-9 and -, and begins with a letter")
 		return defaultStack
 	}
 	return name
 }
 
-// bucketDots are dots that S3 does not have in names. The CDK panics over them.
+// bucketDots are dots that S3 does not allow in names. The CDK panics over them.
 var bucketDots = regexp.MustCompile(`\.\.|\.-|-\.|^[0-9]+(\.[0-9]+){3}$`)
 
-// bucket reads the name of a bucket that exists. A wrong one is "", as with arn.
+// bucket reads the name of an existing bucket. It returns "" for a malformed one, as arn does.
 func (c contextReader) bucket(name string) string {
 	text := c.text(name)
 	if text == "" {
 		return ""
 	}
 	if _, err := deadletter.ParseSetting("s3://" + text + "/poison"); err != nil || bucketDots.MatchString(text) {
-		c.Wrong(contextPrefix+name, "is not the name of a bucket", "3 to 63 of a-z, 0-9, . and -")
+		c.refuse(name, "the name of a bucket has 3 to 63 of a-z, 0-9, . and -, and dots only between letters or digits")
 		return ""
 	}
 	return text
@@ -186,13 +191,14 @@ func (c contextReader) jobs() (claims, records bool) {
 		case "records":
 			records = true
 		default:
-			c.Wrong(contextPrefix+"jobs", "has an unknown job", "claims, records, or both with a comma between")
+			c.refuse("jobs", "choose claims, records, or claims,records")
+			return claims, records
 		}
 	}
 	return claims, records
 }
 
-// logRetention reads a number of days that CloudWatch Logs has.
+// logRetention reads a number of days that CloudWatch Logs offers.
 func (c contextReader) logRetention() awslogs.RetentionDays {
 	days := c.number("log-retention-days", 1)
 	if days == 0 {
@@ -200,8 +206,7 @@ func (c contextReader) logRetention() awslogs.RetentionDays {
 	}
 	retention, ok := logRetentions[days]
 	if !ok {
-		c.Wrong(contextPrefix+"log-retention-days", "is a number of days that CloudWatch Logs does not have",
-			strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(logRetentions))), "[]"))
+		c.refuse("log-retention-days", fmt.Sprint("CloudWatch Logs offers ", slices.Sorted(maps.Keys(logRetentions))))
 	}
 	return retention
 }

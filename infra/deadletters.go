@@ -9,16 +9,15 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// poisonPrefix is where the failure bucket keeps poison records. Objects are named
-// by their owners, and a record has the same one in two scopes.
+// poisonPrefix is the prefix of the poison records that the function stores. It has the scope in it because an object
+// is named by the record's owner, and a record has the same owner in two scopes.
 func poisonPrefix(scope string) string { return "poison/" + scope }
 
-// givenUpPrefix is where Lambda keeps batches, by its own choice (Lambda Developer
-// Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
-const givenUpPrefix = "aws/lambda"
+// batchPrefix is the prefix of the batches that Lambda gives up. Lambda chooses it (Lambda Developer Guide, "Retain
+// discarded batch records for a Kinesis Data Streams event source").
+const batchPrefix = "aws/lambda"
 
-// newDeadLetterBucket makes the bucket of kept records. Nothing in it expires: what it
-// keeps is nowhere else.
+// newDeadLetterBucket makes the bucket of dead letters. No object expires: there is no other copy of it.
 func newDeadLetterBucket(scope constructs.Construct, key awskms.IKey, disposable bool) awss3.Bucket {
 	props := &awss3.BucketProps{
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
@@ -35,8 +34,8 @@ func newDeadLetterBucket(scope constructs.Construct, key awskms.IKey, disposable
 	return bucket
 }
 
-// newNotifyQueue makes the queue that hears of kept records. Messages stay for as
-// long as SQS keeps them, 14 days; the objects stay for ever.
+// newNotifyQueue makes the queue that gets a message for each new dead letter of the function. Messages stay for 14
+// days, the longest that SQS offers. The objects stay for ever.
 func newNotifyQueue(scope constructs.Construct, key awskms.IKey) awssqs.Queue {
 	props := &awssqs.QueueProps{
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,

@@ -1,19 +1,35 @@
-// Package infra holds the AWS CDK constructs of oncebox: [ClaimAPI], the claim API
-// behind an API Gateway HTTP API, and [RecordDedupe], the dedup of a Kinesis
-// stream. Either works alone in a stack of yours; [NewStack] composes both by
-// context values, and infra/app is that stack as a CDK app.
+// Package infra holds the AWS CDK constructs of oncebox.
 //
-//	claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM()})
+//   - [ClaimAPI] hands out the items of campaigns: an API Gateway HTTP API, a Lambda function and two DynamoDB tables.
+//   - [RecordDedupe] passes on each record of a Kinesis stream once: a Lambda function with its event source mapping, a
+//     DynamoDB table, a stream for the unique records, and a bucket for the dead letters.
 //
-// What is left out of the props is made, with safe defaults: tables and streams
-// that stay when the stack goes, an API that nobody may call without a proof of
-// identity, and an event source mapping that gives up no record during an outage.
+// Use one or both in a stack of your own. The functions are not built here: run `make zip` first, or name the folders
+// of the executables in [FunctionProps].
 //
-// The constructors return errors, unlike those of the CDK itself, which panic.
-// They refuse at synth what a function would refuse at its start, since they ask the
-// function's own parser, and combinations that would break a guarantee. An error
-// lists all that is wrong; nothing of the construct was made then.
+//	claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
+//		Auth: infra.AuthIAM(),
+//	})
 //
-// The functions are not built here. Code names a folder with the executable
-// "bootstrap", as `make zip` leaves it in dist/claim and dist/dedupe.
+//	records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
+//		Rules: infra.RecordRules{IDPath: "order.id"},
+//	})
+//
+// The constructs make everything that the props leave out, with safe defaults:
+//
+//   - Tables, streams, the bucket and the logs stay when the stack is deleted.
+//   - Data is encrypted. The bucket is private. Tables have deletion protection and point-in-time recovery.
+//   - The API accepts no caller without a proof of identity, unless you choose [AuthOpen].
+//   - The functions may do only what docs/iam.md lists.
+//   - Failed batches are retried for most of the stream's retention, then stored in the bucket.
+//   - Alarms watch for failures. docs/operations.md says what to do about each.
+//
+// To let both jobs share a table, make it with [NewTable] and set DedupeTable in both props.
+//
+// Unlike the constructors of the CDK, which panic, these return errors. An error lists everything that is wrong with
+// the props, and then no part of the construct was made. It also reports what the function would refuse at its start,
+// and combinations of settings that would lose records or deliver them twice.
+//
+// [NewStack] makes a stack of both jobs from context values. The app in infra/app uses it, so `cdk deploy` needs no Go
+// code.
 package infra

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// environment holds a function's variables. Empty ones are left out.
+// environment holds the variables of a function. Empty ones are left out.
 type environment map[string]string
 
 func (e environment) pointers() *map[string]*string {
@@ -20,12 +20,11 @@ func (e environment) pointers() *map[string]*string {
 	return &variables
 }
 
-// token is how the CDK writes a value that only the deployment knows, such as the
-// name of a table, into a text.
+// token is how the CDK writes a value that only the deployment knows, for example the name of a table, into a text.
 var token = regexp.MustCompile(`\$\{Token\[[^\]]*?(\d+)\]\}`)
 
-// known is the environment in the form of os.Environ, for a function's own parser,
-// with stand-ins for what only the deployment knows.
+// known returns the environment in the form of os.Environ, for a function's own parser, with stand-ins for values that
+// only the deployment knows.
 func (e environment) known() (environ []string) {
 	for name, value := range e {
 		environ = append(environ, name+"="+token.ReplaceAllString(value, "stand-in-$1"))
@@ -33,18 +32,18 @@ func (e environment) known() (environ []string) {
 	return environ
 }
 
-// mostEnvironment is how many bytes all variables of a function may have (Lambda
-// Developer Guide, "Lambda quotas"). Names that only the deployment knows are
-// counted by their stand-ins, which are shorter.
-const mostEnvironment = 4096
+// longestEnvironment is how many bytes the variables of a function may have together (Lambda Developer Guide, "Lambda
+// quotas").
+const longestEnvironment = 4096
 
+// check counts values that only the deployment knows by their stand-ins, which are shorter.
 func (e environment) check() error {
 	bytes := 0
 	for _, v := range e.known() {
 		bytes += len(v)
 	}
-	if bytes > mostEnvironment {
-		return fmt.Errorf("the function's variables have %d bytes, and Lambda takes %d", bytes, mostEnvironment)
+	if bytes > longestEnvironment {
+		return fmt.Errorf("the variables of the function have %d bytes, and Lambda takes at most %d", bytes, longestEnvironment)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package infra
 import (
 	"debug/elf"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -21,50 +20,45 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// bootstrap is the name that the runtime provided.al2023 gives a function's
-// executable (Lambda Developer Guide, "Building Lambda functions with Go").
+// bootstrap is the name of a function's executable in the runtime provided.al2023 (Lambda Developer Guide, "Building
+// Lambda functions with Go").
 const bootstrap = "bootstrap"
 
 // FunctionProps are the settings of a Lambda function. All are optional.
 type FunctionProps struct {
-	// Code is a folder with the function's executable, named bootstrap. By default
-	// it is where `make zip` puts it: dist/claim or dist/dedupe below the current
-	// folder.
+	// Code is the folder of the function's executable, which is named bootstrap. The default is where `make zip` puts
+	// it: dist/claim or dist/dedupe in the current folder.
 	Code string
 
-	// X86 is for functions built for x86_64. They run on arm64 otherwise, which
-	// costs a fifth less per GB-second.
+	// X86 is for executables built for x86_64. The default is arm64, which costs a fifth less per GB-second.
 	X86 bool
 
-	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is
-	// 512 for claims and 1,024 for records.
+	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims and 1,024 for records.
 	MemoryMiB int
 
-	// Timeout is in whole seconds. The default is 10 s for claims, at most 29 s
-	// since an HTTP API waits for 30, and 1 minute for records, at most 15.
+	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for 30
+	// s. For records the default is 1 minute and the maximum 15 minutes.
 	Timeout time.Duration
 
 	// LogLevel is ONCEBOX_LOG_LEVEL: debug, info (the default), warn or error.
 	LogLevel string
 
-	// LogRetention is how long log groups keep their lines; one month by default.
+	// LogRetention is how long log groups keep their lines. The default is one month.
 	LogRetention awslogs.RetentionDays
 
-	// EndpointURL is set as AWS_ENDPOINT_URL: the AWS services are local engines.
-	// For `sam local` only, which passes a function no variable that its template
-	// does not declare.
+	// EndpointURL is set as AWS_ENDPOINT_URL, so that the function talks to local engines. It is for `sam local` only,
+	// which passes a function no variable that its template does not declare.
 	EndpointURL string
 }
 
-// functionKind is what the functions of the two jobs differ in.
+// functionKind holds what differs between the functions of the two jobs.
 type functionKind struct {
-	code        string
-	memoryMiB   int
-	timeout     time.Duration
-	mostTimeout time.Duration
+	code           string
+	memoryMiB      int
+	timeout        time.Duration
+	longestTimeout time.Duration
 }
 
-// withDefaults fills in what is left out.
 func (p FunctionProps) withDefaults(kind functionKind) FunctionProps {
 	if p.Code == "" {
 		p.Code = kind.code
@@ -82,54 +76,52 @@ func (p FunctionProps) withDefaults(kind functionKind) FunctionProps {
 }
 
 // Lambda's limits of memory (Developer Guide, "Lambda quotas").
-const leastMemoryMiB, mostMemoryMiB = 128, 10240
+const minMemoryMiB, maxMemoryMiB = 128, 10240
 
-// check says all that is wrong. The props have their defaults.
-func (p FunctionProps) check(kind functionKind) error {
-	var wrong []error
-	if err := checkBootstrap(filepath.Join(p.Code, bootstrap), p.X86); err != nil {
-		wrong = append(wrong, err)
-	}
-	if p.MemoryMiB < leastMemoryMiB || p.MemoryMiB > mostMemoryMiB {
-		wrong = append(wrong, fmt.Errorf("the MemoryMiB are %d, want %d to %d", p.MemoryMiB, leastMemoryMiB, mostMemoryMiB))
+// check returns everything that is wrong with props that have their defaults.
+func (p FunctionProps) check(kind functionKind, names naming) error {
+	wrong := problems{naming: names}
+	p.checkCode(&wrong)
+	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
+		wrong.add("MemoryMiB is %d; choose %d to %d", p.MemoryMiB, minMemoryMiB, maxMemoryMiB)
 	}
 	if p.LogRetention != awslogs.RetentionDays_INFINITE && !slices.Contains(slices.Collect(maps.Values(logRetentions)), p.LogRetention) {
-		wrong = append(wrong, fmt.Errorf("the LogRetention is %q, want a constant of awslogs, such as RetentionDays_ONE_YEAR", p.LogRetention))
+		wrong.add("LogRetention is %q; choose a constant of awslogs, for example RetentionDays_ONE_YEAR", p.LogRetention)
 	}
 	if u, err := url.Parse(p.EndpointURL); p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		wrong = append(wrong, fmt.Errorf("the EndpointURL is %q, want an http or https URL", p.EndpointURL))
+		wrong.add("%s is %q; it must be an http or https URL", wrong.of("EndpointURL"), p.EndpointURL)
 	}
-	if p.Timeout < time.Second || p.Timeout > kind.mostTimeout || p.Timeout%time.Second != 0 {
-		wrong = append(wrong, fmt.Errorf("the Timeout is %v, want whole seconds from 1s to %v", p.Timeout, kind.mostTimeout))
+	if p.Timeout < time.Second || p.Timeout > kind.longestTimeout || p.Timeout%time.Second != 0 {
+		wrong.add("Timeout is %s; choose whole seconds from 1s to %s", text(p.Timeout), text(kind.longestTimeout))
 	}
-	return errors.Join(wrong...)
+	return wrong.err()
 }
 
-// checkBootstrap refuses an executable that Lambda could only fail to start.
-func checkBootstrap(path string, x86 bool) error {
+// checkCode refuses an executable that Lambda could not start.
+func (p FunctionProps) checkCode(wrong *problems) {
 	machine, architecture, build := elf.EM_AARCH64, "arm64", "make zip"
-	if x86 {
+	if p.X86 {
 		machine, architecture, build = elf.EM_X86_64, "x86_64", "make zip ARCH=amd64"
 	}
+	path := filepath.Join(p.Code, bootstrap)
 	file, err := elf.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no function at %s: build it with `%s`, or set Code to its folder", path, build)
+		wrong.add("there is no function at %s; build it with `%s`, or set %s to its folder", path, build, wrong.of("Code"))
+		return
 	case err != nil:
-		return fmt.Errorf("%s is not a Linux executable: build it with `%s`: %w", path, build, err)
+		wrong.add("%s is not a Linux executable; build it with `%s`", path, build)
+		return
 	}
 	defer func() { _ = file.Close() }()
 	if file.Machine != machine {
-		return fmt.Errorf("%s is not built for %s: build it with `%s`, or choose the other architecture", path, architecture, build)
+		wrong.add("%s is not built for %s; build it with `%s`, or choose the other architecture", path, architecture, build)
+	} else if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode()&0o111 == 0) {
+		wrong.add("%s is not executable; run chmod +x on it, or build it with `%s`", path, build)
 	}
-	if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode()&0o111 == 0) {
-		return fmt.Errorf("%s may not be executed: chmod +x it, or build it with `%s`", path, build)
-	}
-	return nil
 }
 
-// newFunction makes a function, its role and its log group. The role may do what
-// is granted, and write to the log group.
+// newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log group.
 func newFunction(scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool) awslambda.Function {
 	logs := newLogGroup(scope, "FunctionLogs", p.LogRetention, disposable)
 	role := awsiam.NewRole(scope, jsii.String("FunctionRole"), &awsiam.RoleProps{
@@ -156,7 +148,7 @@ func newFunction(scope constructs.Construct, p FunctionProps, env environment, g
 		Role:         role,
 		LogGroup:     logs,
 	})
-	// A function that starts before its role has its policy is refused everything.
+	// Without its policy the role may do nothing: the function must not start before.
 	function.Node().AddDependency(role)
 	return function
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// This file is the one list of what the functions may do. docs/iam.md is the same
-// for people, and a test holds them together.
+// This file lists everything that the functions may do. docs/iam.md has the same list for readers; a test compares them.
 
 // A grant is a statement of a function's policy: actions on one resource.
 type grant struct {
@@ -29,9 +28,8 @@ func (g grant) statement() awsiam.PolicyStatement {
 	return awsiam.NewPolicyStatement(p)
 }
 
-// onRows allows actions on the rows whose partition keys begin with prefix.
-// A transaction needs the actions of its parts (DynamoDB Developer Guide, "Using
-// IAM with DynamoDB transactions").
+// onRows allows actions on the rows whose partition keys begin with prefix. A transaction needs the actions of its parts
+// (DynamoDB Developer Guide, "Using IAM with DynamoDB transactions").
 func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant {
 	return grant{actions, *table.TableArn(), map[string]any{
 		"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": []string{prefix + "*"}},
@@ -57,15 +55,14 @@ func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, checkpoint bool) []
 	return append(grants, tableKey(dedupe)...)
 }
 
-// tableKey is what a request to a table with a customer managed key needs
-// (DynamoDB Developer Guide, "How DynamoDB uses AWS KMS").
+// tableKey allows what a request to a table with a customer managed key needs (DynamoDB Developer Guide, "How DynamoDB
+// uses AWS KMS").
 func tableKey(table awsdynamodb.ITableV2) []grant {
 	return onKey(table.EncryptionKey(), "dynamodb",
 		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 }
 
-// onKey allows the use of a customer managed key, if there is one, by way of one
-// service.
+// onKey allows the use of a customer managed key through one service. Without such a key it allows nothing.
 func onKey(key awskms.IKey, service string, actions ...string) []grant {
 	if key == nil {
 		return nil
@@ -75,9 +72,8 @@ func onKey(key awskms.IKey, service string, actions ...string) []grant {
 	}}}
 }
 
-// readStream is for Lambda's poller, which uses the function's role (Lambda
-// Developer Guide, "Using Lambda to process records from Amazon Kinesis Data
-// Streams", execution role permissions).
+// readStream is for Lambda, which reads the stream with the function's role (Lambda Developer Guide, "Using Lambda to
+// process records from Amazon Kinesis Data Streams", execution role permissions).
 func readStream(source awskinesis.IStream) []grant {
 	return append(onKey(source.EncryptionKey(), "kinesis", "kms:Decrypt"), grant{[]string{
 		"kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords",
@@ -90,24 +86,23 @@ func writeStream(destination awskinesis.IStream) []grant {
 		grant{[]string{"kinesis:PutRecords"}, *destination.StreamArn(), nil})
 }
 
-// keepRecords is for the function, which keeps poison records, and for Lambda,
-// which keeps the batches that it gives up (Lambda Developer Guide, "Retain
-// discarded batch records for a Kinesis Data Streams event source").
-func keepRecords(bucket awss3.IBucket, scope string) []grant {
+// storeDeadLetters is for the function, which stores poison records, and for Lambda, which stores the batches that it
+// gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
+func storeDeadLetters(bucket awss3.IBucket, scope string) []grant {
 	return append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"),
-		putObjects(bucket, poisonPrefix(scope)), putObjects(bucket, givenUpPrefix),
+		putObjects(bucket, poisonPrefix(scope)), putObjects(bucket, batchPrefix),
 		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
 }
 
-// putObjects allows new objects below a prefix, as long as the bucket is its
-// owner's: a bucket that is deleted may be made again by somebody else.
+// putObjects allows new objects below a prefix while the bucket belongs to its account. After a bucket was deleted,
+// another account can make one of the same name.
 func putObjects(bucket awss3.IBucket, prefix string) grant {
 	return grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(prefix + "/*")), map[string]any{
 		"StringEquals": map[string]any{"s3:ResourceAccount": *bucket.Env().Account},
 	}}
 }
 
-func ringBell(queue awssqs.IQueue) []grant {
+func sendNotifications(queue awssqs.IQueue) []grant {
 	return append(onKey(queue.EncryptionMasterKey(), "sqs", "kms:Decrypt", "kms:GenerateDataKey"),
 		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
 }

@@ -1,8 +1,6 @@
 package infra
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,54 +17,51 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordDedupeProps are the settings of a [RecordDedupe]. Only IDPath is required.
+// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required.
 type RecordDedupeProps struct {
-	// Rules are what makes two records the same, and what becomes of them.
+	// Rules say which records are the same, and what to do with duplicates.
 	Rules RecordRules
 
 	// Source is the stream to read. If it is nil, an on-demand stream is made.
 	Source awskinesis.IStream
 
-	// SourceRetention is how long Source keeps its records, 24 h to 365 days. A
-	// stream that is made here gets it, by default 7 days, and one that is made in the
-	// same app tells. One that exists already does not: look it up, since with a
-	// wrong one records may be lost, or delivered twice.
+	// SourceRetention is how long Source keeps its records, 24 hours to 365 days. A stream that is made here gets it; the
+	// default is 7 days. Leave it out for a stream of the same app, which tells it. An existing stream does not tell it:
+	// look it up, because with a wrong value records may be lost or delivered twice.
 	SourceRetention time.Duration
 
-	// Destination is the stream that gets each record once. If it is nil, an
-	// on-demand stream is made, which keeps records as long as the source.
+	// Destination is the stream that gets each record once. If it is nil, an on-demand stream is made. It keeps records
+	// as long as the source does.
 	Destination awskinesis.IStream
 
-	// DedupeTable is the table of entries and checkpoints. If it is nil, one is made
-	// as [NewTable] does, by the settings of Table.
+	// DedupeTable is the table of entries and checkpoints. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
-	// DeadLetterBucket keeps poison records below poison/SCOPE/, and batches that Lambda
-	// gives up below aws/lambda/. If it is nil, an encrypted, private and versioned one is
-	// made, which deletes nothing.
+	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches that Lambda gives up in aws/lambda/.
+	// If it is nil, a bucket is made that is encrypted, private and versioned, and that deletes nothing.
 	DeadLetterBucket awss3.IBucket
 
-	// NotifyQueue gets a message for each poison record kept. It is a standard queue. If
-	// it is nil, one is made.
+	// NotifyQueue gets a message for each poison record that was stored. It is a standard queue. If it is nil, one is
+	// made.
 	NotifyQueue awssqs.IQueue
 
-	// EncryptionKey encrypts the streams, the bucket and the queue that are made here,
-	// instead of keys of AWS's. Table has a key of its own.
+	// EncryptionKey encrypts the streams, the bucket and the queue that are made here, instead of keys of AWS. Table has
+	// a key of its own.
 	EncryptionKey awskms.IKey
 
 	Mapping  MappingProps
 	Function FunctionProps
 	Alarms   AlarmProps
 
-	// Disposable lets the streams, the bucket and the logs that are made here go with
-	// the stack. Table has a setting of its own. That is for tests: what the bucket
-	// keeps is nowhere else.
+	// Disposable deletes the streams, the bucket and the logs that are made here with the stack. It is for tests: there
+	// is no other copy of what the bucket stores. Table has a setting of its own.
 	Disposable bool
+
+	names naming
 }
 
-// RecordRules are the variables of the dedupe function that users set. Empty ones
-// leave the function's defaults.
+// RecordRules are variables of the dedupe function. An empty one leaves the function's default.
 type RecordRules struct {
 	IDPath          string        // ONCEBOX_ID_PATH, required
 	FingerprintPath string        // ONCEBOX_FINGERPRINT_PATH
@@ -75,16 +70,16 @@ type RecordRules struct {
 	IDs             string        // ONCEBOX_IDS
 	Scope           string        // ONCEBOX_SCOPE
 	Window          time.Duration // ONCEBOX_WINDOW
-	Horizon         time.Duration // ONCEBOX_HORIZON; at least SourceRetention
-	PassNatural     bool          // ONCEBOX_NATURAL is off
-	PassSynthetic   bool          // ONCEBOX_SYNTHETIC is off
+	Horizon         time.Duration // ONCEBOX_HORIZON, at least SourceRetention
+	PassNatural     bool          // sets ONCEBOX_NATURAL to off
+	PassSynthetic   bool          // sets ONCEBOX_SYNTHETIC to off
 	Concurrency     int           // ONCEBOX_CONCURRENCY
 }
 
-// RecordDedupe is the dedup of a stream: table, streams, failure store, function,
-// event source mapping and alarms. Its parts are there for what the props leave out.
+// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. Change
+// its parts for what the props do not offer.
 type RecordDedupe struct {
-	Construct           constructs.Construct // the scope of what is made
+	Construct           constructs.Construct // the scope of the parts that are made
 	DedupeTable         awsdynamodb.ITableV2
 	Source, Destination awskinesis.IStream
 	DeadLetterBucket    awss3.IBucket
@@ -95,19 +90,19 @@ type RecordDedupe struct {
 
 var dedupeFunction = functionKind{
 	code: "dist/dedupe", memoryMiB: 1024, timeout: time.Minute,
-	mostTimeout: 15 * time.Minute, // Lambda Developer Guide, "Lambda quotas"
+	longestTimeout: 15 * time.Minute, // Lambda Developer Guide, "Lambda quotas"
 }
 
-// Limits of a stream's retention (Kinesis Developer Guide, "Change the data
-// retention period"), and the retention of streams that are made here.
+// Limits of a stream's retention (Kinesis Developer Guide, "Change the data retention period"), and the retention of
+// streams that are made here.
 const (
-	leastRetention   = 24 * time.Hour
-	mostRetention    = 365 * 24 * time.Hour
-	defaultRetention = 7 * 24 * time.Hour
+	shortestRetention = 24 * time.Hour
+	longestRetention  = 365 * 24 * time.Hour
+	defaultRetention  = 7 * 24 * time.Hour
 )
 
-// NewRecordDedupe makes the dedup of a stream. The error lists everything in the
-// props that is wrong.
+// NewRecordDedupe makes the dedup of a stream. The error lists everything that is wrong with the props; then nothing is
+// made.
 func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) (*RecordDedupe, error) {
 	p = p.withDefaults()
 	err := p.check(scope)
@@ -115,7 +110,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		err = refuseSecondConsumer(scope, p)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("record dedup %s: %w", id, err)
+		return nil, p.names.failed("record dedup", id, err)
 	}
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
@@ -128,7 +123,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	if r.Source == nil {
 		r.Source = p.newStream(r.Construct, "Source")
 	}
-	noteConsumer(r, p.Rules.Scope)
+	markConsumer(r, p.Rules.Scope)
 	if r.Destination == nil {
 		r.Destination = p.newStream(r.Construct, "Destination")
 	}
@@ -138,12 +133,12 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	if r.NotifyQueue == nil {
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
-	env := p.environment(names{
+	env := p.environment(resourceNames{
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), destination: *r.Destination.StreamName(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 	})
-	// A new id of this construct is a new name of the function, and a function of
-	// another name may not go on from the checkpoints (docs/operations.md).
+	// Another id of this construct gives the function another name, and a function of another name may not go on from
+	// the checkpoints (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
 	r.Mapping = newMapping(r, p.Mapping)
 	r.newAlarms(p.Alarms)
@@ -162,70 +157,69 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	return p
 }
 
-// check says all that is wrong. The props have their defaults.
+// check returns everything that is wrong with props that have their defaults.
 func (p RecordDedupeProps) check(scope constructs.Construct) error {
-	wrong := []error{p.Table.check(scope), p.Function.check(dedupeFunction), p.checkRetention(), p.Mapping.check(p.SourceRetention)}
-	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
-		wrong = append(wrong, errors.New("the Source is the Destination: every record would come again, for ever"))
-	}
-	if err := p.checkPlaces(scope); err != nil {
-		wrong = append(wrong, err)
-	}
+	wrong := problems{naming: p.names}
+	wrong.join(p.Table.check(scope, p.names), p.Function.check(dedupeFunction, p.names))
+	p.checkRetention(&wrong)
+	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
+	p.checkPlaces(&wrong, scope)
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
-		wrong = append(wrong, errors.New("the NotifyQueue is a FIFO queue, want a standard one"))
+		wrong.add("%s is a FIFO queue; choose a standard queue", wrong.of("NotifyQueue"))
 	}
 	stream := "destination"
 	if p.Destination != nil {
 		stream = *p.Destination.StreamName()
 	}
-	env := p.environment(names{nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"})
+	env := p.environment(resourceNames{
+		nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
+	})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
 	_, err := kinesishandler.ParseSettings(env.known())
-	return errors.Join(append(wrong, err, env.check())...)
+	wrong.join(p.names.ofFunction(err), env.check())
+	return wrong.err()
 }
 
-// checkPlaces refuses streams that the function cannot reach. It names the
-// Destination, so that has to be in the stack's account and region; Lambda reads a
-// Source of its own region.
-func (p RecordDedupeProps) checkPlaces(scope constructs.Construct) error {
-	stack := awscdk.Stack_Of(scope)
+// checkPlaces refuses streams that the function cannot reach. It writes to the Destination by name, so that has to be in
+// the account and region of the stack. Lambda reads a Source of its own region.
+func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Construct) {
+	stack, source, destination := awscdk.Stack_Of(scope), wrong.of("Source"), wrong.of("Destination")
 	account, region := stack.Account(), stack.Region()
 	if p.Source != nil && *awscdk.Token_IsUnresolved(region) {
 		region = p.Source.Env().Region
 	}
 	if s := p.Source; s != nil && differ(s.Env().Region, region) {
-		return fmt.Errorf("the Source is in %s and the stack in %s: Lambda reads streams of its own region", *s.Env().Region, *region)
+		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region", source, *s.Env().Region, *region)
+	} else if d := p.Destination; d != nil && (differ(d.Env().Region, region) || differ(d.Env().Account, account)) {
+		wrong.add("%s is %s, in another account or region than the stack; the function would not find it", destination, *d.StreamArn())
 	}
-	if d := p.Destination; d != nil && (differ(d.Env().Region, region) || differ(d.Env().Account, account)) {
-		return fmt.Errorf("the Destination is in another account or region than the stack, where the function would not find it: %s", *d.StreamArn())
+	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
+		wrong.add("%s and %s are the same stream; every record would come back for ever", source, destination)
 	}
-	return nil
 }
 
-// differ reports that two values are known and not the same.
+// differ reports that two values are known and differ.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }
 
-func (p RecordDedupeProps) checkRetention() error {
-	known := retentionOf(p.Source)
+func (p RecordDedupeProps) checkRetention(wrong *problems) {
+	known, retention := retentionOf(p.Source), wrong.of("SourceRetention")
 	switch {
 	case p.SourceRetention == 0:
-		return errors.New("the SourceRetention is missing: a Source that exists already does not tell how long it keeps its records; " +
-			"`aws kinesis describe-stream-summary` does")
+		wrong.add("%s needs %s: an existing stream does not tell how long it keeps its records; `aws kinesis "+
+			"describe-stream-summary` shows it", wrong.of("Source"), retention)
 	case p.Source != nil && known != 0 && known != p.SourceRetention:
-		return fmt.Errorf("the SourceRetention is %v, and the Source keeps its records for %v", p.SourceRetention, known)
-	case p.SourceRetention < leastRetention || p.SourceRetention > mostRetention || p.SourceRetention%time.Hour != 0:
-		return fmt.Errorf("the SourceRetention is %v, want whole hours from %v to %v", p.SourceRetention, leastRetention, mostRetention)
+		wrong.add("SourceRetention is %s, but Source keeps its records for %s", text(p.SourceRetention), text(known))
+	case p.SourceRetention < shortestRetention || p.SourceRetention > longestRetention || p.SourceRetention%time.Hour != 0:
+		wrong.add("%s is %s; choose whole hours from %s to %s", retention, text(p.SourceRetention), text(shortestRetention), text(longestRetention))
 	case p.Rules.Horizon < p.SourceRetention:
-		return fmt.Errorf("a Horizon of %v is shorter than the source's retention %v: a record that is processed late could meet "+
-			"an entry that is gone already, and be delivered twice", p.Rules.Horizon, p.SourceRetention)
+		wrong.add("%s is %s, shorter than %s, which is %s: a record that is processed late could find its entry deleted, and "+
+			"would be delivered twice", wrong.of("Horizon"), text(p.Rules.Horizon), retention, text(p.SourceRetention))
 	}
-	return nil
 }
 
-// scopeOf is the name space of the records' ids: by default the stream's name, which
-// is what the function takes.
+// scopeOf returns the scope of the records' ids. The default is the name of the stream, as in the function.
 func scopeOf(scope string, source awskinesis.IStream) string {
 	switch {
 	case scope != "":
@@ -236,8 +230,8 @@ func scopeOf(scope string, source awskinesis.IStream) string {
 	return *source.StreamName()
 }
 
-// retentionOf is how long a stream keeps its records, as far as the app knows; 0 if
-// it does not. Without a stream, one is made.
+// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. No stream stands for the one
+// that is made.
 func retentionOf(source awskinesis.IStream) time.Duration {
 	if source == nil {
 		return defaultRetention
@@ -249,13 +243,13 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 	if hours := stream.RetentionPeriodHours(); hours != nil {
 		return time.Duration(*hours) * time.Hour
 	}
-	return leastRetention // Kinesis's default
+	return shortestRetention // the default of Kinesis
 }
 
-// names are what the environment says of resources.
-type names struct{ table, scope, destination, bucket, queueURL string }
+// resourceNames are the names of resources in the environment.
+type resourceNames struct{ table, scope, destination, bucket, queueURL string }
 
-func (p RecordDedupeProps) environment(n names) environment {
+func (p RecordDedupeProps) environment(n resourceNames) environment {
 	return environment{
 		"ONCEBOX_DEDUPE_TABLE":     n.table,
 		"ONCEBOX_ID_PATH":          p.Rules.IDPath,
@@ -277,7 +271,7 @@ func (p RecordDedupeProps) environment(n names) environment {
 	}
 }
 
-// newStream makes an on-demand stream, encrypted, that stays when the stack goes.
+// newStream makes an encrypted on-demand stream.
 func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awskinesis.Stream {
 	props := &awskinesis.StreamProps{
 		StreamMode:      awskinesis.StreamMode_ON_DEMAND,
@@ -295,7 +289,7 @@ func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	for _, grants := range [][]grant{
 		dedupeGrants(r.DedupeTable, scope, p.Mapping.checkpoint()), readStream(r.Source), writeStream(r.Destination),
-		keepRecords(r.DeadLetterBucket, scope), ringBell(r.NotifyQueue),
+		storeDeadLetters(r.DeadLetterBucket, scope), sendNotifications(r.NotifyQueue),
 	} {
 		all = append(all, grants...)
 	}

@@ -2,6 +2,8 @@ package infra
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,31 +17,28 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// defaultStack is the stack's name where oncebox:stack is not set.
+// defaultStack is the name of the stack if oncebox:stack is not set.
 const defaultStack = "oncebox"
 
-// NewStack makes the stack of infra/app: one job or both, as the context values of
-// the app say, which cdk.json or `cdk deploy --context NAME=VALUE` set. Where it has
-// both, they share the dedupe table. It is bound to no account and region, but to
-// those of oncebox:key-arn: it is deployed with the caller's.
+// NewStack makes the stack of infra/app. Context values, which cdk.json or `cdk deploy --context NAME=VALUE` set, say
+// which jobs it has and how they are set up. With both jobs, they share the dedupe table. The stack has no account and
+// region of its own, so it is deployed to those of the caller, or to those of oncebox:key-arn.
 //
-// The error lists what is wrong. An unknown value that begins with "oncebox:" is
-// refused. Values of a job that is left out are read, but go nowhere.
+// The error lists everything that is wrong, by context value. A name with the prefix "oncebox:" that is not known is
+// refused. Values of a job that the stack does not have are checked, and have no effect.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
-	c, err := newContextReader(app.Node())
-	if err != nil {
-		return nil, err
-	}
+	c := newContextReader(app.Node())
 	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}
 	s.stack = awscdk.NewStack(app, jsii.String(c.stackName()), &awscdk.StackProps{
 		Description:        jsii.String("oncebox: exactly-once claims and records"),
-		AnalyticsReporting: jsii.Bool(false), // no resource that tells AWS which constructs are used
+		AnalyticsReporting: jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
 		Env:                placeOf(s.keyARN),
 	})
 	s.readShared()
 	withClaims, withRecords := c.jobs()
 	claims, records := s.claimProps(), s.recordProps()
-	if err := errors.Join(c.Err(), s.table.check(s.stack)); err != nil {
+	err := errors.Join(c.err(), s.table.check(s.stack, contextNaming))
+	if err != nil {
 		return nil, err
 	}
 	dedupe := s.dedupeTable()
@@ -51,23 +50,36 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 		err = errors.Join(err, s.addRecords(records))
 	}
 	s.output("DedupeTable", "ONCEBOX_DEDUPE_TABLE of the command line", *dedupe.TableName())
-	return s.stack, err
+	return s.stack, onceEach(err)
 }
 
-// contextStack turns context values into props, and the names of what exists into
-// constructs.
+// onceEach drops problems that both jobs have.
+func onceEach(err error) error {
+	if err == nil {
+		return nil
+	}
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// contextStack makes props of context values, and constructs of the names of existing resources.
 type contextStack struct {
 	contextReader
 	stack    awscdk.Stack
 	keyARN   string
-	key      awskms.IKey // of all that is made or exists already; may be nil
+	key      awskms.IKey // of everything that is made or exists already; nil if there is none
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
 }
 
-// placeOf is the account and region of a key, where the stack has to be then: a
-// TableV2 with a key wants to know. Without a key it may be anywhere.
+// placeOf returns the account and region of a key. The stack has to be there: a TableV2 with a key needs to know its
+// region. Without a key the stack may be anywhere.
 func placeOf(keyARN string) *awscdk.Environment {
 	parts := strings.Split(keyARN, ":")
 	if keyARN == "" {
@@ -76,7 +88,7 @@ func placeOf(keyARN string) *awscdk.Environment {
 	return &awscdk.Environment{Region: &parts[3], Account: &parts[4]}
 }
 
-// readShared reads what both jobs have alike.
+// readShared reads the settings of both jobs.
 func (s *contextStack) readShared() {
 	if s.keyARN != "" {
 		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &s.keyARN)
@@ -101,9 +113,10 @@ func (s *contextStack) claimProps() ClaimAPIProps {
 		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
 		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
+		names: contextNaming.withCode("claim-code"),
 	}
 	p.Function.Code = s.text("claim-code")
-	if s.text("campaign-cache") != "" { // 0 is a value of its own
+	if s.text("campaign-cache") != "" { // 0 is a value, and not the default
 		p.CampaignCache = new(s.duration("campaign-cache", 0))
 	}
 	return p
@@ -116,7 +129,7 @@ func (s *contextStack) auth() Auth {
 	}
 	for _, name := range []string{"jwt-issuer", "jwt-audience"} {
 		if s.text(name) != "" {
-			s.Wrong(contextPrefix+name, "is set, and "+contextPrefix+"auth is "+kind, contextPrefix+"auth=jwt")
+			s.refuse(name, "it needs oncebox:auth=jwt, and oncebox:auth is "+kind)
 		}
 	}
 	if kind == "open" {
@@ -146,14 +159,15 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			RecordAge:     s.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
+		names: contextNaming.withCode("dedupe-code"),
 	}
 	p.Function.Code = s.text("dedupe-code")
-	if s.text("retries") != "" { // 0 is a value of its own
+	if s.text("retries") != "" { // 0 is a value, and not the default
 		p.Mapping.Retries = new(s.number("retries", -1))
 	}
 	if p.Mapping.Parallelization > 1 && s.text("checkpoint") != "" && !p.Mapping.NoCheckpoint {
-		s.Wrong(contextPrefix+"checkpoint", "is on, and "+contextPrefix+"parallelization is more than 1: "+
-			"the checkpoint would skip records that were never delivered", "off")
+		s.refuse("checkpoint", fmt.Sprintf("with oncebox:parallelization=%d the checkpoint would skip records that were never "+
+			"delivered; choose off", p.Mapping.Parallelization))
 	}
 	return p
 }
@@ -218,15 +232,15 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 	if err != nil {
 		return err
 	}
-	s.output("SourceStream", "The stream that is read", *records.Source.StreamName())
+	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
 	s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
-	s.output("DeadLetterBucket", "Records and batches that were not delivered", *records.DeadLetterBucket.BucketName())
-	s.output("NotifyQueueUrl", "A message for each record kept", *records.NotifyQueue.QueueUrl())
+	s.output("DeadLetterBucket", "Dead letters: records and batches that were not delivered", *records.DeadLetterBucket.BucketName())
+	s.output("NotifyQueueUrl", "A message for each new dead letter of the function", *records.NotifyQueue.QueueUrl())
 	return nil
 }
 
 func (s *contextStack) output(name, description, value string) {
-	// The plain name belongs to the resource that is imported or made.
+	// The resource, imported or made, has the plain name as its id.
 	output := awscdk.NewCfnOutput(s.stack, jsii.String(name+"Output"), &awscdk.CfnOutputProps{Description: &description, Value: &value})
 	output.OverrideLogicalId(&name)
 }

@@ -1,7 +1,6 @@
 package infra
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -20,56 +19,54 @@ const (
 
 // TableProps are the settings of a table. All are optional.
 type TableProps struct {
-	// EncryptionKey encrypts the table instead of a key that DynamoDB owns. The CDK
-	// wants to know the region of the stack then.
+	// EncryptionKey encrypts the table instead of a key that DynamoDB owns. The CDK then needs a stack with a region.
 	EncryptionKey awskms.IKey
 
-	// WarmReadUnits and WarmWriteUnits are the units per second that the table
-	// serves from its first second on. Both or none: 0 leaves an on-demand table at
-	// 12,000 and 4,000, which it doubles within 30 minutes of such traffic. A claim
-	// takes 2 write units of the bank and 2 of the dedupe table, a new record 1 of
-	// the dedupe table, so 4,000 are 2,000 claims or 4,000 records a second. Units
-	// can be raised later and never lowered, and raising them is billed once
-	// (DynamoDB Developer Guide, "Understanding DynamoDB warm throughput").
+	// WarmReadUnits and WarmWriteUnits are the units a second that the table serves from its first second. Set both or
+	// none. With none, a new table serves 12,000 and 4,000, and doubles that within 30 minutes of such traffic.
+	//
+	// A claim takes 2 write units of the bank table and 2 of the dedupe table. A new record takes 1 of the dedupe
+	// table. So 4,000 write units are 2,000 claims or 4,000 records a second.
+	//
+	// The units can be raised later, for which AWS bills once, and never lowered (DynamoDB Developer Guide,
+	// "Understanding DynamoDB warm throughput").
 	WarmReadUnits, WarmWriteUnits int
 
-	// Disposable lets the table go with its stack. That is for tests: a table that
-	// is made again has forgotten who holds what.
+	// Disposable deletes the table with the stack, and with it who holds which item. It is for tests.
 	Disposable bool
 }
 
-// Leasts of warm throughput: what a table has anyway (CloudFormation,
-// "AWS::DynamoDB::GlobalTable WarmThroughput").
-const leastWarmReadUnits, leastWarmWriteUnits = 12000, 4000
+// The lowest warm throughput, which every table has anyway (CloudFormation, "AWS::DynamoDB::GlobalTable
+// WarmThroughput").
+const minWarmReadUnits, minWarmWriteUnits = 12000, 4000
 
-// check says all that is wrong with a table in the stack of scope.
-func (p TableProps) check(scope constructs.Construct) error {
-	var wrong []error
+// check returns everything that is wrong with a table in the stack of scope.
+func (p TableProps) check(scope constructs.Construct, names naming) error {
+	wrong := problems{naming: names}
 	if p.EncryptionKey != nil && *awscdk.Token_IsUnresolved(awscdk.Stack_Of(scope).Region()) {
-		wrong = append(wrong, errors.New("the table's EncryptionKey needs a stack with a region: set the Env of its StackProps"))
+		wrong.add("EncryptionKey of a table needs a stack with a region; set Env in its StackProps")
 	}
-	cold := p.WarmReadUnits < leastWarmReadUnits || p.WarmWriteUnits < leastWarmWriteUnits
-	if cold && (p.WarmReadUnits != 0 || p.WarmWriteUnits != 0) {
-		wrong = append(wrong, fmt.Errorf("the WarmReadUnits are %d and the WarmWriteUnits %d, want at least %d and %d, or neither",
-			p.WarmReadUnits, p.WarmWriteUnits, leastWarmReadUnits, leastWarmWriteUnits))
+	tooFew := p.WarmReadUnits < minWarmReadUnits || p.WarmWriteUnits < minWarmWriteUnits
+	if tooFew && (p.WarmReadUnits != 0 || p.WarmWriteUnits != 0) {
+		wrong.add("%s is %d and %s is %d; choose at least %d and %d, or set neither",
+			wrong.of("WarmReadUnits"), p.WarmReadUnits, wrong.of("WarmWriteUnits"), p.WarmWriteUnits, minWarmReadUnits, minWarmWriteUnits)
 	}
-	return errors.Join(wrong...)
+	return wrong.err()
 }
 
-// NewTable makes a table for claims, for records, or for both, and as the bank
-// table: all have the same keys. It is on demand, with point-in-time recovery and
-// deletion protection, and stays when the stack goes.
+// NewTable makes a table that claims, records or both can use, also as the bank table: all tables have the same keys.
+// The table is on demand, has point-in-time recovery and deletion protection, and stays when the stack is deleted.
 //
-// Table names are made by CloudFormation. Do not change the id or the scope of a
-// table that is in use: CloudFormation would make another, empty one.
+// CloudFormation chooses the name. Do not change id or scope of a table that is in use: CloudFormation would make a new,
+// empty table.
 func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.TableV2, error) {
-	if err := p.check(scope); err != nil {
+	if err := p.check(scope, nil); err != nil {
 		return nil, fmt.Errorf("table %s: %w", id, err)
 	}
 	return newTable(scope, id, p), nil
 }
 
-// newTable makes a table whose props are checked.
+// newTable makes a table of props that were checked.
 func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
 	props := &awsdynamodb.TablePropsV2{
 		PartitionKey:        &awsdynamodb.Attribute{Name: jsii.String(partitionKey), Type: awsdynamodb.AttributeType_STRING},
@@ -93,10 +90,10 @@ func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.T
 	return awsdynamodb.NewTableV2(scope, jsii.String(id), props)
 }
 
-// nameOf is the name of a table that exists, for the function's parser to check.
-func nameOf(table awsdynamodb.ITableV2, otherwise string) string {
+// nameOf returns the name of a table, or a stand-in for one that does not exist yet.
+func nameOf(table awsdynamodb.ITableV2, standIn string) string {
 	if table == nil {
-		return otherwise
+		return standIn
 	}
 	return *table.TableName()
 }

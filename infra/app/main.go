@@ -1,5 +1,4 @@
-// Command app is the CDK app of oncebox: one stack, set by context values. See
-// README.md, "Deploy".
+// Command app is the CDK app of oncebox. It has one stack, which context values set up.
 package main
 
 import (

@@ -1,0 +1,104 @@
+package infra
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/settings"
+)
+
+// A naming maps props to what the user calls them. Errors of [NewStack] name context values. Errors of the constructs
+// name props: their naming is nil.
+type naming map[string]string
+
+// contextNaming holds the context values behind props, and behind the choices of an [Auth].
+var contextNaming = naming{
+	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthOpen": "oncebox:auth=open",
+	"an issuer": "oncebox:jwt-issuer", "an audience": "oncebox:jwt-audience",
+	"ClaimantFrom": "oncebox:claimant-from", "CampaignCache": "oncebox:campaign-cache",
+	"BankTable": "oncebox:bank-table", "DedupeTable": "oncebox:dedupe-table",
+	"WarmReadUnits": "oncebox:warm-read-units", "WarmWriteUnits": "oncebox:warm-write-units",
+
+	"LogLevel": "oncebox:log-level", "EndpointURL": "oncebox:endpoint-url",
+
+	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
+	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
+	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
+	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
+	"Destination": "oncebox:destination-stream-arn", "DeadLetterBucket": "oncebox:dead-letter-bucket",
+	"NotifyQueue": "oncebox:notify-queue-arn",
+
+	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
+	"NoAggregation": "oncebox:aggregation=off", "Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
+}
+
+// withCode returns the naming with the context value behind [FunctionProps].Code, which differs for the two jobs.
+func (n naming) withCode(context string) naming {
+	all := naming{"Code": contextPrefix + context}
+	for prop, name := range n {
+		all[prop] = name
+	}
+	return all
+}
+
+// of returns what the user calls a prop.
+func (n naming) of(prop string) string { return cmp.Or(n[prop], prop) }
+
+// failed returns an error of a construct. Users of context values do not know the constructs.
+func (n naming) failed(construct, id string, err error) error {
+	if n != nil {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", construct, id, err)
+}
+
+var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+`)
+
+// variableProps are the props behind variables whose names differ from theirs.
+var variableProps = map[string]string{
+	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
+}
+
+// ofFunction returns an error of a function's parser with the user's names for the variables.
+func (n naming) ofFunction(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := variable.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "settings: "), func(variable string) string {
+		prop := variableProps[variable]
+		context := contextPrefix + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
+		for p, name := range contextNaming {
+			if name == context {
+				prop = p
+			}
+		}
+		return n.of(cmp.Or(prop, variable))
+	})
+	var all []error
+	for problem := range strings.SplitSeq(text, "; ") {
+		all = append(all, errors.New(problem))
+	}
+	return errors.Join(all...)
+}
+
+// problems collects what is wrong with props.
+type problems struct {
+	naming
+	all []error
+}
+
+func (p *problems) add(format string, args ...any) {
+	p.all = append(p.all, fmt.Errorf(format, args...))
+}
+
+// join adds what is wrong with a part of the props. Nil adds nothing.
+func (p *problems) join(errs ...error) { p.all = append(p.all, errs...) }
+
+func (p *problems) err() error { return errors.Join(p.all...) }
+
+// text writes a duration as the user may write it.
+func text(d time.Duration) string { return settings.FormatDuration(d) }
