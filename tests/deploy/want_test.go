@@ -149,7 +149,7 @@ func recordAlarms(topic string) facts {
 		"dedupe-function-throttles":     "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
 		"iterator-age":                  "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
 		"stream-not-read":               "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
-		"records-kept":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
+		"dead-letters":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
 		"batches-given-up":              "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount EventSourceMappingUUID=mapping",
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
 		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",
