@@ -17,55 +17,6 @@ import (
 	"github.com/oncebox/oncebox/infra"
 )
 
-// watchesTheStack checks that each dimension of an alarm names a resource of the template, or an existing one that a
-// function uses.
-func watchesTheStack(tpl template, alarm resource, _ map[string]any) string {
-	dimensions := list(at(alarm, "Properties.Dimensions"))
-	for _, m := range list(at(alarm, "Properties.Metrics")) {
-		dimensions = append(dimensions, list(at(m, "MetricStat.Metric.Dimensions"))...)
-	}
-	if len(dimensions) == 0 {
-		return "watches no resource"
-	}
-	kinds := map[string]string{
-		"ApiId": apiType, "FunctionName": functionType, "EventSourceMappingUUID": mappingType, "TableName": tableType, "QueueName": queueType,
-	}
-	for _, d := range dimensions {
-		value := at(d, "Value")
-		id := strings.TrimSuffix(strings.Trim(rendered(value), "${}"), ".QueueName")
-		if tpl.resources(kinds[textAt(d, "Name")])[id] == nil && !usedByAFunction(tpl, value) {
-			return fmt.Sprintf("watches the %v %v", at(d, "Name"), value)
-		}
-	}
-	return ""
-}
-
-// usedByAFunction reports that a variable names an existing resource, or ends with its name.
-func usedByAFunction(tpl template, name any) bool {
-	for _, function := range tpl.resources(functionType) {
-		all, _ := at(function, "Properties.Environment.Variables").(map[string]any)
-		for _, value := range all {
-			if reflect.DeepEqual(value, name) || strings.HasSuffix(rendered(value), "/"+rendered(name)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func tellsTheTopic(_ template, alarm resource, context map[string]any) string {
-	topic := context["alarm-topic-arn"]
-	if topic == nil {
-		return "" // of the example, the golden shows it
-	}
-	for _, actions := range []string{"AlarmActions", "OKActions"} {
-		if got := alarm.properties()[actions]; !reflect.DeepEqual(got, []any{topic}) {
-			return fmt.Sprintf("has the %s %v", actions, got)
-		}
-	}
-	return ""
-}
-
 // TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm, which tells the topic once, also
 // if only the second construct has a topic.
 func TestSharedTableHasOneAlarm(t *testing.T) {

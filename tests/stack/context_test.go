@@ -62,7 +62,7 @@ func TestEveryContextValueHasAnEffect(t *testing.T) {
 }
 
 func TestStackName(t *testing.T) {
-	stack, err := infra.NewStack(newApp(t, withDefaults(t, values("stack", "another"))))
+	stack, err := infra.NewStack(newApp(t, withDefaults(t, values("stack=another"))))
 	must(t, err)
 	if got := *stack.StackName(); got != "another" {
 		t.Errorf("the stack is called %s", got)

@@ -23,7 +23,7 @@ import (
 func TestNothingIsMadeOfWhatExists(t *testing.T) {
 	for name, tpl := range map[string]template{
 		"without a key": readGolden(t, "existing"),
-		"with a key":    synth(t, with(everythingExists, "key-arn", theirKey)),
+		"with a key":    synth(t, values(everythingExists+"; key-arn="+theirKey)),
 	} {
 		for _, kind := range []string{tableType, streamType, bucketType, bucketPolicy, queueType, queuePolicy, "AWS::KMS::Key"} {
 			for id := range tpl.resources(kind) {

@@ -44,52 +44,37 @@ type golden struct {
 	slow bool // only `make check` makes it
 }
 
-var (
-	jwt = values("auth", "jwt", "jwt-issuer", "https://issuer.example/pool", "jwt-audience", "web,mobile")
+const (
+	jwt = "auth=jwt; jwt-issuer=https://issuer.example/pool; jwt-audience=web,mobile"
 
-	everythingExists = values(
-		"bank-table", "their-bank", "dedupe-table", "their-dedupe",
-		"source-stream-arn", theirStream, "source-retention", "168h", "destination-stream-arn", otherStream,
-		"dead-letter-bucket", "their-dead-letters", "notify-queue-arn", theirQueue,
-	)
+	everythingExists = "bank-table=their-bank; dedupe-table=their-dedupe; " +
+		"source-stream-arn=" + theirStream + "; source-retention=168h; destination-stream-arn=" + otherStream + "; " +
+		"dead-letter-bucket=their-dead-letters; notify-queue-arn=" + theirQueue
 
-	// everySetting has a value other than the default for what the other goldens leave out. Where there are limits it
-	// is at one. Lists and numbers are as cdk.json may have them.
-	everySetting = map[string]any{
-		"jobs": []any{"records", "claims"}, "architecture": "x86_64", "warm-read-units": 12000.0, "warm-write-units": "4000",
-		"alarm-topic-arn": theirTopic, "log-level": "warn", "log-retention-days": "3653", "disposable": "on",
-		"endpoint-url": "http://localhost:8000",
-
-		"auth": "open", "campaign-cache": "0", "rate-limit": "1", "burst-limit": "2",
-
-		"id-path": "event.id", "fingerprint-path": "event.print", "volatile": []any{"sent_at", "trace"},
-		"contexts-path": "event.contexts", "ids": "first-keeps", "scope": "orders", "window": "72h", "horizon": "8760h",
-		"natural": "off", "synthetic": "off", "concurrency": 64.0,
-		"source-retention": "8760h", "batch-size": "10000", "batch-window": "300s", "parallelization": "10",
-		"aggregation": "off", "retries": "-1", "record-age": "60s",
-	}
+	// everySetting has a value other than the default for everything that the other goldens leave out. Where there are
+	// limits, the value is at one.
+	everySetting = "architecture=x86_64; warm-read-units=12000; warm-write-units=4000; alarm-topic-arn=" + theirTopic + "; " +
+		"log-level=warn; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
+		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; " +
+		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
+		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; " +
+		"source-retention=8760h; batch-size=10000; batch-window=300s; parallelization=10; aggregation=off; " +
+		"retries=-1; record-age=60s"
 )
 
+// inCDKJSON are values that only cdk.json can have: the command line makes texts of all.
+var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "concurrency": 64.0}
+
 var goldens = []golden{
-	{name: "default"},
-	{name: "claims", context: values("jobs", "claims", "claimant-from", "iam")},
-	{name: "records", context: values("jobs", "records", "source-retention", "24h", "retries", "0", "checkpoint", "off")},
-	{name: "existing", context: everythingExists},
-	{name: "jwt", context: with(jwt, "jobs", "claims")},
-	{name: "customer-key", context: values("key-arn", theirKey)},
-	{name: "every-setting", context: everySetting},
+	{name: "default", context: map[string]any{}},
+	{name: "claims", context: values("jobs=claims; claimant-from=iam")},
+	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; checkpoint=off")},
+	{name: "existing", context: values(everythingExists)},
+	{name: "jwt", context: values(jwt + "; jobs=claims")},
+	{name: "customer-key", context: values("key-arn=" + theirKey)},
+	{name: "every-setting", context: with(values(everySetting), inCDKJSON)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
-}
-
-// with returns a context with more or other values.
-func with(context map[string]any, namesAndValues ...string) map[string]any {
-	all := maps.Clone(context)
-	if all == nil {
-		all = map[string]any{}
-	}
-	maps.Copy(all, values(namesAndValues...))
-	return all
 }
 
 func (g golden) file() string { return filepath.Join("testdata", g.name+".template.json") }

@@ -3,7 +3,6 @@ package stack
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -91,10 +90,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 	return all
 }
 
-// everything is a statement that nobody should have.
-var everything = object("Effect", "Allow", "Action", "dynamodb:*", "Resource", "*")
-
-// TestPlantedPermissionsAreFound changes a template, and the rows.
+// TestPlantedPermissionsAreFound changes the rows, or the default golden, which has the same permissions.
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
@@ -104,47 +100,36 @@ func TestPlantedPermissionsAreFound(t *testing.T) {
 			t.Errorf("nobody sees it: %s", what)
 		}
 	}
-	for i, row := range rows {
-		found(fmt.Sprint("no row ", row), slices.Delete(slices.Clone(rows), i, i+1), readGolden(t, "default"))
-	}
-	found("a row too many", append(slices.Clone(rows), permission{"claim", "dynamodb:Scan", "bank table", ""}), readGolden(t, "default"))
+	found("a row fewer", rows[1:], readGolden(t, "default"))
+	found("a row more", append(rows, permission{"claim", "dynamodb:Scan", "bank table", ""}), readGolden(t, "default"))
 
-	const first, statement = "ClaimsFunctionRoleDefaultPolicyB4845F0C", "Properties.PolicyDocument.Statement.0."
-	for what, change := range map[string]func(policy resource){
-		"denied":              func(p resource) { set(p, statement+"Effect", "Deny") },
-		"all resources":       func(p resource) { set(p, statement+"Resource", "*") },
-		"more resources":      func(p resource) { set(p, statement+"Resource", []any{at(p, statement+"Resource"), "*"}) },
-		"more actions":        func(p resource) { set(p, statement+"Action", []any{at(p, statement+"Action"), "dynamodb:Scan"}) },
-		"all actions but one": func(p resource) { set(p, statement+"NotAction", "iam:*") },
-		"no condition":        func(p resource) { set(p, statement+"Condition", nil) },
-		"another condition":   func(p resource) { set(p, statement+"Condition", object("Bool", object("aws:SecureTransport", "true"))) },
-		"every partition key": func(p resource) {
-			set(p, statement+"Condition.ForAllValues:StringLike.dynamodb:LeadingKeys", []any{"*"})
-		},
-		"one more statement": func(p resource) {
-			set(p, "Properties.PolicyDocument.Statement", append(list(at(p, "Properties.PolicyDocument.Statement")), everything))
-		},
-		"one statement fewer": func(p resource) {
-			set(p, "Properties.PolicyDocument.Statement", list(at(p, "Properties.PolicyDocument.Statement"))[1:])
-		},
-		"for every role": func(p resource) {
-			set(p, "Properties.Roles", []any{object("Ref", "ClaimsFunctionRole66532BC1"), object("Ref", "RecordsFunctionRole1806E726")})
-		},
+	const policy, document, statement = "ClaimsFunctionRoleDefaultPolicyB4845F0C", "Properties.PolicyDocument", "Properties.PolicyDocument.Statement.0."
+	everything := object("Statement", []any{object("Effect", "Allow", "Action", "dynamodb:*", "Resource", "*")})
+	for _, f := range []struct {
+		what, path string
+		value      any
+	}{
+		{"denied", statement + "Effect", "Deny"},
+		{"all resources", statement + "Resource", "*"},
+		{"one more action", statement + "Action", []any{"dynamodb:GetItem", "dynamodb:Scan"}},
+		{"all actions but one", statement + "NotAction", "iam:*"},
+		{"no condition", statement + "Condition", nil},
+		{"another condition", statement + "Condition", object("Bool", object("aws:SecureTransport", "true"))},
+		{"every partition key", statement + "Condition.ForAllValues:StringLike.dynamodb:LeadingKeys", []any{"*"}},
+		{"no statement", document + ".Statement", nil},
+		{"for the other role, too", "Properties.Roles", []any{object("Ref", "ClaimsFunctionRole66532BC1"), object("Ref", "RecordsFunctionRole1806E726")}},
 	} {
 		tpl := readGolden(t, "default")
-		if tpl.resources(policyType)[first] == nil {
-			t.Fatalf("there is no %s, only %v", first, slices.Sorted(maps.Keys(tpl.resources(policyType))))
+		if !set(tpl.resources(policyType)[policy], f.path, f.value) {
+			t.Errorf("%s: %s has no %s", f.what, policy, f.path)
 		}
-		change(tpl.resources(policyType)[first])
-		found(what, rows, tpl)
+		found(f.what, rows, tpl)
 	}
-
-	document := object("Statement", []any{everything})
 	for what, planted := range map[string]map[string]any{
-		"a managed policy of the stack": object("Type", "AWS::IAM::ManagedPolicy", "Properties", object("PolicyDocument", document)),
-		"another role":                  object("Type", roleType, "Properties", object("Policies", []any{object("PolicyDocument", document)})),
-		"a policy of AWS":               object("Type", roleType, "Properties", object("ManagedPolicyArns", []any{"arn:aws:iam::aws:policy/AdministratorAccess"})),
-		"a bucket for everybody":        object("Type", bucketPolicy, "Properties", object("PolicyDocument", document)),
+		"a managed policy": object("Type", "AWS::IAM::ManagedPolicy", "Properties", object("PolicyDocument", everything)),
+		"another role":     object("Type", roleType, "Properties", object("Policies", []any{object("PolicyDocument", everything)})),
+		"a policy of AWS":  object("Type", roleType, "Properties", object("ManagedPolicyArns", []any{"arn:aws:iam::aws:policy/AdministratorAccess"})),
+		"a bucket for all": object("Type", bucketPolicy, "Properties", object("PolicyDocument", everything)),
 	} {
 		tpl := readGolden(t, "default")
 		tpl["Resources"].(map[string]any)["Planted"] = planted

@@ -85,14 +85,6 @@ var invariants = []invariant{
 	{"a checkpoint needs one batch at a time", each(mappingType, checkpoint), []fault{
 		{"more batches", "", mappingType, "Properties.ParallelizationFactor", 2.0},
 	}},
-	{"alarms watch resources of the stack", each(alarmType, watchesTheStack), []fault{
-		{"something else", "claims", alarmType, "Properties.Dimensions", []any{object("Name", "FunctionName", "Value", "other")}},
-		{"an expression of something else", "", alarmType, "Properties.Metrics.1.MetricStat.Metric.Dimensions.0.Value", "other"},
-	}},
-	{"alarms tell the topic", each(alarmType, tellsTheTopic), []fault{
-		{"not when they go off", "every-setting", alarmType, "Properties.AlarmActions", nil},
-		{"not when they are over", "every-setting", alarmType, "Properties.OKActions", nil},
-	}},
 }
 
 // TestInvariants checks every golden.

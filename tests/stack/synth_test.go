@@ -10,9 +10,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -92,12 +94,20 @@ func trySynth(t *testing.T, values map[string]any) (template, error) {
 	return templateOf(t, app, stack), nil
 }
 
-// values returns context values by their names without "oncebox:".
-func values(namesAndValues ...string) map[string]any {
+// values reads context values as in "jobs=claims; auth=open". The last of a name counts.
+func values(text string) map[string]any {
 	all := map[string]any{}
-	for i := 0; i < len(namesAndValues); i += 2 {
-		all[namesAndValues[i]] = namesAndValues[i+1]
+	for pair := range strings.SplitSeq(text, "; ") {
+		name, value, _ := strings.Cut(pair, "=")
+		all[name] = value
 	}
+	return all
+}
+
+// with returns a context with more or other values.
+func with(context, more map[string]any) map[string]any {
+	all := maps.Clone(context)
+	maps.Copy(all, more)
 	return all
 }
 
