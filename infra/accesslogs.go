@@ -42,8 +42,9 @@ func writeAccessLogs(stage awsapigatewayv2.HttpStage, logs awslogs.LogGroup) {
 	if err != nil {
 		panic(err) // a map of strings can always be encoded
 	}
-	stage.Node().DefaultChild().(awsapigatewayv2.CfnStage).SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+	settings := &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 		DestinationArn: awsapigatewayv2.NewLogGroupLogDestination(logs).Bind(stage).DestinationArn,
 		Format:         jsii.String(string(format)),
-	})
+	}
+	stage.Node().DefaultChild().(awsapigatewayv2.CfnStage).SetAccessLogSettings(settings)
 }

@@ -146,8 +146,8 @@ func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda
 	}.add(scope, p)
 }
 
-// throttledKeys adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts
-// hot key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling
+// throttledKeys adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It
+// counts hot key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling
 // metrics").
 func throttledKeys(scope constructs.Construct, p AlarmProps, table awsdynamodb.ITableV2) {
 	stack, id := awscdk.Stack_Of(scope), "ThrottledKeysAlarm-"+*table.Node().Addr()

@@ -61,7 +61,8 @@ func (a Auth) check(names naming, claimantFrom string) error {
 	}
 	switch needsJWT := strings.HasPrefix(claimantFrom, "jwt:"); {
 	case claimantFrom == "body" && a.kind == authJWT:
-		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s", from, jwt, p.of(string(authIAM)))
+		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s",
+			from, jwt, p.of(string(authIAM)))
 	case claimantFrom == "iam" && a.kind != authIAM:
 		p.add("%s needs %s: %s verifies no IAM identity", from, p.of(string(authIAM)), p.of(string(a.kind)))
 	case needsJWT && a.kind != authJWT:

@@ -81,7 +81,10 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 	if err := p.check(scope); err != nil {
 		return nil, p.names.failed("claim API", id, err)
 	}
-	c := &ClaimAPI{Construct: constructs.NewConstruct(scope, jsii.String(id)), BankTable: p.BankTable, DedupeTable: p.DedupeTable}
+	c := &ClaimAPI{
+		Construct: constructs.NewConstruct(scope, jsii.String(id)),
+		BankTable: p.BankTable, DedupeTable: p.DedupeTable,
+	}
 	if c.BankTable == nil {
 		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
 	}
@@ -112,7 +115,8 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 // check returns everything that is wrong with props that have their defaults.
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
-	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names), p.Function.check(claimFunction, p.names))
+	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
+	wrong.join(p.Function.check(claimFunction, p.names))
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}

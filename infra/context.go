@@ -22,8 +22,8 @@ import (
 // contextPrefix begins the name of every context value of oncebox.
 const contextPrefix = "oncebox:"
 
-// ContextNames lists the context values that [NewStack] reads, without their prefix "oncebox:". The value oncebox:x-y is
-// the variable ONCEBOX_X_Y of a function, if there is one.
+// ContextNames lists the context values that [NewStack] reads, without their prefix "oncebox:". The value oncebox:x-y
+// is the variable ONCEBOX_X_Y of a function, if there is one.
 func ContextNames() []string { return slices.Concat(stackNames, claimNames, recordNames) }
 
 var (
@@ -32,12 +32,15 @@ var (
 		"log-level", "log-retention-days", "disposable", "endpoint-url",
 	}
 	claimNames = []string{
-		"auth", "jwt-issuer", "jwt-audience", "claimant-from", "campaign-cache", "bank-table", "rate-limit", "burst-limit", "claim-code",
+		"auth", "jwt-issuer", "jwt-audience", "claimant-from", "campaign-cache", "bank-table", "rate-limit", "burst-limit",
+		"claim-code",
 	}
 	recordNames = []string{
-		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural", "synthetic", "concurrency",
+		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",
+		"synthetic", "concurrency",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "dead-letter-bucket", "notify-queue-arn",
-		"batch-size", "batch-window", "parallelization", "checkpoint", "aggregation", "retries", "record-age", "dedupe-code",
+		"batch-size", "batch-window", "parallelization", "checkpoint", "aggregation", "retries", "record-age",
+		"dedupe-code",
 	}
 )
 
@@ -47,8 +50,8 @@ type contextReader struct {
 	problems *problems
 }
 
-// newContextReader takes the context values of oncebox as texts. The command line makes texts of all values; cdk.json may
-// also have numbers, booleans and lists.
+// newContextReader takes the context values of oncebox as texts. The command line makes texts of all values; cdk.json
+// may also have numbers, booleans and lists.
 func newContextReader(node constructs.Node) contextReader {
 	all, _ := node.GetAllContext(nil).(map[string]any)
 	values, wrong := map[string]string{}, &problems{}
@@ -142,7 +145,8 @@ var arnNames = map[string]string{"kinesis": "stream/", "kms": "key/", "sns": "",
 // panic.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
-	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnNames[service] + `[a-zA-Z0-9_.-]+$`)
+	resource := arnNames[service] + `[a-zA-Z0-9_.-]+`
+	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + resource + `$`)
 	if text == "" || form.MatchString(text) {
 		return text
 	}
@@ -213,10 +217,11 @@ func (c contextReader) logRetention() awslogs.RetentionDays {
 
 var logRetentions = map[int]awslogs.RetentionDays{
 	1: awslogs.RetentionDays_ONE_DAY, 3: awslogs.RetentionDays_THREE_DAYS, 5: awslogs.RetentionDays_FIVE_DAYS,
-	7: awslogs.RetentionDays_ONE_WEEK, 14: awslogs.RetentionDays_TWO_WEEKS, 30: awslogs.RetentionDays_ONE_MONTH,
-	60: awslogs.RetentionDays_TWO_MONTHS, 90: awslogs.RetentionDays_THREE_MONTHS, 120: awslogs.RetentionDays_FOUR_MONTHS,
-	150: awslogs.RetentionDays_FIVE_MONTHS, 180: awslogs.RetentionDays_SIX_MONTHS, 365: awslogs.RetentionDays_ONE_YEAR,
-	400: awslogs.RetentionDays_THIRTEEN_MONTHS, 545: awslogs.RetentionDays_EIGHTEEN_MONTHS, 731: awslogs.RetentionDays_TWO_YEARS,
+	7: awslogs.RetentionDays_ONE_WEEK, 14: awslogs.RetentionDays_TWO_WEEKS,
+	30: awslogs.RetentionDays_ONE_MONTH, 60: awslogs.RetentionDays_TWO_MONTHS, 90: awslogs.RetentionDays_THREE_MONTHS,
+	120: awslogs.RetentionDays_FOUR_MONTHS, 150: awslogs.RetentionDays_FIVE_MONTHS, 180: awslogs.RetentionDays_SIX_MONTHS,
+	365: awslogs.RetentionDays_ONE_YEAR, 400: awslogs.RetentionDays_THIRTEEN_MONTHS,
+	545: awslogs.RetentionDays_EIGHTEEN_MONTHS, 731: awslogs.RetentionDays_TWO_YEARS,
 	1096: awslogs.RetentionDays_THREE_YEARS, 1827: awslogs.RetentionDays_FIVE_YEARS, 2192: awslogs.RetentionDays_SIX_YEARS,
 	2557: awslogs.RetentionDays_SEVEN_YEARS, 2922: awslogs.RetentionDays_EIGHT_YEARS, 3288: awslogs.RetentionDays_NINE_YEARS,
 	3653: awslogs.RetentionDays_TEN_YEARS,

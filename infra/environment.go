@@ -43,7 +43,8 @@ func (e environment) check() error {
 		bytes += len(v)
 	}
 	if bytes > longestEnvironment {
-		return fmt.Errorf("the variables of the function have %d bytes, and Lambda takes at most %d", bytes, longestEnvironment)
+		return fmt.Errorf("the variables of the function have %d bytes, and Lambda takes at most %d",
+			bytes, longestEnvironment)
 	}
 	return nil
 }

@@ -85,10 +85,12 @@ func (p FunctionProps) check(kind functionKind, names naming) error {
 	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
 		wrong.add("MemoryMiB is %d; choose %d to %d", p.MemoryMiB, minMemoryMiB, maxMemoryMiB)
 	}
-	if p.LogRetention != awslogs.RetentionDays_INFINITE && !slices.Contains(slices.Collect(maps.Values(logRetentions)), p.LogRetention) {
+	known := append(slices.Collect(maps.Values(logRetentions)), awslogs.RetentionDays_INFINITE)
+	if !slices.Contains(known, p.LogRetention) {
 		wrong.add("LogRetention is %q; choose a constant of awslogs, for example RetentionDays_ONE_YEAR", p.LogRetention)
 	}
-	if u, err := url.Parse(p.EndpointURL); p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	u, err := url.Parse(p.EndpointURL)
+	if p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		wrong.add("%s is %q; it must be an http or https URL", wrong.of("EndpointURL"), p.EndpointURL)
 	}
 	if p.Timeout < time.Second || p.Timeout > kind.longestTimeout || p.Timeout%time.Second != 0 {
@@ -121,9 +123,14 @@ func (p FunctionProps) checkCode(wrong *problems) {
 	}
 }
 
-// newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log group.
-func newFunction(scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool) awslambda.Function {
-	logs := newLogGroup(scope, "FunctionLogs", p.LogRetention, disposable)
+// newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log
+// group.
+func newFunction(
+	scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool,
+) awslambda.Function {
+	logs := awslogs.NewLogGroup(scope, jsii.String("FunctionLogs"), &awslogs.LogGroupProps{
+		Retention: p.LogRetention, RemovalPolicy: removalPolicy(disposable),
+	})
 	role := awsiam.NewRole(scope, jsii.String("FunctionRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 	})
@@ -151,12 +158,6 @@ func newFunction(scope constructs.Construct, p FunctionProps, env environment, g
 	// Without its policy the role may do nothing: the function must not start before.
 	function.Node().AddDependency(role)
 	return function
-}
-
-func newLogGroup(scope constructs.Construct, id string, retention awslogs.RetentionDays, disposable bool) awslogs.LogGroup {
-	return awslogs.NewLogGroup(scope, jsii.String(id), &awslogs.LogGroupProps{
-		Retention: retention, RemovalPolicy: removalPolicy(disposable),
-	})
 }
 
 func seconds(d time.Duration) awscdk.Duration {

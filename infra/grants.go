@@ -11,7 +11,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// This file lists everything that the functions may do. docs/iam.md has the same list for readers; a test compares them.
+// This file lists everything that the functions may do. docs/iam.md has the same list for readers. A test compares the
+// two.
 
 // A grant is a statement of a function's policy: actions on one resource.
 type grant struct {
@@ -28,8 +29,8 @@ func (g grant) statement() awsiam.PolicyStatement {
 	return awsiam.NewPolicyStatement(p)
 }
 
-// onRows allows actions on the rows whose partition keys begin with prefix. A transaction needs the actions of its parts
-// (DynamoDB Developer Guide, "Using IAM with DynamoDB transactions").
+// onRows allows actions on the rows whose partition keys begin with prefix. A transaction needs the actions of its
+// parts (DynamoDB Developer Guide, "Using IAM with DynamoDB transactions").
 func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant {
 	return grant{actions, *table.TableArn(), map[string]any{
 		"ForAllValues:StringLike": map[string]any{"dynamodb:LeadingKeys": []string{prefix + "*"}},

@@ -8,9 +8,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// MappingProps are the settings of an event source mapping, by which Lambda reads the stream. All are optional. The rest
-// is fixed: the mapping starts at the oldest record, reports partial failures, bisects failed batches, and stores the
-// batches that it gives up in the dead-letter bucket.
+// MappingProps are the settings of an event source mapping, by which Lambda reads the stream. All are optional. The
+// rest is fixed: the mapping starts at the oldest record, reports partial failures, bisects failed batches, and stores
+// the batches that it gives up in the dead-letter bucket.
 type MappingProps struct {
 	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000. A batch also ends at 6
 	// MB.
@@ -78,8 +78,8 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 	return p
 }
 
-// checkpoint reports whether the function keeps a checkpoint. That is only right where one invocation of a shard runs at
-// a time.
+// checkpoint reports whether the function keeps a checkpoint. That is only right where one invocation of a shard runs
+// at a time.
 func (p MappingProps) checkpoint() bool { return p.Parallelization == 1 && !p.NoCheckpoint }
 
 // check returns everything that is wrong with props that have their defaults.
@@ -89,7 +89,8 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 		wrong.add("%s is %d; choose 1 to %d", wrong.of("BatchSize"), p.BatchSize, maxBatchSize)
 	}
 	if p.BatchWindow < 0 || p.BatchWindow > longestBatchWindow || p.BatchWindow%time.Second != 0 {
-		wrong.add("%s is %s; choose whole seconds up to %s", wrong.of("BatchWindow"), text(p.BatchWindow), text(longestBatchWindow))
+		wrong.add("%s is %s; choose whole seconds up to %s",
+			wrong.of("BatchWindow"), text(p.BatchWindow), text(longestBatchWindow))
 	}
 	if p.Parallelization < 1 || p.Parallelization > maxParallelization {
 		wrong.add("%s is %d; choose 1 to %d", wrong.of("Parallelization"), p.Parallelization, maxParallelization)
@@ -104,18 +105,19 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 	switch age := wrong.of("RecordAge"); {
 	case retention == 0: // which is refused elsewhere
 	case p.RecordAge < shortestRecordAge || p.RecordAge > longestRecordAge || p.RecordAge%time.Second != 0:
-		wrong.add("%s is %s; choose whole seconds from %s to %s", age, text(p.RecordAge), text(shortestRecordAge), text(longestRecordAge))
+		wrong.add("%s is %s; choose whole seconds from %s to %s",
+			age, text(p.RecordAge), text(shortestRecordAge), text(longestRecordAge))
 	case p.RecordAge >= retention:
-		wrong.add("%s is %s, not shorter than %s, which is %s: Kinesis would delete a failing record before Lambda stores it in "+
-			"the dead-letter bucket", age, text(p.RecordAge), wrong.of("SourceRetention"), text(retention))
+		wrong.add("%s is %s, not shorter than %s, which is %s: Kinesis would delete a failing record before Lambda stores "+
+			"it in the dead-letter bucket", age, text(p.RecordAge), wrong.of("SourceRetention"), text(retention))
 	}
 	return wrong.err()
 }
 
-// newMapping makes the mapping. It uses the resource itself: awslambdaeventsources would allow the role more than grants.go
-// lists.
+// newMapping makes the mapping. It uses the resource itself: awslambdaeventsources would allow the role more than
+// grants.go lists.
 func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping {
-	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), &awslambda.CfnEventSourceMappingProps{
+	props := &awslambda.CfnEventSourceMappingProps{
 		FunctionName:                   r.Function.FunctionName(),
 		EventSourceArn:                 r.Source.StreamArn(),
 		StartingPosition:               jsii.String("TRIM_HORIZON"),
@@ -131,7 +133,8 @@ func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping
 		},
 		// The alarms on given-up and lost records need these metrics.
 		MetricsConfig: &awslambda.CfnEventSourceMapping_MetricsConfigProperty{Metrics: jsii.Strings("EventCount")},
-	})
+	}
+	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), props)
 	// Lambda refuses a mapping whose role may not read the stream.
 	mapping.Node().AddDependency(r.Function.Role())
 	return mapping

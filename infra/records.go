@@ -76,8 +76,8 @@ type RecordRules struct {
 	Concurrency     int           // ONCEBOX_CONCURRENCY
 }
 
-// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. Change
-// its parts for what the props do not offer.
+// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms.
+// Change its parts for what the props do not offer.
 type RecordDedupe struct {
 	Construct           constructs.Construct // the scope of the parts that are made
 	DedupeTable         awsdynamodb.ITableV2
@@ -172,7 +172,8 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 		stream = *p.Destination.StreamName()
 	}
 	env := p.environment(resourceNames{
-		nameOf(p.DedupeTable, "dedupe"), scopeOf(p.Rules.Scope, p.Source), stream, "bucket", "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
+		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), destination: stream,
+		bucket: "bucket", queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 	})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
 	_, err := kinesishandler.ParseSettings(env.known())
@@ -180,8 +181,8 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	return wrong.err()
 }
 
-// checkPlaces refuses streams that the function cannot reach. It writes to the Destination by name, so that has to be in
-// the account and region of the stack. Lambda reads a Source of its own region.
+// checkPlaces refuses streams that the function cannot reach. It writes to the Destination by name, so that has to be
+// in the account and region of the stack. Lambda reads a Source of its own region.
 func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Construct) {
 	stack, source, destination := awscdk.Stack_Of(scope), wrong.of("Source"), wrong.of("Destination")
 	account, region := stack.Account(), stack.Region()
@@ -189,9 +190,11 @@ func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Constru
 		region = p.Source.Env().Region
 	}
 	if s := p.Source; s != nil && differ(s.Env().Region, region) {
-		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region", source, *s.Env().Region, *region)
+		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region",
+			source, *s.Env().Region, *region)
 	} else if d := p.Destination; d != nil && (differ(d.Env().Region, region) || differ(d.Env().Account, account)) {
-		wrong.add("%s is %s, in another account or region than the stack; the function would not find it", destination, *d.StreamArn())
+		wrong.add("%s is %s, in another account or region than the stack; the function would not find it",
+			destination, *d.StreamArn())
 	}
 	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
 		wrong.add("%s and %s are the same stream; every record would come back for ever", source, destination)
@@ -212,10 +215,11 @@ func (p RecordDedupeProps) checkRetention(wrong *problems) {
 	case p.Source != nil && known != 0 && known != p.SourceRetention:
 		wrong.add("SourceRetention is %s, but Source keeps its records for %s", text(p.SourceRetention), text(known))
 	case p.SourceRetention < shortestRetention || p.SourceRetention > longestRetention || p.SourceRetention%time.Hour != 0:
-		wrong.add("%s is %s; choose whole hours from %s to %s", retention, text(p.SourceRetention), text(shortestRetention), text(longestRetention))
+		wrong.add("%s is %s; choose whole hours from %s to %s",
+			retention, text(p.SourceRetention), text(shortestRetention), text(longestRetention))
 	case p.Rules.Horizon < p.SourceRetention:
-		wrong.add("%s is %s, shorter than %s, which is %s: a record that is processed late could find its entry deleted, and "+
-			"would be delivered twice", wrong.of("Horizon"), text(p.Rules.Horizon), retention, text(p.SourceRetention))
+		wrong.add("%s is %s, shorter than %s, which is %s: a record that is processed late could find its entry deleted, "+
+			"and would be delivered twice", wrong.of("Horizon"), text(p.Rules.Horizon), retention, text(p.SourceRetention))
 	}
 }
 
@@ -230,8 +234,8 @@ func scopeOf(scope string, source awskinesis.IStream) string {
 	return *source.StreamName()
 }
 
-// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. No stream stands for the one
-// that is made.
+// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. No stream stands for the
+// one that is made.
 func retentionOf(source awskinesis.IStream) time.Duration {
 	if source == nil {
 		return defaultRetention

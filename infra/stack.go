@@ -166,8 +166,8 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		p.Mapping.Retries = new(s.number("retries", -1))
 	}
 	if p.Mapping.Parallelization > 1 && s.text("checkpoint") != "" && !p.Mapping.NoCheckpoint {
-		s.refuse("checkpoint", fmt.Sprintf("with oncebox:parallelization=%d the checkpoint would skip records that were never "+
-			"delivered; choose off", p.Mapping.Parallelization))
+		s.refuse("checkpoint", fmt.Sprintf("with oncebox:parallelization=%d the checkpoint would skip records that were "+
+			"never delivered; choose off", p.Mapping.Parallelization))
 	}
 	return p
 }
@@ -194,7 +194,9 @@ func (s *contextStack) existingStream(id, name string) awskinesis.IStream {
 	if arn == "" {
 		return nil
 	}
-	return awskinesis.Stream_FromStreamAttributes(s.stack, jsii.String(id), &awskinesis.StreamAttributes{StreamArn: &arn, EncryptionKey: s.key})
+	return awskinesis.Stream_FromStreamAttributes(s.stack, jsii.String(id), &awskinesis.StreamAttributes{
+		StreamArn: &arn, EncryptionKey: s.key,
+	})
 }
 
 func (s *contextStack) existingBucket() awss3.IBucket {
@@ -202,7 +204,9 @@ func (s *contextStack) existingBucket() awss3.IBucket {
 	if name == "" {
 		return nil
 	}
-	return awss3.Bucket_FromBucketAttributes(s.stack, jsii.String("DeadLetterBucket"), &awss3.BucketAttributes{BucketName: &name, EncryptionKey: s.key})
+	return awss3.Bucket_FromBucketAttributes(s.stack, jsii.String("DeadLetterBucket"), &awss3.BucketAttributes{
+		BucketName: &name, EncryptionKey: s.key,
+	})
 }
 
 func (s *contextStack) existingQueue() awssqs.IQueue {
@@ -234,13 +238,16 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 	}
 	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
 	s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
-	s.output("DeadLetterBucket", "Dead letters: records and batches that were not delivered", *records.DeadLetterBucket.BucketName())
+	s.output("DeadLetterBucket", "Dead letters: records and batches that were not delivered",
+		*records.DeadLetterBucket.BucketName())
 	s.output("NotifyQueueUrl", "A message for each new dead letter of the function", *records.NotifyQueue.QueueUrl())
 	return nil
 }
 
 func (s *contextStack) output(name, description, value string) {
 	// The resource, imported or made, has the plain name as its id.
-	output := awscdk.NewCfnOutput(s.stack, jsii.String(name+"Output"), &awscdk.CfnOutputProps{Description: &description, Value: &value})
+	output := awscdk.NewCfnOutput(s.stack, jsii.String(name+"Output"), &awscdk.CfnOutputProps{
+		Description: &description, Value: &value,
+	})
 	output.OverrideLogicalId(&name)
 }

@@ -48,8 +48,8 @@ func (p TableProps) check(scope constructs.Construct, names naming) error {
 	}
 	tooFew := p.WarmReadUnits < minWarmReadUnits || p.WarmWriteUnits < minWarmWriteUnits
 	if tooFew && (p.WarmReadUnits != 0 || p.WarmWriteUnits != 0) {
-		wrong.add("%s is %d and %s is %d; choose at least %d and %d, or set neither",
-			wrong.of("WarmReadUnits"), p.WarmReadUnits, wrong.of("WarmWriteUnits"), p.WarmWriteUnits, minWarmReadUnits, minWarmWriteUnits)
+		wrong.add("%s is %d and %s is %d; choose at least %d and %d, or set neither", wrong.of("WarmReadUnits"),
+			p.WarmReadUnits, wrong.of("WarmWriteUnits"), p.WarmWriteUnits, minWarmReadUnits, minWarmWriteUnits)
 	}
 	return wrong.err()
 }
@@ -57,8 +57,8 @@ func (p TableProps) check(scope constructs.Construct, names naming) error {
 // NewTable makes a table that claims, records or both can use, also as the bank table: all tables have the same keys.
 // The table is on demand, has point-in-time recovery and deletion protection, and stays when the stack is deleted.
 //
-// CloudFormation chooses the name. Do not change id or scope of a table that is in use: CloudFormation would make a new,
-// empty table.
+// CloudFormation chooses the name. Do not change id or scope of a table that is in use: CloudFormation would make a
+// new, empty table.
 func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.TableV2, error) {
 	if err := p.check(scope, nil); err != nil {
 		return nil, fmt.Errorf("table %s: %w", id, err)

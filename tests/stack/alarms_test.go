@@ -52,7 +52,8 @@ func functionProps(t *testing.T) infra.FunctionProps {
 }
 
 // runbookLink is how a description ends: with the section that says what to do.
-var runbookLink = regexp.MustCompile(`^[A-Z][^.]*\. https://github\.com/oncebox/oncebox/blob/main/docs/operations\.md#([a-z-]+)$`)
+var runbookLink = regexp.MustCompile(
+	`^[A-Z][^.]*\. https://github\.com/oncebox/oncebox/blob/main/docs/operations\.md#([a-z-]+)$`)
 
 // TestRunbook checks that docs/operations.md has a section for every alarm and no other, that each section has all its
 // parts and names the alarm's metrics, and that the links of the page lead to headings.

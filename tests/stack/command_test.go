@@ -59,11 +59,7 @@ func TestDefaultFolders(t *testing.T) {
 	if err == nil || missing.ProcessState.ExitCode() != 1 {
 		t.Errorf("without functions it ends with %v", err)
 	}
-	for _, part := range []string{"oncebox: claim API Claims: there is no function at dist/claim/bootstrap", "record dedup Records: there is no function at dist/dedupe/bootstrap"} {
-		if !strings.Contains(string(out), part) {
-			t.Errorf("it says\n%s\nand not %q", out, part)
-		}
-	}
+	says(t, string(out), "oncebox: there is no function at dist/claim/bootstrap ... no function at dist/dedupe/bootstrap")
 	if strings.Contains(string(out), "goroutine") {
 		t.Errorf("it panics:\n%s", out)
 	}
@@ -119,8 +115,10 @@ func prepare(t *testing.T, folder string, environment []string, name string, arg
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, arguments...)
 	cmd.Dir = folder
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "CDK_") })
-	cmd.Env = append(cmd.Env, "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
-	cmd.Env = append(cmd.Env, environment...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "AWS_") || strings.HasPrefix(variable, "CDK_")
+	})
+	cmd.Env = append(cmd.Env, "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE="+os.DevNull)
+	cmd.Env = append(append(cmd.Env, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull), environment...)
 	return cmd
 }

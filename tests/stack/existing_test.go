@@ -25,7 +25,8 @@ func TestNothingIsMadeOfWhatExists(t *testing.T) {
 		"without a key": readGolden(t, "existing"),
 		"with a key":    synth(t, values(everythingExists+"; key-arn="+theirKey)),
 	} {
-		for _, kind := range []string{tableType, streamType, bucketType, bucketPolicy, queueType, queuePolicy, "AWS::KMS::Key"} {
+		made := []string{tableType, streamType, bucketType, bucketPolicy, queueType, queuePolicy, "AWS::KMS::Key"}
+		for _, kind := range made {
 			for id := range tpl.resources(kind) {
 				t.Errorf("%s: %s, a %s, is made", name, id, kind)
 			}
@@ -94,7 +95,9 @@ func TestStacksShareATable(t *testing.T) {
 	dedupe, err := infra.NewTable(data, "Entries", infra.TableProps{})
 	must(t, err)
 	claims := awscdk.NewStack(app, jsii.String("claims"), nil)
-	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM(), Function: functionProps(t), DedupeTable: dedupe})
+	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{
+		Auth: infra.AuthIAM(), Function: functionProps(t), DedupeTable: dedupe,
+	})
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
 	_, err = infra.NewRecordDedupe(records, "Records", infra.RecordDedupeProps{
@@ -139,7 +142,8 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 		must(t, err)
 	})
 	for id, a := range tpl.resources(authorizerType) {
-		issuer, audience := rendered(at(a, "Properties.JwtConfiguration.Issuer")), rendered(at(a, "Properties.JwtConfiguration.Audience.0"))
+		issuer := rendered(at(a, "Properties.JwtConfiguration.Issuer"))
+		audience := rendered(at(a, "Properties.JwtConfiguration.Audience.0"))
 		if !strings.Contains(issuer, "${Pool") || !strings.HasPrefix(audience, "${PoolWeb") {
 			t.Errorf("%s trusts %s for %s", id, issuer, audience)
 		}

@@ -45,7 +45,8 @@ func documentedPermissions(t *testing.T) map[string][]permission {
 		if cells[5] == "" {
 			t.Errorf("docs/iam.md does not say when %s is used", cells[2])
 		}
-		sections[section] = append(sections[section], permission{strings.TrimSuffix(cells[1], " (Lambda)"), cells[2], cells[3], cells[4]})
+		row := permission{strings.TrimSuffix(cells[1], " (Lambda)"), cells[2], cells[3], cells[4]}
+		sections[section] = append(sections[section], row)
 	}
 	return sections
 }
@@ -103,7 +104,13 @@ func TestPlantedPermissionsAreFound(t *testing.T) {
 	found("a row fewer", rows[1:], readGolden(t, "default"))
 	found("a row more", append(rows, permission{"claim", "dynamodb:Scan", "bank table", ""}), readGolden(t, "default"))
 
-	const policy, document, statement = "ClaimsFunctionRoleDefaultPolicyB4845F0C", "Properties.PolicyDocument", "Properties.PolicyDocument.Statement.0."
+	const (
+		policy      = "ClaimsFunctionRoleDefaultPolicyB4845F0C"
+		claimRole   = "ClaimsFunctionRole66532BC1"
+		recordsRole = "RecordsFunctionRole1806E726"
+		document    = "Properties.PolicyDocument"
+		statement   = document + ".Statement.0."
+	)
 	everything := object("Statement", []any{object("Effect", "Allow", "Action", "dynamodb:*", "Resource", "*")})
 	for _, f := range []struct {
 		what, path string
@@ -117,7 +124,7 @@ func TestPlantedPermissionsAreFound(t *testing.T) {
 		{"another condition", statement + "Condition", object("Bool", object("aws:SecureTransport", "true"))},
 		{"every partition key", statement + "Condition.ForAllValues:StringLike.dynamodb:LeadingKeys", []any{"*"}},
 		{"no statement", document + ".Statement", nil},
-		{"for the other role, too", "Properties.Roles", []any{object("Ref", "ClaimsFunctionRole66532BC1"), object("Ref", "RecordsFunctionRole1806E726")}},
+		{"for the other role, too", "Properties.Roles", []any{object("Ref", claimRole), object("Ref", recordsRole)}},
 	} {
 		tpl := readGolden(t, "default")
 		if !set(tpl.resources(policyType)[policy], f.path, f.value) {
@@ -125,19 +132,19 @@ func TestPlantedPermissionsAreFound(t *testing.T) {
 		}
 		found(f.what, rows, tpl)
 	}
-	for what, planted := range map[string]map[string]any{
-		"a managed policy": object("Type", "AWS::IAM::ManagedPolicy", "Properties", object("PolicyDocument", everything)),
-		"another role":     object("Type", roleType, "Properties", object("Policies", []any{object("PolicyDocument", everything)})),
-		"a policy of AWS":  object("Type", roleType, "Properties", object("ManagedPolicyArns", []any{"arn:aws:iam::aws:policy/AdministratorAccess"})),
-		"a bucket for all": object("Type", bucketPolicy, "Properties", object("PolicyDocument", everything)),
+	for _, planted := range []map[string]any{
+		object("Type", "AWS::IAM::ManagedPolicy", "Properties", object("PolicyDocument", everything)),
+		object("Type", roleType, "Properties", object("Policies", []any{object("PolicyDocument", everything)})),
+		object("Type", roleType, "Properties", object("ManagedPolicyArns", []any{"arn:aws:iam::aws:policy/ReadOnlyAccess"})),
+		object("Type", bucketPolicy, "Properties", object("PolicyDocument", everything)),
 	} {
 		tpl := readGolden(t, "default")
 		tpl["Resources"].(map[string]any)["Planted"] = planted
-		found(what, rows, tpl)
+		found(fmt.Sprint(planted), rows, tpl)
 	}
 	tpl := readGolden(t, "default")
 	for _, function := range tpl.resources(functionType) {
-		set(function, "Properties.Role", object("Fn::GetAtt", []any{"RecordsFunctionRole1806E726", "Arn"}))
+		set(function, "Properties.Role", object("Fn::GetAtt", []any{recordsRole, "Arn"}))
 	}
 	found("two functions with one role", rows, tpl)
 }
@@ -205,7 +212,8 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		name("bank table", table, textOf(function, "ONCEBOX_BANK_TABLE"))
 		return "claim", words
 	}
-	name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", strings.TrimPrefix(textOf(function, "ONCEBOX_SINK"), "kinesis:"))
+	sink := strings.TrimPrefix(textOf(function, "ONCEBOX_SINK"), "kinesis:")
+	name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
 	bucket, scope, _ := strings.Cut(strings.TrimPrefix(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://"), "/poison/")
 	name("dead-letter bucket", "${AWS::Partition}:s3:::", bucket)
 	words[scope] = scopeWord
@@ -249,7 +257,8 @@ func inWords(function string, statement map[string]any, words map[string]string)
 // ofTheAccount says of objects that their bucket is the account's own.
 const ofTheAccount = "of the account"
 
-var accountCondition = regexp.MustCompile(`^{"StringEquals":{"s3:ResourceAccount":({"Ref":"AWS::AccountId"}|"\d{12}")}}$`)
+var accountCondition = regexp.MustCompile(
+	`^{"StringEquals":{"s3:ResourceAccount":({"Ref":"AWS::AccountId"}|"\d{12}")}}$`)
 
 var conditions = map[string]*regexp.Regexp{
 	"leading keys": regexp.MustCompile(`^{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":\["([^"]+)"\]}}$`),

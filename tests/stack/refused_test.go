@@ -73,7 +73,7 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=1d; source-stream-arn=" + theirStream + "/consumer/fast:1", "oncebox:source-stream-arn"},
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
 	{"destination-stream-arn=arn::kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:destination-stream-arn"},
-	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn ... :stream/NAME"},
+	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn"},
 	{
 		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
 		"oncebox:notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
@@ -109,14 +109,14 @@ var refusals = []struct{ context, says string }{
 	{"jwt-audience=web", `oncebox:jwt-audience is "web"; it needs oncebox:auth=jwt, and oncebox:auth is iam`},
 	{jwt + "; auth=open", "oncebox:jwt-issuer ... it needs oncebox:auth=jwt, and oncebox:auth is open"},
 	{jwt + "; jwt-issuer=", "oncebox:auth=jwt needs oncebox:jwt-issuer"},
-	{jwt + "; jwt-issuer=http://x.example", `oncebox:auth=jwt needs oncebox:jwt-issuer that is an https URL, not "http://x.example"`},
+	{jwt + "; jwt-issuer=http://x.example", `oncebox:jwt-issuer that is an https URL, not "http://x.example"`},
 	{jwt + "; jwt-issuer=https:", `oncebox:auth=jwt needs oncebox:jwt-issuer that is an https URL, not "https:"`},
 	{jwt + "; jwt-audience=", "oncebox:auth=jwt needs oncebox:jwt-audience ... every token of the issuer"},
 	{jwt + "; jwt-audience=web,", "oncebox:auth=jwt needs oncebox:jwt-audience without empty names"},
-	{jwt + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=jwt ... for a back end choose oncebox:auth=iam"},
-	{jwt + "; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam: oncebox:auth=jwt verifies no IAM identity"},
+	{jwt + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=jwt ... choose oncebox:auth=iam"},
+	{jwt + "; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam: oncebox:auth=jwt verifies no IAM"},
 	{"claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=iam verifies no token"},
-	{"auth=open; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=open verifies no token"},
+	{"auth=open; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=open"},
 	{"auth=open; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam"},
 	{"parallelization=2", "oncebox:parallelization=2 needs oncebox:aggregation=off ... KPL aggregates"},
 	{"source-stream-arn=" + theirStream, "oncebox:source-stream-arn needs oncebox:source-retention"},
@@ -125,14 +125,15 @@ var refusals = []struct{ context, says string }{
 	{"parallelization=2; aggregation=off; checkpoint=on", `oncebox:checkpoint is "on"; with oncebox:parallelization=2`},
 	{"horizon=167h", "oncebox:horizon is 167h, shorter than oncebox:source-retention, which is 7d ... delivered twice"},
 	{"source-retention=15d", "oncebox:horizon is 14d, shorter than oncebox:source-retention, which is 15d"},
-	{"record-age=7d", "oncebox:record-age is 7d, not shorter than oncebox:source-retention, which is 7d ... Kinesis would delete"},
+	{"record-age=7d", "oncebox:record-age is 7d, not shorter than oncebox:source-retention, which is 7d: Kinesis would"},
 	{"record-age=24h; source-retention=24h", "oncebox:record-age is 1d, not shorter than oncebox:source-retention"},
 	{
 		"source-retention=1d; source-stream-arn=" + theirStream + "; destination-stream-arn=" + theirStream,
 		"oncebox:source-stream-arn and oncebox:destination-stream-arn are the same stream",
 	},
 	{
-		"source-retention=1d; source-stream-arn=" + theirStream + "; destination-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
+		"source-retention=1d; source-stream-arn=" + theirStream +
+			"; destination-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
 		"oncebox:destination-stream-arn is arn:aws:kinesis:us-west-2:123456789012:stream/x, in another account or region",
 	},
 	{
@@ -140,7 +141,7 @@ var refusals = []struct{ context, says string }{
 		"oncebox:destination-stream-arn is arn:aws:kinesis:eu-west-1:999999999999:stream/x, in another account or region",
 	},
 	{
-		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/theirs",
+		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
 		"oncebox:source-stream-arn is in us-west-2 and the stack in eu-west-1",
 	},
 
@@ -165,7 +166,8 @@ var refusals = []struct{ context, says string }{
 
 	// Everything at once.
 	{
-		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=3; scope=A; horizon=100h; record-age=200h; retries=10001",
+		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=3; scope=A; horizon=100h; record-age=200h; " +
+			"retries=10001",
 		"oncebox:jwt-issuer ... oncebox:jwt-audience ... oncebox:horizon is 100h ... oncebox:parallelization=3 ... " +
 			"oncebox:retries is 10001 ... oncebox:record-age is 200h ... oncebox:scope",
 	},
@@ -182,12 +184,13 @@ func TestContextIsRefused(t *testing.T) {
 		t.Run(fmt.Sprintf("%.100s", r.context), func(t *testing.T) { says(t, refused(t, values(r.context)), r.says) })
 	}
 	says(t, refused(t, map[string]any{"disposable": true}), "oncebox:disposable is neither on nor off")
-	says(t, refused(t, map[string]any{"scope": map[string]any{"a": "b"}}), "oncebox:scope is an object; write a text, a number")
+	says(t, refused(t, map[string]any{"scope": map[string]any{"a": "b"}}), "oncebox:scope is an object; write a text")
 	says(t, refused(t, map[string]any{"volatile": []any{"a", []any{map[string]any{}}}}), "oncebox:volatile is an object")
 }
 
 // notForUsers are names of Go and of functions, which a user of context values does not know.
-var notForUsers = regexp.MustCompile(`ONCEBOX_|Props|AuthJWT|AuthIAM|AuthOpen|Source|Destination|Retention|Horizon|BatchSize|RecordAge`)
+var notForUsers = regexp.MustCompile(
+	`ONCEBOX_|Props|Auth(JWT|IAM|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
 // says checks the parts of an error, which stand in this order.
 func says(t *testing.T, message, parts string) {
@@ -261,7 +264,9 @@ type (
 // wrongClaims and wrongRecords are props that context values cannot have, by what the error says. It names props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){
-		"Auth is missing; choose AuthIAM, AuthJWT, or AuthOpen": func(_ awscdk.Stack, p *claimProps) { p.Auth = infra.Auth{} },
+		"Auth is missing; choose AuthIAM, AuthJWT, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
+			p.Auth = infra.Auth{}
+		},
 		"AuthJWT needs an audience without empty names": func(_ awscdk.Stack, p *claimProps) {
 			p.Auth = infra.AuthJWT("https://issuer.example", "")
 		},
@@ -294,9 +299,13 @@ var (
 			p.Function.Timeout = 901 * time.Second
 		},
 		"Timeout is 1.5s": func(_ awscdk.Stack, p *recordProps) { p.Function.Timeout = 1500 * time.Millisecond },
-		"none/bootstrap; build it with `make zip`, or set Code": func(_ awscdk.Stack, p *recordProps) { p.Function.Code = "none" },
-		"WarmReadUnits is 0 and WarmWriteUnits is 4000":         func(_ awscdk.Stack, p *recordProps) { p.Table.WarmWriteUnits = 4000 },
-		"Parallelization=2 needs NoAggregation":                 func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 2 },
+		"none/bootstrap; build it with `make zip`, or set Code": func(_ awscdk.Stack, p *recordProps) {
+			p.Function.Code = "none"
+		},
+		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
+			p.Table.WarmWriteUnits = 4000
+		},
+		"Parallelization=2 needs NoAggregation": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 2 },
 		"SourceRetention is 1d, but Source keeps its records for 2d": func(stack awscdk.Stack, p *recordProps) {
 			p.Source, p.SourceRetention = newStream(stack, 48), 24*time.Hour
 		},
@@ -325,8 +334,9 @@ func newStream(stack awscdk.Stack, hours int) awskinesis.Stream {
 func TestPropsAreRefused(t *testing.T) {
 	check := func(want string, add func(awscdk.Stack) error) {
 		stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
-		if err := add(stack); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "oncebox:") {
-			t.Errorf("got %v, want %s", err, want)
+		text := fmt.Sprint(add(stack))
+		if !strings.Contains(text, want) || strings.Contains(text, "oncebox:") {
+			t.Errorf("got %s, want %s", text, want)
 		}
 		for _, id := range []string{"Claims", "Records"} {
 			if stack.Node().TryFindChild(jsii.String(id)) != nil {
@@ -359,7 +369,7 @@ func TestPropsAreRefused(t *testing.T) {
 // TestSecondConsumerIsRefused checks two constructs with the same entries of the same stream: each would take the
 // records of the other for its own retries.
 func TestSecondConsumerIsRefused(t *testing.T) {
-	const refusal = "theirs/First reads the same Source with the same DedupeTable and Scope, so both would deliver every record"
+	const refusal = "theirs/First reads the same Source with the same DedupeTable and Scope, so both would deliver every"
 	sources := map[string]func(awscdk.Stack, *recordProps){
 		"made by the first": func(awscdk.Stack, *recordProps) {},
 		"made before": func(stack awscdk.Stack, p *recordProps) {
