@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -114,58 +113,59 @@ func variablesThatItReads(t *testing.T, function resource) []string {
 	return all
 }
 
+// TestDocumentedContextValues checks that the tables of context values have every one of them. Those with a default in a
+// table are set to it, all at once. That changes only the variables of functions, which have the same defaults.
+func TestDocumentedContextValues(t *testing.T) {
+	listed, defaults := documentedContext(t, "/docs/configuration.md", "## Context values")
+	if known := slices.Sorted(slices.Values(infra.ContextNames())); !slices.Equal(listed, known) {
+		t.Errorf("the tables have %v\nwant %v", listed, known)
+	}
+	if len(defaults) < 10 {
+		t.Errorf("the tables have only the defaults %v", defaults)
+	}
+	documented, without := synth(t, defaults), synth(t, nil)
+	for name := range defaults {
+		variable := variables + ".ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		for _, tpl := range []template{documented, without} {
+			for _, function := range tpl.resources(functionType) {
+				set(function, variable, nil)
+			}
+		}
+	}
+	for _, difference := range differences("", without, documented) {
+		t.Errorf("a default in a table changes the template:\n%s", difference)
+	}
+}
+
 var contextName = regexp.MustCompile("`oncebox:([a-z-]+)`")
 
-// TestPageListsContextValues checks that the tables of docs/configuration.md have every context value. Those with a
-// default in the table are set to it, all at once: that changes nothing, except that functions get variables, which are
-// their own defaults. The defaults of -code are folders, which are empty here.
-func TestPageListsContextValues(t *testing.T) {
-	const page = "docs/configuration.md"
-	text, err := os.ReadFile(root + "/" + page)
+// documentedContext reads the tables under a heading: the names of the context values, sorted, and the defaults that the
+// tables show as code. It leaves out the folders of the code, which are empty here.
+func documentedContext(t *testing.T, file, heading string) (listed []string, defaults map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(root + file)
 	must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n## Context values\n")
+	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	var listed []string
-	defaults := map[string]any{}
+	defaults = map[string]any{}
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 {
 			continue
 		}
 		names := contextName.FindAllStringSubmatch(cells[1], -1)
-		documented := strings.Split(strings.TrimSpace(cells[2]), ", ")
+		values := strings.Split(strings.TrimSpace(cells[2]), ", ")
 		for i, name := range names {
 			listed = append(listed, name[1])
-			var text string
-			switch len(documented) {
-			case 1:
-				text = documented[0]
-			case len(names):
-				text = documented[i]
+			if len(values) != 1 && len(values) != len(names) || strings.HasSuffix(name[1], "-code") {
+				continue // words
 			}
-			value, ok := strings.CutPrefix(text, "`")
-			if value, more := strings.CutSuffix(value, "`"); ok && more && !strings.HasSuffix(name[1], "-code") {
-				defaults[name[1]] = value
+			value := values[min(i, len(values)-1)] // one for all names, or one each
+			if text := strings.Trim(value, "`"); value == "`"+text+"`" {
+				defaults[name[1]] = text
 			}
 		}
 	}
-	if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(infra.ContextNames()))) {
-		t.Errorf("%s lists %v\nwant %v", page, listed, infra.ContextNames())
-	}
-	if len(defaults) < 10 {
-		t.Errorf("%s has only the defaults %v", page, defaults)
-	}
-	tpl := normalized(t, synth(t, defaults))
-	golden := readGolden(t, "default")
-	for name := range defaults {
-		path := "Properties.Environment.Variables.ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		for _, tpl := range []template{tpl, golden} {
-			for _, function := range tpl.resources(functionType) {
-				set(function, path, nil)
-			}
-		}
-	}
-	for _, difference := range differences("", golden, tpl) {
-		t.Errorf("%s has a default that changes the template:\n%s", page, fmt.Sprint(difference))
-	}
+	slices.Sort(listed)
+	return listed, defaults
 }
