@@ -191,7 +191,7 @@ func askAsDedupe(t *testing.T, aws *cloud, checkpoint string) {
 	engine, own, sink := testengine.Dynoxide(t), newTables(), newStream(t)
 	own.create(t, engine)
 	aws.names = map[string]string{
-		own.dedupe: "dedupe table", sink.name: "destination stream", deadLetterBucket: "dead-letter bucket", notifyQueue: "notification queue",
+		own.dedupe: "dedupe table", sink.name: "destination stream", deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 	}
 	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
 		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_CHECKPOINT="+checkpoint)

@@ -218,7 +218,7 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	name("dead-letter bucket", "${AWS::Partition}:s3:::", bucket)
 	words[scope] = scopeWord
 	queue := textOf(function, "ONCEBOX_NOTIFY_QUEUE_URL")
-	name("notification queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
+	name("notifier queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
 	for _, mapping := range tpl.resources(mappingType) {
 		words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
 	}
