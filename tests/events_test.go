@@ -263,6 +263,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	return string(raw)
+}
+
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
