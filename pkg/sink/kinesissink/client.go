@@ -10,12 +10,12 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
-// attemptTimeout bounds one request: 10 MiB take 2 s at 50 Mbit/s.
+// attemptTimeout limits one request: 10 MiB take 2 s at 50 Mbit/s.
 const attemptTimeout = 10 * time.Second
 
-// NewClient makes a Kinesis client from the settings that load brings, such as
-// those of config.LoadDefaultConfig. It does not retry: the sink does, and knows
-// what may be in the stream twice. Make one per process.
+// NewClient makes a Kinesis client whose requests take at most 10 s. load loads the AWS settings:
+// awsclient.FromEnvironment, or a loader of the SDK. The client does not retry: the sink does, which knows what may
+// be in the stream twice. Make one client per process.
 func NewClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*kinesis.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, attemptTimeout, nil)
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// errMisfit is an answer that says nothing of any record.
-var errMisfit = errors.New("the answer is not for the records that were sent")
+// errMisfit is an answer that does not fit the request.
+var errMisfit = errors.New("the answer does not have a result for each record")
 
-// refusal is what Kinesis said of a single record of a request.
+// refusal is the error of one record of a request.
 type refusal struct{ code, message string }
 
 func (r *refusal) Error() string { return fmt.Sprintf("record refused: %s: %s", r.code, r.message) }
 
-// passes reports whether the same record may be taken later. The API reference
-// of PutRecords names these two codes; others say that the stream will never
-// take the record as it is. No code and no sequence number says nothing.
-func (r *refusal) passes() bool {
+// transient reports whether the stream may take the record later. The API reference of PutRecords names these two
+// codes. With another code the stream never takes the record. A record with neither a code nor a sequence number is
+// sent again.
+func (r *refusal) transient() bool {
 	return r.code == "ProvisionedThroughputExceededException" || r.code == "InternalFailure" || r.code == ""
 }
 
 var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
 
-// translate wraps an error with what was being done. One that says "busy,
-// throttled or out of reach" gets the family dedupe.ErrTryAgain.
+// translate adds the operation and the stream to an error. An error that says busy, throttled or unreachable gets the
+// family dedupe.ErrTryAgain.
 func (s *Sink) translate(err error) error {
 	var missing *types.ResourceNotFoundException
 	switch {
@@ -46,9 +46,8 @@ func (s *Sink) translate(err error) error {
 	return fmt.Errorf("kinesis: put records into %q: %w", s.stream, err)
 }
 
-// retryable adds to the SDK's own judgement single records, replies that could
-// not be read, a fault and a throttle it does not count, a retry budget that
-// is spent, and deadlines.
+// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a refusal of one
+// record, a reply that was cut, an internal failure, throttling by KMS, a retry budget that is used up, and a deadline.
 func retryable(err error) bool {
 	var (
 		refused  *refusal
@@ -57,7 +56,7 @@ func retryable(err error) bool {
 		kms      *types.KMSThrottlingException
 		quota    ratelimit.QuotaExceededError
 	)
-	return errors.As(err, &refused) && refused.passes() || errors.As(err, &garbled) || errors.As(err, &internal) ||
+	return errors.As(err, &refused) && refused.transient() || errors.As(err, &garbled) || errors.As(err, &internal) ||
 		errors.As(err, &kms) || errors.As(err, &quota) || errors.Is(err, errMisfit) ||
 		errors.Is(err, context.DeadlineExceeded) || sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
 }

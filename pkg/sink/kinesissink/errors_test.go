@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -16,7 +18,6 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -27,7 +28,7 @@ func status(code int) error {
 	}}
 }
 
-// TestTranslate: only what may pass by itself is to be tried again.
+// TestTranslate: only a transient failure is to be tried again.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -52,7 +53,7 @@ func TestTranslate(t *testing.T) {
 		{"denied", &types.AccessDeniedException{}, false},
 		{"bad argument", &types.InvalidArgumentException{}, false},
 		{"bad request", status(400), false},
-		{"unsent of", errors.New("?"), false},
+		{"unknown", errors.New("?"), false},
 	} {
 		got := kinesissink.Translate("s", test.err)
 		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||
@@ -72,7 +73,13 @@ func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	t.Setenv("AWS_ACCESS_KEY_ID", "test")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
-	t.Setenv("AWS_ENDPOINT_URL_KINESIS", testengine.Kinesis(t))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"ResourceNotFoundException"}`)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_ENDPOINT_URL_KINESIS", server.URL)
 	client, err := kinesissink.NewClient(t.Context(), sdkconfig.Load)
 	must(t, err)
 	if n := client.Options().Retryer.MaxAttempts(); n != 1 {
@@ -82,6 +89,6 @@ func TestNewClient(t *testing.T) {
 	must(t, err)
 	_, err = sink.Send(t.Context(), records(1))
 	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); !ok {
-		t.Errorf("want the answer of the endpoint, got %v", err)
+		t.Errorf("want the error of the endpoint, got %v", err)
 	}
 }

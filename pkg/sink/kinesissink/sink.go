@@ -1,15 +1,19 @@
 // Package kinesissink delivers records to a Kinesis data stream.
 //
+//	client, err := kinesissink.NewClient(ctx, awsclient.FromEnvironment)
+//	...
+//	sink, err := kinesissink.New(client, "unique-clicks")
+//	...
+//	delivered, err := sink.Send(ctx, outputs)
+//
 // # What a reader of the stream sees
 //
-// A record may be in the stream several times, with equal ids: after a crash, a
-// time-out or a lost reply, and when a request failed in part.
+// Delivery is at least once, with stable ids. A record may be in the stream several times, with equal ids: after a
+// crash, a time-out or a lost reply, and after a request that failed in part.
 //
-// Records of one request, up to 500, can change their order: PutRecords goes on
-// after a record that it refused, and the refused ones are sent again behind
-// the others. Nothing of the next request is sent before all of this one are
-// delivered. Whoever needs the order of single records needs PutRecord, at a
-// request each, or a sequence of its own inside the records.
+// Records of one request, up to 500, can change their order: PutRecords goes on after a record that it refuses, and the
+// sink sends the refused records again after the others. It sends no record of the next request before all records of
+// this one are delivered. If you need the order of single records, put a sequence number into them.
 package kinesissink
 
 import (
@@ -31,44 +35,42 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// What PutRecords takes in a request, records and bytes. Data and partition
-// keys count (API reference, PutRecords).
+// The limits of one request, in records and in bytes of data and partition keys (API reference, PutRecords).
 const (
 	maxRecords = 500
 	maxBytes   = 10 << 20
 )
 
-// The size of a record is that of its data and its partition key. A stream
-// takes DefaultMaxRecord, or what UpdateMaxRecordSize set, at most
-// LargestRecord (developer guide, "Handle large records").
+// The size of a record is that of its data and its partition key, in bytes. The limit of a stream is
+// DefaultMaxRecord, or a size that UpdateMaxRecordSize has set, at most LargestRecord (developer guide, "Handle large
+// records").
 const (
 	DefaultMaxRecord = 1 << 20
 	LargestRecord    = 10 << 20
 )
 
-// What the API reference says of PutRecordsRequestEntry.
+// The limits of a record (API reference, PutRecordsRequestEntry).
 const (
 	maxKeyLength  = 256
 	maxHashKey    = "340282366920938463463374607431768211455" // 2^128 - 1
 	maxStreamName = 128                                       // CreateStream
 )
 
-// The lengths stand apart: in patterns they cost 190 KB at every start.
+// The lengths are checked apart: in the patterns they take 190 KB of every start.
 var (
 	hashKeyPattern = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 	streamPattern  = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`) // CreateStream
 )
 
-// How long Send goes on with records that the stream refuses. A shard's limits
-// are per second, so that about three seconds without any progress say that it
-// is far too small, or that something is broken.
+// Send gives up after maxAttempts without progress, which take about three seconds. The limits of a shard are per
+// second, so the stream is then far too small, or broken.
 const (
 	maxAttempts  = 6
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = time.Second
 )
 
-// The reasons for which a record can never be in a stream.
+// The reasons for which a stream can never take a record.
 const (
 	reasonTooLarge  = "it is too large for a record of the sink's stream"
 	reasonKeyUTF8   = "its partition key is not UTF-8"
@@ -78,7 +80,9 @@ const (
 
 // API is what the sink needs of a *kinesis.Client.
 type API interface {
-	PutRecords(ctx context.Context, in *kinesis.PutRecordsInput, options ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error)
+	PutRecords(
+		ctx context.Context, in *kinesis.PutRecordsInput, options ...func(*kinesis.Options),
+	) (*kinesis.PutRecordsOutput, error)
 }
 
 // Sink delivers records to one stream. It is safe for concurrent use.
@@ -92,40 +96,38 @@ type Sink struct {
 
 var _ dedupe.Sink = (*Sink)(nil)
 
-// Option changes a Sink from its defaults.
+// Option changes a default of a Sink.
 type Option func(*Sink)
 
-// WithMaxRecord sets the largest record that the stream takes, in bytes, from 1
-// to LargestRecord. The default is DefaultMaxRecord.
+// WithMaxRecord sets the size of the largest record that the stream takes, from 1 to LargestRecord bytes. The default
+// is DefaultMaxRecord.
 func WithMaxRecord(bytes int) Option { return func(s *Sink) { s.maxRecord = bytes } }
 
-// WithRepeated sets what is told when Send sends records again although an
-// earlier request may have delivered them: one that got no answer, or a fault
-// of the service for one. It is an upper bound of the doubles that the sink
-// makes by itself. Calls may be concurrent.
+// WithRepeated sets a function that Send calls before it sends records again that an earlier request may have
+// delivered: a request without an answer, or with a fault of the service as the answer. The sum is an upper limit of
+// the repeats that the sink makes by itself. Calls may be concurrent.
 func WithRepeated(repeated func(records int)) Option {
 	return func(s *Sink) { s.repeated = repeated }
 }
 
-// New makes a sink of a stream in the client's account and region; the stream
-// is not asked. With a client that retries by itself (NewClient's does not)
-// repeats go unreported.
+// New makes a sink of a stream in the client's account and region. It makes no request. The client must not retry by
+// itself, as that of NewClient: else its repeats are not reported.
 func New(client API, stream string, options ...Option) (*Sink, error) {
 	s := &Sink{client: client, stream: stream, maxRecord: DefaultMaxRecord, repeated: func(int) {}, wait: backOff}
 	for _, o := range options {
 		o(s)
 	}
 	if len(stream) > maxStreamName || !streamPattern.MatchString(stream) {
-		return nil, fmt.Errorf("%q is not the name of a Kinesis stream (1 to 128 of a-z A-Z 0-9 _ . -)", stream)
+		return nil, fmt.Errorf("%q is not the name of a Kinesis stream: use 1 to 128 of a-z, A-Z, 0-9, _, . and -", stream)
 	}
 	if s.maxRecord < 1 || s.maxRecord > LargestRecord {
-		return nil, fmt.Errorf("kinesis sink: largest record %d: want 1 to %d bytes", s.maxRecord, LargestRecord)
+		return nil, fmt.Errorf("kinesis sink: the largest record is %d bytes; use 1 to %d", s.maxRecord, LargestRecord)
 	}
 	return s, nil
 }
 
-// Check returns a *dedupe.PoisonError for a record that the stream can never
-// take. One such record would fail its whole request, again and again.
+// Check returns a *dedupe.PoisonError for a record that the stream can never take. Such a record would fail its whole
+// request each time.
 func (s *Sink) Check(o dedupe.Output) error {
 	switch key := partitionKey(o); {
 	case size(o) > s.maxRecord:
@@ -140,8 +142,7 @@ func (s *Sink) Check(o dedupe.Output) error {
 	return nil
 }
 
-// characters counts as the strictest does, by UTF-16 units: the API reference
-// does not say what a character is.
+// characters counts UTF-16 units, which gives the highest count: the API reference does not define a character.
 func characters(key string) int { return len(utf16.Encode([]rune(key))) }
 
 func validHashKey(key string) bool {
@@ -150,9 +151,8 @@ func validHashKey(key string) bool {
 
 func size(o dedupe.Output) int { return len(o.Data) + len(partitionKey(o)) }
 
-// partitionKey returns the record's own key or, if it has none, one made of its
-// id: records of a stream that distributes by itself (AUTO) need none, other
-// streams do.
+// partitionKey returns the record's own key, or else a key made of its id: a source stream in mode AUTO takes records
+// without a key, other streams do not.
 func partitionKey(o dedupe.Output) string {
 	if o.PartitionKey != "" {
 		return o.PartitionKey
@@ -161,15 +161,13 @@ func partitionKey(o dedupe.Output) string {
 	return hex.EncodeToString(key[:])
 }
 
-// Send delivers records by PutRecords, request by request. What a request did
-// not deliver is sent again, alone, with growing and jittered pauses, for as long
-// as there is progress; then Send gives up. It gives up at once where time does
-// not help.
+// Send delivers records by PutRecords, one request after the other. It sends the records that a request did not deliver
+// again, alone, with pauses that grow and have jitter. It gives up when there is no more progress, and at once after an
+// error that time does not cure. delivered counts the records from the first one on that are delivered for sure; of the
+// others, up to one request may be in the stream, too. Sending them again is safe for readers that compare ids.
 //
-// Of the records that are not delivered for sure, up to one request of them may
-// be in the stream all the same. Errors: the family dedupe.ErrTryAgain; else the
-// stream's or the client's settings are wrong. A cancelled context keeps its
-// own error.
+// Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
+// settings of the stream or the client are wrong.
 func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
 	for delivered < len(outputs) {
 		rest := outputs[delivered:]
@@ -182,7 +180,7 @@ func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int
 	return delivered, nil
 }
 
-// fit returns how many of the records make one request.
+// fit returns how many of the records fit into one request.
 func fit(outputs []dedupe.Output) (n int) {
 	for bytes := 0; n < min(len(outputs), maxRecords); n++ {
 		bytes += size(outputs[n])
@@ -193,9 +191,9 @@ func fit(outputs []dedupe.Output) (n int) {
 	return n
 }
 
-// sendRequest delivers records that fit into one request, by as many as it takes.
+// sendRequest delivers records that fit into one request. It sends as many requests as that takes.
 func (s *Sink) sendRequest(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
-	open := make([]int, len(outputs)) // places of the records to deliver
+	open := make([]int, len(outputs)) // indexes of the records that are not delivered
 	for i := range open {
 		open[i] = i
 	}
@@ -220,12 +218,12 @@ func (s *Sink) sendRequest(ctx context.Context, outputs []dedupe.Output) (delive
 	}
 }
 
-// put sends the records at the open places in one request. It returns those
-// that are not delivered for sure, why, and whether Kinesis said so for each.
+// put sends the open records in one request. It returns the indexes of the records that are not delivered for sure, the
+// reason, and whether Kinesis has answered for each record.
 func (s *Sink) put(ctx context.Context, outputs []dedupe.Output, open []int) (rest []int, answered bool, err error) {
 	in := &kinesis.PutRecordsInput{StreamName: &s.stream, Records: make([]types.PutRecordsRequestEntry, len(open))}
-	for i, place := range open {
-		in.Records[i] = entry(outputs[place])
+	for i, index := range open {
+		in.Records[i] = entry(outputs[index])
 	}
 	out, err := s.client.PutRecords(ctx, in)
 	if err != nil {
@@ -240,7 +238,7 @@ func (s *Sink) put(ctx context.Context, outputs []dedupe.Output, open []int) (re
 		}
 		rest = append(rest, open[i])
 		why := &refusal{aws.ToString(r.ErrorCode), aws.ToString(r.ErrorMessage)}
-		if err == nil || !why.passes() {
+		if err == nil || !why.transient() {
 			err = s.translate(why)
 		}
 	}
@@ -250,7 +248,7 @@ func (s *Sink) put(ctx context.Context, outputs []dedupe.Output, open []int) (re
 func entry(o dedupe.Output) types.PutRecordsRequestEntry {
 	e := types.PutRecordsRequestEntry{Data: o.Data, PartitionKey: aws.String(partitionKey(o))}
 	if e.Data == nil {
-		e.Data = []byte{} // nil would be a missing member
+		e.Data = []byte{} // nil would leave the member out
 	}
 	if o.ExplicitHashKey != "" {
 		e.ExplicitHashKey = &o.ExplicitHashKey
@@ -258,7 +256,7 @@ func entry(o dedupe.Output) types.PutRecordsRequestEntry {
 	return e
 }
 
-// backOff waits a random time that grows with the attempts.
+// backOff waits for a random time that grows with the attempts.
 func backOff(ctx context.Context, attempt int) error {
 	limit := min(maxBackoff, firstBackoff<<(attempt-1))
 	t := time.NewTimer(limit/2 + rand.N(limit/2))

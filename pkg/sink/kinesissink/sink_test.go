@@ -17,11 +17,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// TestSendDeliversAllInOrder: each record once and as it is, and the records of
-// a shard in the order in which they were sent.
+// TestSendDeliversAllInOrder: each record is delivered once and unchanged, and the records of a shard are in the
+// order in which they were sent.
 func TestSendDeliversAllInOrder(t *testing.T) {
-	t.Parallel()
-	s := newStream(t, 3)
+	onBothStreams(t, 3, sendDeliversAllInOrder)
+}
+
+func sendDeliversAllInOrder(t *testing.T, s *stream) {
 	outputs := records(1203)
 	n, err := s.sink(t).Send(t.Context(), outputs)
 	if err != nil || n != len(outputs) {
@@ -44,9 +46,11 @@ func TestSendDeliversAllInOrder(t *testing.T) {
 	}
 }
 
-func TestSendPassesRecordsOnAsTheyAre(t *testing.T) {
-	t.Parallel()
-	s := newStream(t, 2)
+func TestSendChangesNoRecord(t *testing.T) {
+	onBothStreams(t, 2, sendChangesNoRecord)
+}
+
+func sendChangesNoRecord(t *testing.T, s *stream) {
 	const high = "340282366920938463463374607431768211455"
 	outputs := []dedupe.Output{
 		{ID: "a", PartitionKey: "k", Data: []byte{0, 0xff, '\n', 0xf3}},
@@ -66,7 +70,7 @@ func TestSendPassesRecordsOnAsTheyAre(t *testing.T) {
 	for _, o := range outputs {
 		i := slices.IndexFunc(all, func(r types.Record) bool { return bytes.Equal(r.Data, o.Data) })
 		if i < 0 || o.PartitionKey != "" && *all[i].PartitionKey != o.PartitionKey {
-			t.Errorf("record %s is not there as it was", o.ID)
+			t.Errorf("record %s is missing or changed", o.ID)
 		}
 		if i >= 0 && o.PartitionKey == "" && len(*all[i].PartitionKey) != 32 {
 			t.Errorf("a record without a key has the key %q", *all[i].PartitionKey)
@@ -79,8 +83,7 @@ func TestSendPassesRecordsOnAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestRequestsKeepTheLimits: a record of the largest size goes alone, and so
-// does one that nobody checked.
+// TestRequestsKeepTheLimits: a record of the largest size is sent alone, and so is a record that was not checked.
 func TestRequestsKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	requests := &requests{}
@@ -99,10 +102,12 @@ func TestRequestsKeepTheLimits(t *testing.T) {
 	}
 }
 
-// requests takes everything.
+// requests is a stream that takes every request, and counts its records.
 type requests struct{ sizes []int }
 
-func (r *requests) PutRecords(_ context.Context, in *kinesis.PutRecordsInput, _ ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
+func (r *requests) PutRecords(
+	_ context.Context, in *kinesis.PutRecordsInput, _ ...func(*kinesis.Options),
+) (*kinesis.PutRecordsOutput, error) {
 	r.sizes = append(r.sizes, len(in.Records))
 	out := &kinesis.PutRecordsOutput{Records: make([]types.PutRecordsResultEntry, len(in.Records))}
 	for i := range out.Records {
@@ -121,7 +126,7 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		sink   *kinesissink.Sink
 		output dedupe.Output
-		reason string // "" if it is good
+		reason string // "" for a good record
 	}{
 		"largest":                  {usual, dedupe.Output{PartitionKey: "kk", Data: make([]byte, mib-2)}, ""},
 		"too large with its key":   {usual, dedupe.Output{PartitionKey: "kk", Data: make([]byte, mib-1)}, "too large"},
@@ -163,7 +168,7 @@ func TestNewChecksItsSettings(t *testing.T) {
 	}
 }
 
-// TestRefusedRecordsAreSentAgainAlone, and before those of the next request.
+// TestRefusedRecordsAreSentAgainAlone: they are sent before the records of the next request.
 func TestRefusedRecordsAreSentAgainAlone(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)
@@ -181,7 +186,7 @@ func TestRefusedRecordsAreSentAgainAlone(t *testing.T) {
 	}
 	checkCounts(t, s, 600, 1)
 	if repeated != 0 {
-		t.Errorf("%d records reported as repeated; what was refused cannot be there twice", repeated)
+		t.Errorf("%d records reported as repeated, but refused records cannot be in the stream twice", repeated)
 	}
 }
 
@@ -198,8 +203,8 @@ func checkCounts(t *testing.T, s *stream, records, each int) {
 	}
 }
 
-// TestSendGivesUpWithoutProgress: everything before the first record that is
-// refused for good is delivered, and nothing of the next request is sent.
+// TestSendGivesUpWithoutProgress: all records before the first one that stays refused are delivered. No record of the
+// next request is sent.
 func TestSendGivesUpWithoutProgress(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)
@@ -216,7 +221,7 @@ func TestSendGivesUpWithoutProgress(t *testing.T) {
 	}
 }
 
-// TestSendGoesOnWhileThereIsProgress, more often than it tries without.
+// TestSendGoesOnWhileThereIsProgress: progress allows more attempts than MaxAttempts.
 func TestSendGoesOnWhileThereIsProgress(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -235,8 +240,8 @@ func TestSendGoesOnWhileThereIsProgress(t *testing.T) {
 	checkCounts(t, s, 20, 1)
 }
 
-// TestLostAnswerRepeatsAndSaysSo: the request took effect; its records are in
-// the stream twice, and reported.
+// TestLostAnswerRepeatsAndSaysSo: the request took effect and its answer was lost. Its records are in the stream twice,
+// and are reported.
 func TestLostAnswerRepeatsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)
@@ -258,8 +263,7 @@ func TestLostAnswerRepeatsAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnswersThatSayNothing: without a sequence number for each record nothing
-// counts as delivered.
+// TestAnswersThatSayNothing: a record without a sequence number in the answer does not count as delivered.
 func TestAnswersThatSayNothing(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]*kinesis.PutRecordsOutput{
@@ -287,7 +291,7 @@ func (a always) PutRecords(context.Context, *kinesis.PutRecordsInput, ...func(*k
 	return a.out, a.err
 }
 
-// TestWrongSettingsAreNotTriedAgain: once is enough.
+// TestWrongSettingsAreNotTriedAgain: the second request is denied, and Send gives up at once.
 func TestWrongSettingsAreNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 1)
@@ -304,11 +308,13 @@ func TestWrongSettingsAreNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRecordsThatWereNeverChecked: the stream takes smaller ones than the sink
-// was told. The third is refused for good, the second and fourth for now.
-func TestRecordsThatWereNeverChecked(t *testing.T) {
-	t.Parallel()
-	s := newStream(t, 1)
+// TestRecordsThatAreTooLarge: the largest record of the stream is smaller than that of the sink. The third record is
+// refused for good, the second and the fourth for the moment.
+func TestRecordsThatAreTooLarge(t *testing.T) {
+	onBothStreams(t, 1, recordsThatAreTooLarge)
+}
+
+func recordsThatAreTooLarge(t *testing.T, s *stream) {
 	outputs := records(4)
 	outputs[2].Data = make([]byte, kinesissink.DefaultMaxRecord+1)
 	s.refuse = func(_ int, r types.PutRecordsRequestEntry) bool { return is(1, r) || is(3, r) }
@@ -318,9 +324,11 @@ func TestRecordsThatWereNeverChecked(t *testing.T) {
 	}
 }
 
-func TestStreamThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	s := newStream(t, 1)
+func TestMissingStream(t *testing.T) {
+	onBothStreams(t, 1, missingStream)
+}
+
+func missingStream(t *testing.T, s *stream) {
 	sink, err := kinesissink.New(s, "nowhere")
 	must(t, err)
 	n, err := sink.Send(t.Context(), records(1))
@@ -329,7 +337,7 @@ func TestStreamThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestContextEndsTheWait, at once and with its own error.
+// TestContextEndsTheWait: the end of the context ends a pause at once, and the error is that of the context.
 func TestContextEndsTheWait(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -363,8 +371,8 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestBackOff: the pauses grow, differ, and are long enough together for a
-// shard whose limits are per second.
+// TestBackOff: the pauses grow and have jitter. Together they are longer than the second for which the limits of a
+// shard count.
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,9 @@ package kinesissink_test
 
 import (
 	"context"
+	"crypto/md5"
 	"fmt"
+	"math/big"
 	"os"
 	"slices"
 	"sync"
@@ -20,40 +22,55 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// streams counts those of this process: with -count tests run several times.
-var streams atomic.Int64
-
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// stream is a stream of kinesis-mock, and the client of the sink under test:
-// it passes requests on, and puts the faults in between that a healthy Kinesis
-// does not have.
+// stream is the client of the sink under test. It passes requests on to a backend, and adds the faults that a healthy
+// Kinesis does not have.
 type stream struct {
-	*kinesis.Client
+	backend
 	name string
 
 	mu       sync.Mutex
 	requests [][]types.PutRecordsRequestEntry
 	// refuse says which records of a request, counted from 1, are refused.
 	refuse func(request int, r types.PutRecordsRequestEntry) bool
-	// before and after say what happens instead of a request, or of its answer.
+	// before and after return an error in the place of a request, or of its answer.
 	before, after func(request int) error
 }
 
-func newStream(t *testing.T, shards int32) *stream {
-	t.Helper()
-	s := &stream{name: fmt.Sprint(t.Name(), "-", streams.Add(1)), Client: kinesis.New(kinesis.Options{
-		BaseEndpoint: aws.String(testengine.Kinesis(t)), Region: "eu-west-1",
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), Retryer: aws.NopRetryer{},
-	})}
-	_, err := s.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &s.name, ShardCount: &shards})
-	must(t, err)
-	must(t, kinesis.NewStreamExistsWaiter(s, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond }).
-		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &s.name}, 20*time.Second))
-	return s
+// backend takes the records: a stream in memory, or one of kinesis-mock.
+type backend interface {
+	kinesissink.API
+	read(t *testing.T) (shards [][]types.Record)
 }
 
-func (s *stream) PutRecords(ctx context.Context, in *kinesis.PutRecordsInput, options ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
+// newStream makes a stream in memory.
+func newStream(t *testing.T, shards int32) *stream {
+	t.Helper()
+	return &stream{name: t.Name(), backend: &memory{name: t.Name(), shards: make([][]types.Record, shards)}}
+}
+
+// onBothStreams runs a test on a stream in memory and on one of kinesis-mock.
+func onBothStreams(t *testing.T, shards int32, test func(t *testing.T, s *stream)) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		s := newStream(t, shards)
+		s.name = "memory"
+		s.backend.(*memory).name = s.name
+		test(t, s)
+	})
+	t.Run("kinesis-mock", func(t *testing.T) {
+		testengine.CheckOnly(t)
+		t.Parallel()
+		m := newMock(t, shards)
+		test(t, &stream{name: m.name, backend: m})
+	})
+}
+
+func (s *stream) PutRecords(
+	ctx context.Context, in *kinesis.PutRecordsInput, options ...func(*kinesis.Options),
+) (*kinesis.PutRecordsOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, in.Records)
@@ -70,8 +87,10 @@ func (s *stream) PutRecords(ctx context.Context, in *kinesis.PutRecordsInput, op
 	return out, err
 }
 
-// pass sends the records that are not refused, and makes one answer of both.
-func (s *stream) pass(ctx context.Context, in *kinesis.PutRecordsInput, n int, options []func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
+// pass sends the records that are not refused, and makes one answer for all.
+func (s *stream) pass(
+	ctx context.Context, in *kinesis.PutRecordsInput, n int, options []func(*kinesis.Options),
+) (*kinesis.PutRecordsOutput, error) {
 	all := make([]types.PutRecordsResultEntry, len(in.Records))
 	var places []int
 	var taken []types.PutRecordsRequestEntry
@@ -85,7 +104,7 @@ func (s *stream) pass(ctx context.Context, in *kinesis.PutRecordsInput, n int, o
 		places, taken = append(places, i), append(taken, r)
 	}
 	if len(taken) > 0 {
-		out, err := s.Client.PutRecords(ctx, &kinesis.PutRecordsInput{StreamName: in.StreamName, Records: taken}, options...)
+		out, err := s.backend.PutRecords(ctx, &kinesis.PutRecordsInput{StreamName: in.StreamName, Records: taken}, options...)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +124,7 @@ func (s *stream) sink(t *testing.T, options ...kinesissink.Option) *kinesissink.
 	return sink
 }
 
-// sizes returns the number of records of each request.
+// sizes returns the number of records in each request.
 func (s *stream) sizes() (sizes []int) {
 	for _, r := range s.requests {
 		sizes = append(sizes, len(r))
@@ -113,25 +132,88 @@ func (s *stream) sizes() (sizes []int) {
 	return sizes
 }
 
-// read returns the records of each shard.
-func (s *stream) read(t *testing.T) (shards [][]types.Record) {
+// memory is a stream in memory, with records of at most 1 MiB. Like Kinesis it chooses a shard by the explicit hash
+// key, or by the MD5 of the partition key.
+type memory struct {
+	name   string
+	mu     sync.Mutex
+	shards [][]types.Record
+}
+
+func (m *memory) PutRecords(
+	_ context.Context, in *kinesis.PutRecordsInput, _ ...func(*kinesis.Options),
+) (*kinesis.PutRecordsOutput, error) {
+	if *in.StreamName != m.name {
+		return nil, &types.ResourceNotFoundException{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := &kinesis.PutRecordsOutput{}
+	for _, r := range in.Records {
+		if len(r.Data)+len(*r.PartitionKey) > kinesissink.DefaultMaxRecord {
+			out.Records = append(out.Records, types.PutRecordsResultEntry{ErrorCode: aws.String("ValidationException")})
+			continue
+		}
+		shard := m.shardOf(r)
+		m.shards[shard] = append(m.shards[shard], types.Record{Data: r.Data, PartitionKey: r.PartitionKey})
+		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1")})
+	}
+	return out, nil
+}
+
+func (m *memory) shardOf(r types.PutRecordsRequestEntry) int {
+	sum := md5.Sum([]byte(*r.PartitionKey))
+	hash := new(big.Int).SetBytes(sum[:])
+	if r.ExplicitHashKey != nil {
+		hash.SetString(*r.ExplicitHashKey, 10)
+	}
+	hash.Mul(hash, big.NewInt(int64(len(m.shards))))
+	return int(hash.Rsh(hash, 128).Int64())
+}
+
+func (m *memory) read(*testing.T) [][]types.Record { return m.shards }
+
+// mock is a stream of kinesis-mock.
+type mock struct {
+	*kinesis.Client
+	name string
+}
+
+// mocks counts the streams of this process: with -count a test makes several.
+var mocks atomic.Int64
+
+func newMock(t *testing.T, shards int32) *mock {
 	t.Helper()
-	list, err := s.ListShards(t.Context(), &kinesis.ListShardsInput{StreamName: &s.name})
+	m := &mock{name: fmt.Sprint("stream-", mocks.Add(1)), Client: kinesis.New(kinesis.Options{
+		BaseEndpoint: aws.String(testengine.Kinesis(t)), Region: "eu-west-1",
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), Retryer: aws.NopRetryer{},
+	})}
+	_, err := m.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &m.name, ShardCount: &shards})
+	must(t, err)
+	must(t, kinesis.NewStreamExistsWaiter(m, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond }).
+		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, time.Minute))
+	return m
+}
+
+// read returns the records of each shard.
+func (m *mock) read(t *testing.T) (shards [][]types.Record) {
+	t.Helper()
+	list, err := m.ListShards(t.Context(), &kinesis.ListShardsInput{StreamName: &m.name})
 	must(t, err)
 	for _, shard := range list.Shards {
-		shards = append(shards, s.readShard(t, shard.ShardId))
+		shards = append(shards, m.readShard(t, shard.ShardId))
 	}
 	return shards
 }
 
-func (s *stream) readShard(t *testing.T, id *string) (records []types.Record) {
+func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
 	t.Helper()
-	from, err := s.GetShardIterator(t.Context(), &kinesis.GetShardIteratorInput{
-		StreamName: &s.name, ShardId: id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
+	from, err := m.GetShardIterator(t.Context(), &kinesis.GetShardIteratorInput{
+		StreamName: &m.name, ShardId: id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
 	})
 	must(t, err)
 	for next := from.ShardIterator; ; {
-		page, err := s.GetRecords(t.Context(), &kinesis.GetRecordsInput{ShardIterator: next})
+		page, err := m.GetRecords(t.Context(), &kinesis.GetRecordsInput{ShardIterator: next})
 		must(t, err)
 		records = append(records, page.Records...)
 		if len(page.Records) == 0 && aws.ToInt64(page.MillisBehindLatest) == 0 {

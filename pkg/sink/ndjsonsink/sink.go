@@ -1,9 +1,14 @@
-// Package ndjsonsink appends records to a file, one a line: the sink of tests,
-// of demos and of functions that run on a developer's machine.
+// Package ndjsonsink appends records to a file, one record on each line (NDJSON). It is the sink of tests, of demos
+// and of functions that run on a developer's machine.
 //
-// A record is delivered when it is on the disk (fsync). One that was written but
-// not confirmed before a crash will be sent again, and is then in the file twice,
-// with equal ids. Records keep the order in which they are sent.
+//	sink, err := ndjsonsink.Open("out.ndjson")
+//	...
+//	defer sink.Close()
+//	delivered, err := sink.Send(ctx, outputs)
+//
+// A record is delivered when it is on the disk (fsync). Delivery is at least once, with stable ids: a record that was
+// written but not confirmed before a crash is sent again, and is then in the file twice. Records keep the order in
+// which they are sent.
 package ndjsonsink
 
 import (
@@ -23,10 +28,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The reasons for which a record can never be a line.
+// The reasons for which a record cannot be a line.
 const (
-	reasonLineBreak = "it has a line break, which NDJSON cannot hold"
-	reasonEmpty     = "it is empty, which NDJSON cannot hold"
+	reasonLineBreak = "it has a line break, which a line of NDJSON cannot hold"
+	reasonEmpty     = "it is empty, which a line of NDJSON cannot be"
 )
 
 // Sink appends records to one file. It is safe for concurrent use.
@@ -36,12 +41,12 @@ type Sink struct {
 
 	mu   sync.Mutex
 	file file
-	torn error // why the file may end within a line; nothing is appended then
+	torn error // why the file may end within a line; then nothing is appended
 }
 
 var _ dedupe.Sink = (*Sink)(nil)
 
-// file is an *os.File.
+// file is the part of an *os.File that a Sink uses.
 type file interface {
 	io.WriteCloser
 	Stat() (fs.FileInfo, error)
@@ -49,12 +54,11 @@ type file interface {
 	Truncate(size int64) error
 }
 
-// Open opens a file to append to, and makes it if it is not there; its folder
-// must be. The half line that a crash may have left at its end is cut off. Until
-// Close no other sink, of this process or another, can open it; a file PATH.lock
-// beside it, which stays, sees to that.
+// Open opens a file to append to. It makes the file if that does not exist; the folder must exist. If a crash has
+// left an incomplete line at the end, Open cuts it off. Until Close, no other sink of this or another process can
+// open the file: the file PATH.lock beside it is a lock, and it stays.
 //
-// Errors say in words why the file cannot be used; it is unchanged then.
+// The error says why the file cannot be used. The file is then unchanged.
 func Open(path string) (*Sink, error) {
 	s := &Sink{path: path, lock: flock.New(path+".lock", flock.SetPermissions(0o600))}
 	if err := s.open(); err != nil {
@@ -69,7 +73,7 @@ func (s *Sink) open() error {
 		return err
 	}
 	if !locked {
-		return errors.New("another sink has it open")
+		return errors.New("another sink has opened it")
 	}
 	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -82,14 +86,14 @@ func (s *Sink) open() error {
 	return nil
 }
 
-// prepare makes the file end with a whole line, and last.
+// prepare makes the file end with a complete line, and makes file and name durable.
 func prepare(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return errors.New("it is not a regular file, from which a half-written line could be cut off")
+		return errors.New("it is not a regular file, so an incomplete line could not be cut off")
 	}
 	if err := repair(f, info.Size()); err != nil {
 		return err
@@ -97,7 +101,7 @@ func prepare(f *os.File) error {
 	return errors.Join(f.Sync(), syncFolder(filepath.Dir(f.Name())))
 }
 
-// syncFolder makes the names in a folder last. Windows cannot be asked to.
+// syncFolder makes the names in a folder durable. Windows has no such call.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -109,15 +113,15 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Close closes the file and lets others open it.
+// Close closes the file and releases its lock.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(s.file.Close(), s.lock.Close())
 }
 
-// Check returns a *dedupe.PoisonError for a record that cannot be one line as it
-// is. JSON of more lines is not rewritten: records pass byte for byte.
+// Check returns a *dedupe.PoisonError for a record that is not one line. JSON of several lines is not rewritten, since
+// records pass byte for byte.
 func (s *Sink) Check(o dedupe.Output) error {
 	switch {
 	case len(o.Data) == 0:
@@ -128,11 +132,11 @@ func (s *Sink) Check(o dedupe.Output) error {
 	return nil
 }
 
-// Send appends records, and answers when they are on the disk. If they did not
-// all get there the file is cut back to the last whole record that did. Where
-// that fails as well the sink takes no more: open it again.
+// Send appends records, and returns when they are on the disk. If not all of them are, Send cuts the file back to the
+// last complete record; delivered counts the records up to there. If cutting fails, too, the Sink takes no more
+// records: close it and open the file again.
 //
-// Errors are faults of the file or the disk, or the context's own.
+// Errors are faults of the file or the disk, or an error of the context.
 func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
 	if len(outputs) == 0 {
 		return 0, nil
@@ -163,7 +167,7 @@ func (s *Sink) append(ctx context.Context, outputs []dedupe.Output) (delivered i
 		if err = s.file.Sync(); err == nil {
 			return len(outputs), nil
 		}
-		n = 0 // after a failed sync nobody knows what is on the disk
+		n = 0 // after a failed sync it is unknown what is on the disk
 	}
 	for delivered < len(ends) && ends[delivered] <= n {
 		delivered++
@@ -171,7 +175,7 @@ func (s *Sink) append(ctx context.Context, outputs []dedupe.Output) (delivered i
 	return s.cutBack(begin, ends[:delivered], err)
 }
 
-// lines returns the records as text, and where each of them ends in it.
+// lines returns the records as one text, and the end of each record in it.
 func lines(outputs []dedupe.Output) (text []byte, ends []int) {
 	for _, o := range outputs {
 		text = append(append(text, o.Data...), '\n')
@@ -180,32 +184,32 @@ func lines(outputs []dedupe.Output) (text []byte, ends []int) {
 	return text, ends
 }
 
-// size returns where the next record goes. A file that was moved or replaced is
-// an error: what is appended to it would be delivered nowhere.
+// size returns the size of the file, which is where the next record goes. A file that was moved or replaced is an
+// error: no reader would find the record.
 func (s *Sink) size() (int64, error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return 0, err
 	}
-	there, err := os.Stat(s.path)
+	named, err := os.Stat(s.path)
 	if err != nil {
 		return 0, err
 	}
-	if !os.SameFile(info, there) {
-		return 0, errors.New("the file was replaced by another")
+	if !os.SameFile(info, named) {
+		return 0, errors.New("the file was replaced by another file")
 	}
 	return info.Size(), nil
 }
 
-// cutBack cuts off what stands behind the whole records, after a failed write.
+// cutBack cuts off what follows the complete records, after a failed write.
 func (s *Sink) cutBack(begin int64, ends []int, cause error) (delivered int, err error) {
 	end := begin
 	if len(ends) > 0 {
 		end += int64(ends[len(ends)-1])
 	}
 	if err := errors.Join(s.file.Truncate(end), s.file.Sync()); err != nil {
-		s.torn = fmt.Errorf("%w; and cutting it back failed: %w", cause, err)
+		s.torn = fmt.Errorf("%w; cutting the file back failed, too: %w", cause, err)
 		return 0, s.torn
 	}
-	return len(ends), fmt.Errorf("%w; it was cut back to its last whole line", cause)
+	return len(ends), fmt.Errorf("%w; the file was cut back to its last complete line", cause)
 }

@@ -72,8 +72,8 @@ func TestRecordsAreAppendedByteForByte(t *testing.T) {
 	checkFile(t, path, "{ \"a\" : 1.0 }\n{\"b\":\"\xff\"}\r\n{\"c\":2}\n{\"d\":3}\n")
 }
 
-// single counts who is between a write and its sync: the file's size must not
-// change there, or a write that failed could not be cut off.
+// single counts the calls between a write and its sync. The size of the file must not change there: else a failed write
+// could not be cut off.
 type single struct {
 	ndjsonsink.File
 	inside, most atomic.Int32
@@ -147,7 +147,7 @@ func TestOnlyOneSinkHasTheFile(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	first := open(t, path)
-	if _, err := ndjsonsink.Open(path); err == nil || !strings.Contains(err.Error(), "another sink has it open") {
+	if _, err := ndjsonsink.Open(path); err == nil || !strings.Contains(err.Error(), "another sink has opened it") {
 		t.Errorf("second sink: %v", err)
 	}
 	send(t, first, "1")
@@ -169,7 +169,7 @@ func TestOpenRepairsTheEnd(t *testing.T) {
 		"half of the space":      {"{}\n ", "{}\n", ""},
 		"line end missing":       {"{\"a\":1}\n{\"b\":2}", "{\"a\":1}\n{\"b\":2}\n", ""},
 		"long, line end missing": {"{}\n" + long, "{}\n" + long + "\n", ""},
-		"somebody's text":        {"dear diary,\ntoday", "dear diary,\ntoday", "not JSON"},
+		"another text":           {"dear diary,\ntoday", "dear diary,\ntoday", "not JSON"},
 		"only lost blocks":       {"{}\n\x00\x00", "{}\n\x00\x00", "not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestOpenRepairsTheEnd(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoNDJSONFile(t *testing.T) {
+func TestOpenRefusesOtherFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	folder, huge := filepath.Join(dir, "folder"), filepath.Join(dir, "huge")
@@ -201,10 +201,10 @@ func TestOpenRefusesWhatIsNoNDJSONFile(t *testing.T) {
 	must(t, err)
 	must(t, errors.Join(f.Truncate(65<<20), f.Close())) // a hole: it costs nothing
 	for path, fault := range map[string]string{
-		folder: "directory", filepath.Join(dir, "none", "out"): "no such file", os.DevNull: "not a regular file", huge: "no NDJSON file",
+		folder: "directory", filepath.Join(dir, "none", "out"): "no such file", os.DevNull: "not a regular file", huge: "not an NDJSON file",
 	} {
 		if path == os.DevNull {
-			path = filepath.Join(dir, "null") // its lock file goes beside it
+			path = filepath.Join(dir, "null") // a path whose folder can hold the lock file
 			must(t, os.Symlink(os.DevNull, path))
 		}
 		if _, err := ndjsonsink.Open(path); err == nil || !strings.Contains(err.Error(), fault) || !strings.Contains(err.Error(), path) {
@@ -243,7 +243,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 
 var errDisk = errors.New("disk fault")
 
-// faulty is a file with faults, which are taken off one by one.
+// faulty is a file with faults; each occurs once.
 type faulty struct {
 	ndjsonsink.File
 	room            int // bytes that a write takes before it fails; -1: all
@@ -274,13 +274,13 @@ func next(all *[]error) (err error) {
 	return err
 }
 
-// TestFailedWritesLeaveWholeLines: what is told is what is there.
+// TestFailedWritesLeaveWholeLines: the file holds exactly the records that count as delivered.
 func TestFailedWritesLeaveWholeLines(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		fault     faulty
 		delivered int
-		file      string // behind the line that was there before
+		file      string // after the line that was in the file before
 	}{
 		"nothing written":       {faulty{room: 0}, 0, ""},
 		"half a line":           {faulty{room: 2}, 0, ""},
@@ -312,7 +312,7 @@ func TestFailedWritesLeaveWholeLines(t *testing.T) {
 	}
 }
 
-// TestATornFileTakesNoMore, until it is opened again and repaired.
+// TestATornFileTakesNoMore: a file that may end within a line takes no records until it is opened again and repaired.
 func TestATornFileTakesNoMore(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faulty{

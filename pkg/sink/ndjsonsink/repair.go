@@ -8,14 +8,14 @@ import (
 	"os"
 )
 
-// maxTail is more than any record: a longer last line is not this sink's.
+// maxTail is more than the size of any record: this sink did not write a longer last line.
 const maxTail = 64 << 20
 
-// repair ends a file with a whole line. A last line without its end is finished
-// if it is JSON by itself: a person or another program may have left the end
-// out. The beginning of an object is the half line of a crash, of a record that
-// nobody was told is delivered: it is cut off. Anything else is somebody's, and
-// an error.
+// repair makes a file end with a complete line:
+//
+//   - A last line that is JSON but has no line end gets one: a person or another program may have left it out.
+//   - The beginning of an object is a line that a crash cut. Its record does not count as delivered, so it is cut off.
+//   - Anything else was written by someone else, and is an error.
 func repair(f *os.File, size int64) error {
 	tail, err := lastLine(f, size)
 	switch {
@@ -27,17 +27,16 @@ func repair(f *os.File, size int64) error {
 	case isBeginning(tail):
 		return f.Truncate(size - int64(len(tail)))
 	}
-	return errors.New("its last line has no end and is not JSON; if the file is the right one, end or remove that line")
+	return errors.New("its last line has no line end and is not JSON; if this is the right file, end or delete that line")
 }
 
-// isBeginning reports whether a text may be the beginning of a record: of an object, in
-// front of which JSON allows white space.
+// isBeginning reports whether a text may be the beginning of a record: of an object, or of the white space before it.
 func isBeginning(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r")
 	return len(text) == 0 || text[0] == '{'
 }
 
-// lastLine returns what stands behind the last line end.
+// lastLine returns the text after the last line end.
 func lastLine(f *os.File, size int64) ([]byte, error) {
 	for n := int64(64 << 10); ; n *= 4 {
 		n = min(n, size)
@@ -52,7 +51,7 @@ func lastLine(f *os.File, size int64) ([]byte, error) {
 			return tail, nil
 		}
 		if n >= maxTail {
-			return nil, fmt.Errorf("its last line is longer than %d bytes: it is no NDJSON file", maxTail)
+			return nil, fmt.Errorf("its last line is longer than %d bytes, so it is not an NDJSON file", maxTail)
 		}
 	}
 }
