@@ -6,46 +6,43 @@ import (
 	"fmt"
 )
 
-// ErrPoison says that the record is an aggregate by its MD5, but its message is
-// broken. Nothing of it was delivered and decoding it again changes nothing:
-// keep it whole for somebody to look at. The error says what is wrong and at
-// which byte of the record, counted from 0; it never holds the record's content.
+// ErrPoison means that the record is an aggregate by its MD5, but its message is broken. Decoding it again gives the
+// same error: store the record whole, as a dead letter. The error says what is wrong and at which byte of the record,
+// counted from 0. It never holds content of the record.
 var ErrPoison = errors.New("kpl: poison aggregate")
 
 const (
 	magic    = "\xF3\x89\x9A\xC2"
 	overhead = len(magic) + md5.Size
 
-	// smallestRecord is the size of a user record without data: its own tag and
-	// size, then tag and number of its key, tag and size of its data.
+	// smallestRecord is the size of a user record without data: its own tag and size, the tag and index of its key, the
+	// tag and size of its data.
 	smallestRecord = 6
 
-	// keepRoom is how many user records or keys a Decoder keeps room for: more
-	// than a record of 1 MiB has unless its payloads are of a few bytes only.
-	keepRoom = 1 << 16
+	// keptCapacity is the number of user records or keys for which a Decoder keeps its memory. A record of 1 MiB has
+	// fewer, unless its payloads have a few bytes only.
+	keptCapacity = 1 << 16
 )
 
-// UserRecord is a record as a producer's user put it.
+// UserRecord is a record as a user of the producer put it.
 type UserRecord struct {
 	Data            []byte
 	PartitionKey    []byte
-	ExplicitHashKey []byte // nil: none. A decimal number, which nobody has checked
+	ExplicitHashKey []byte // nil: none. A decimal number, which is not checked
 }
 
-// Decoder opens aggregates. It keeps its room for the next call, so that a warm
-// one allocates nothing. The zero value is ready; a Decoder serves one goroutine
-// at a time.
+// Decoder opens aggregates. It keeps its memory for the next call. The zero value is ready to use. A Decoder is not
+// safe for concurrent use.
 type Decoder struct {
 	keys, hashKeys [][]byte
 	records        []UserRecord
 }
 
-// Decode returns the user records of an aggregate, in order; the sub-sequence of
-// each is its index. They are parts of data and stay good until data is changed
-// or Decode is called again.
+// Decode returns the user records of an aggregate, in order. The index of a record is its sub-sequence. The records are
+// parts of data, and are valid until data changes or Decode is called again.
 //
-// A plain record is no error: aggregated is false and there are no records. The
-// only error is ErrPoison; aggregated is true then, and there are no records.
+// A plain record is not an error: aggregated is false, and there are no records. The only error is ErrPoison, with
+// aggregated true and no records.
 func (d *Decoder) Decode(data []byte) (records []UserRecord, aggregated bool, err error) {
 	d.forget()
 	if !isAggregate(data) {
@@ -57,9 +54,8 @@ func (d *Decoder) Decode(data []byte) (records []UserRecord, aggregated bool, er
 	return d.records, true, nil
 }
 
-// isAggregate draws the line between aggregates and plain records where KCL does.
-// MD5 is what the format has for a checksum. It tells an aggregate from a payload
-// that happens to begin like one, and protects against nobody.
+// isAggregate distinguishes aggregates and plain records as KCL does. The MD5 is a checksum of the format: it
+// distinguishes an aggregate from a payload that begins like one by chance. It does not protect against an attacker.
 func isAggregate(data []byte) bool {
 	if len(data) <= overhead || string(data[:len(magic)]) != magic {
 		return false
@@ -68,28 +64,27 @@ func isAggregate(data []byte) bool {
 	return md5.Sum(data[len(magic):end]) == [md5.Size]byte(data[end:])
 }
 
-// read fills the Decoder from the aggregate without its MD5. The tables may come
-// behind the user records, so they are read first; and what there is is counted
-// before that, so that room is made once.
+// read fills the Decoder from an aggregate without its MD5. The fields are counted first, so that memory is allocated
+// once. The tables are read before the user records, since they may come after them.
 func (d *Decoder) read(w wire) error {
 	n, err := count(w)
 	if err != nil {
 		return err
 	}
-	d.keys = room(d.keys, n.keys)
-	d.hashKeys = room(d.hashKeys, n.hashKeys)
-	// Not for more records than so many bytes can hold: some are broken then.
-	d.records = room(d.records, min(n.records, len(w)/smallestRecord))
+	d.keys = withCapacity(d.keys, n.keys)
+	d.hashKeys = withCapacity(d.hashKeys, n.hashKeys)
+	// If there are more records than the bytes can hold, some of them are broken.
+	d.records = withCapacity(d.records, min(n.records, len(w)/smallestRecord))
 	if err := d.readTables(w, n); err != nil {
 		return err
 	}
 	return d.readRecords(w)
 }
 
-// counts is how many of each an aggregate has.
+// counts holds the number of fields of an aggregate.
 type counts struct{ keys, hashKeys, records int }
 
-// count also checks all fields of the message, but does not look into records.
+// count counts the fields of the message and checks them. It does not read the user records.
 func count(w wire) (n counts, err error) {
 	for at := len(magic); at < len(w); {
 		f, err := w.next(at)
@@ -113,8 +108,7 @@ func count(w wire) (n counts, err error) {
 	return n, nil
 }
 
-// readTables stops at the last key: in what the KPL writes the tables come
-// first, and nothing is read twice.
+// readTables stops after the last key. The KPL writes the tables first, so that nothing is read twice.
 func (d *Decoder) readTables(w wire, n counts) error {
 	for at := len(magic); len(d.keys) < n.keys || len(d.hashKeys) < n.hashKeys; {
 		f, err := w.next(at)
@@ -148,14 +142,12 @@ func (d *Decoder) readRecords(w wire) error {
 	return nil
 }
 
-// readUsual reads user records from a place on as long as they have the form that
-// libraries give to most: a key, a hash key or none, data and nothing else, in
-// numbers of one or two bytes. (AWS's aggregator for Java gives all a hash key:
-// AggRecord.java of awslabs/kinesis-aggregation.) It returns the place behind them.
-// What is there is for the others to read and to judge, so that this saves time and
-// decides nothing.
+// readUsual reads user records as long as they have the usual form: a key, optionally a hash key, and data, with
+// numbers of one or two bytes. (AWS's aggregator for Java writes a hash key into all: AggRecord.java of
+// awslabs/kinesis-aggregation.) It returns the position after them. readRecord reads what follows. So readUsual saves
+// time, and never decides that a record is poison.
 func (d *Decoder) readUsual(w wire, at int) (end int) {
-	const header = 12 // four tags and four numbers, at most
+	const header = 12 // at most four tags and four numbers
 	for at+header <= len(w) && w[at] == tagRecord {
 		size, begin := w.short(at + 1)
 		if w[begin] != tagKeyIndex {
@@ -175,7 +167,7 @@ func (d *Decoder) readUsual(w wire, at int) (end int) {
 		}
 		dataSize, dataBegin := w.short(next + 1)
 		end := dataBegin + dataSize
-		if end != begin+size || key >= len(d.keys) { // begin+size is in the message, says count
+		if end != begin+size || key >= len(d.keys) { // count has checked that begin+size is in the message
 			break
 		}
 		d.add(w[dataBegin:end:end], d.keys[key], hashKey)
@@ -184,8 +176,8 @@ func (d *Decoder) readUsual(w wire, at int) (end int) {
 	return at
 }
 
-// readRecord reads the user record from a place to the end. A field given again
-// replaces what it said before, so that nothing is judged until the end.
+// readRecord reads the user record from begin to the end of w. A field that occurs again replaces its earlier value, so
+// the values are checked at the end.
 func (d *Decoder) readRecord(w wire, begin int) error {
 	var data []byte
 	var key, hashKey uint64
@@ -227,9 +219,8 @@ func (d *Decoder) readRecord(w wire, begin int) error {
 	return nil
 }
 
-// add writes a user record field by field: one written as a whole is put together
-// elsewhere and copied, which takes longer than reading it. There is room for it,
-// since each takes at least smallestRecord bytes.
+// add writes a user record field by field. (A composite literal would be built elsewhere and copied, which takes longer
+// than reading the record.) The capacity suffices, since each record takes at least smallestRecord bytes.
 func (d *Decoder) add(data, key, hashKey []byte) {
 	last := len(d.records)
 	d.records = d.records[:last+1]
@@ -237,21 +228,20 @@ func (d *Decoder) add(data, key, hashKey []byte) {
 	r.Data, r.PartitionKey, r.ExplicitHashKey = data, key, hashKey
 }
 
-// bad names the user record that is being read by its sub-sequence.
+// bad returns an error with the sub-sequence of the user record that is being read.
 func (d *Decoder) bad(at int, format string, args ...any) error {
 	return poison(at, "user record %d %s", len(d.records), fmt.Sprintf(format, args...))
 }
 
-// forget empties the Decoder, so that it holds on to no input that its caller
-// is done with, nor to the room that one extreme aggregate took.
+// forget empties the Decoder, so that it keeps neither the last input nor the memory of an extremely large aggregate.
 func (d *Decoder) forget() {
 	d.keys = emptied(d.keys)
 	d.hashKeys = emptied(d.hashKeys)
 	d.records = emptied(d.records)
 }
 
-// room returns an empty slice with room for n, which is s if s has it.
-func room[T any](s []T, n int) []T {
+// withCapacity returns an empty slice for n elements, which is s if its capacity suffices.
+func withCapacity[T any](s []T, n int) []T {
 	if n > cap(s) {
 		return make([]T, 0, n)
 	}
@@ -259,7 +249,7 @@ func room[T any](s []T, n int) []T {
 }
 
 func emptied[T any](s []T) []T {
-	if cap(s) > keepRoom {
+	if cap(s) > keptCapacity {
 		return nil
 	}
 	clear(s)

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// vector is an aggregate of the records a, with key pk0, and b, with key pk1.
+// vector is an aggregate of two records: a with key pk0, and b with key pk1.
 const vector = "84mawgoDcGswCgNwazEaBQgAGgFhGgUIARoBYoA4lzDZUZf4PCBW3STYSm0="
 
 func vectorBytes(t testing.TB) []byte {
@@ -77,8 +77,7 @@ func flip(data []byte, i int) []byte {
 	return data
 }
 
-// The parts that messages are made of by hand. Field 1 of a message and a user
-// record of two good fields, with key 0 and payload "x".
+// The parts of hand-made messages: field 1 of a message, and a valid user record with key 0 and payload "x".
 var (
 	keyTable = []byte("\x0A\x01k")
 	good     = "\x1A\x05\x08\x00\x1A\x01x"
@@ -103,8 +102,8 @@ var (
 	wrapsTo1n = "\xFF\xFF\xFF\xFF\x0F"                 // 2^32-1, -1 as a 32-bit int
 )
 
-// poisonCases are broken messages: what is wrong, and at which byte of the
-// record, of which the first of what is after the key table is 7.
+// poisonCases are broken messages, each with the fault and its byte in the record. What follows the key table begins at
+// byte 7.
 var poisonCases = []struct {
 	name    string
 	message []byte
@@ -121,25 +120,25 @@ var poisonCases = []struct {
 	{"no size", message("\x0A"), "at byte 8: a varint has no end"},
 	{"size without end", message("\x0A\xFF"), "at byte 8: a varint has no end"},
 	{"size of 65 bits", message("\x0A" + over64), "at byte 8: a varint has more than 64 bits"},
-	{"size of 2^64-1", message("\x0A" + largest), "at byte 18: 18446744073709551615 bytes are announced and 0 are left"},
+	{"size of 2^64-1", message("\x0A" + largest), "at byte 18: 18446744073709551615 bytes are announced, but 0 are left"},
 	{"size of 2^63", message("\x0A" + strings.Repeat("\x80", 9) + "\x01"), "9223372036854775808 bytes are announced"},
-	{"key after the end", message("\x0A\x02k"), "at byte 9: 2 bytes are announced and 1 are left"},
-	{"hash key after the end", message("\x12\x02k"), "at byte 9: 2 bytes are announced and 1 are left"},
-	{"record after the end", message(good[:len(good)-1]), "at byte 9: 5 bytes are announced and 4 are left"},
-	{"unknown bytes after the end", message("\x3A\x02k"), "at byte 9: 2 bytes are announced and 1 are left"},
+	{"key after the end", message("\x0A\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
+	{"hash key after the end", message("\x12\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
+	{"record after the end", message(good[:len(good)-1]), "at byte 9: 5 bytes are announced, but 4 are left"},
+	{"unknown bytes after the end", message("\x3A\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
 	{"unknown varint without end", message("\x38\x80"), "at byte 8: a varint has no end"},
 	{"unknown varint of 65 bits", message("\x38" + over64), "at byte 8: a varint has more than 64 bits"},
-	{"unknown fixed64 after the end", message("\x39\x00\x00\x00\x00\x00\x00\x00"), "at byte 8: 8 bytes are announced and 7 are left"},
-	{"unknown fixed32 after the end", message("\x3D\x00\x00\x00"), "at byte 8: 4 bytes are announced and 3 are left"},
+	{"unknown fixed64 after the end", message("\x39\x00\x00\x00\x00\x00\x00\x00"), "at byte 8: 8 bytes are announced, but 7 are left"},
+	{"unknown fixed32 after the end", message("\x3D\x00\x00\x00"), "at byte 8: 4 bytes are announced, but 3 are left"},
 
 	{"group", message(groupOf4), "at byte 7: field 4 has wire type 3"},
 	{"end of a group", message("\x24"), "at byte 7: field 4 has wire type 4"},
 	{"records as a group", message("\x1B\x08\x00\x1A\x01x\x1C"), "at byte 7: field 3 has wire type 3"},
 	{"wire type 6", message("\x26\x00"), "at byte 7: field 4 has wire type 6"},
 	{"wire type 7", message("\x27\x00"), "at byte 7: field 4 has wire type 7"},
-	{"key table as a number", message("\x08\x00"), "at byte 7: field 1 has wire type 0, which is not its own"},
-	{"hash key table as fixed64", message("\x11\x00\x00\x00\x00\x00\x00\x00\x00"), "at byte 7: field 2 has wire type 1, which is not its own"},
-	{"record as fixed32", message("\x1D\x00\x00\x00\x00"), "at byte 7: field 3 has wire type 5, which is not its own"},
+	{"key table as a number", message("\x08\x00"), "at byte 7: field 1 has the wrong wire type 0"},
+	{"hash key table as fixed64", message("\x11\x00\x00\x00\x00\x00\x00\x00\x00"), "at byte 7: field 2 has the wrong wire type 1"},
+	{"record as fixed32", message("\x1D\x00\x00\x00\x00"), "at byte 7: field 3 has the wrong wire type 5"},
 
 	{"empty record", message("\x1A\x00"), "at byte 9: user record 0 has no partition key index"},
 	{"no partition key", message(record("\x1A\x01x")), "at byte 9: user record 0 has no partition key index"},
@@ -162,17 +161,17 @@ var poisonCases = []struct {
 	{"key index that ends after the record", message(record("\x08\x80"), good), "at byte 10: a varint has no end"},
 	{"no key index", message(record("\x08")), "at byte 10: a varint has no end"},
 	{"key index of 65 bits", message(record("\x08"+over64, "\x1A\x01x")), "at byte 10: a varint has more than 64 bits"},
-	{"data that ends after the record", message(record("\x08\x00", "\x1A\x01"), good), "at byte 13: 1 bytes are announced and 0 are left"},
+	{"data that ends after the record", message(record("\x08\x00", "\x1A\x01"), good), "at byte 13: 1 bytes are announced, but 0 are left"},
 	{"size of data without end, behind numbers of two bytes", message("\x12\x010", "\x1A\x88\x00\x08\x80\x00\x10\x80\x00\x1A\x80"), "at byte 20: a varint has no end"},
 	{"tag in a record without end", message(record("\x08\x00", "\x1A\x01x", "\x80"), good), "at byte 14: a varint has no end"},
 	{"field number 0 in a record", message(record("\x08\x00", "\x1A\x01x", "\x00\x00")), "at byte 14: there is no field number 0"},
-	{"key index as bytes", message(record("\x0A\x01\x00", "\x1A\x01x")), "at byte 9: field 1 has wire type 2, which is not its own"},
-	{"hash key index as fixed32", message(record("\x08\x00", "\x15\x00\x00\x00\x00", "\x1A\x01x")), "at byte 11: field 2 has wire type 5, which is not its own"},
-	{"data as a number", message(record("\x08\x00", "\x18\x01")), "at byte 11: field 3 has wire type 0, which is not its own"},
+	{"key index as bytes", message(record("\x0A\x01\x00", "\x1A\x01x")), "at byte 9: field 1 has the wrong wire type 2"},
+	{"hash key index as fixed32", message(record("\x08\x00", "\x15\x00\x00\x00\x00", "\x1A\x01x")), "at byte 11: field 2 has the wrong wire type 5"},
+	{"data as a number", message(record("\x08\x00", "\x18\x01")), "at byte 11: field 3 has the wrong wire type 0"},
 	{"data as a group", message(record("\x08\x00", "\x1B\x1C")), "at byte 11: field 3 has wire type 3"},
 	{"group in a record", message(record("\x08\x00", "\x1A\x01x", groupOf4)), "at byte 14: field 4 has wire type 3"},
 	{"wire type 6 in a record", message(record("\x08\x00", "\x1A\x01x", "\x3E")), "at byte 14: field 7 has wire type 6"},
-	{"tags after the end", message(record("\x08\x00", "\x1A\x01x", "\x22\x02t")), "at byte 16: 2 bytes are announced and 1 are left"},
+	{"tags after the end", message(record("\x08\x00", "\x1A\x01x", "\x22\x02t")), "at byte 16: 2 bytes are announced, but 1 are left"},
 
 	{"good records, then garbage", message(good, good, "\xFF"), "at byte 21: a varint has no end"},
 	{"bad record, then good ones", message("\x1A\x00", good, good), "at byte 9: user record 0 has no partition key index"},
@@ -191,7 +190,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// legalCases are messages that the KPL would not write, but may.
+// legalCases are legal messages that the KPL does not write.
 var legalCases = []struct {
 	name    string
 	message []byte
@@ -224,7 +223,7 @@ var legalCases = []struct {
 	{"largest field number", message("\xFA\xFF\xFF\xFF\x0F\x01u", good), []kpl.UserRecord{x("k")}},
 }
 
-// x is a user record with the payload "x".
+// x is the user record with the payload "x".
 func x(key string, hashKey ...string) kpl.UserRecord {
 	r := kpl.UserRecord{Data: []byte("x"), PartitionKey: []byte(key)}
 	if len(hashKey) > 0 {
@@ -248,7 +247,7 @@ func TestLegal(t *testing.T) {
 	}
 }
 
-// What is never nil: data, since it is required, and keys that are there.
+// Data, which is required, and existing keys are never nil.
 func TestEmptyIsNotNil(t *testing.T) {
 	t.Parallel()
 	data := encode([]kpl.UserRecord{{ExplicitHashKey: []byte{}}, {}})
@@ -275,7 +274,7 @@ func TestTruncatedMessages(t *testing.T) {
 	}
 }
 
-// Every byte of a message, one at a time, with every value.
+// Each byte of a message takes each value.
 func TestEveryChangedByte(t *testing.T) {
 	t.Parallel()
 	var d kpl.Decoder
@@ -313,7 +312,7 @@ func TestRecordsAreTheInput(t *testing.T) {
 	}, mine)
 }
 
-// A Decoder must not keep the last input in memory, whatever the next one is.
+// A Decoder must not keep its last input in memory.
 func TestNextDecodeForgets(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string][]byte{
@@ -336,7 +335,7 @@ func TestNextDecodeForgets(t *testing.T) {
 	}
 }
 
-// The tests from here on measure memory, so nothing runs beside them.
+// The following tests measure memory, so they are not parallel.
 
 func TestWarmDecoderAllocatesNothing(t *testing.T) {
 	for _, n := range []int{1, 100, 1000} {
@@ -366,8 +365,8 @@ func TestWarmDecoderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// However hostile, a message of a size makes a cold Decoder allocate at most 12
-// times as much. The first three come close to that.
+// A cold Decoder allocates at most 12 times the size of a message, also of a hostile one. The first three messages come
+// close to that.
 func TestMemoryIsBounded(t *testing.T) {
 	const size = 1 << 18
 	fill := func(part string) []byte { return sign(message(strings.Repeat(part, size/len(part)))...) }

@@ -5,13 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// Encoder makes an aggregate, byte for byte as the KPL does: each key is in its
-// table once, in the order of first use, and the tables come before the user
-// records. (The KPL sends a single user record plain; that is left to the
-// caller.) The zero value is ready; an Encoder serves one goroutine at a time.
+// Encoder makes an aggregate, byte for byte as the KPL does: each key is in its table once, in the order of first
+// use, and the tables come before the user records. (The KPL sends a single user record plain; the caller decides
+// about that.) The zero value is ready to use. An Encoder is not safe for concurrent use.
 //
-// It checks neither sizes nor keys. Kinesis takes records of up to 1 MiB by
-// default, partition key included, and keys of 1 to 256 characters.
+// An Encoder checks neither sizes nor keys. By default Kinesis takes records of up to 1 MiB including the partition
+// key, and keys of 1 to 256 characters.
 type Encoder struct {
 	keys, hashKeys table
 	records        []byte // wire format
@@ -24,7 +23,7 @@ type table struct {
 	index map[string]uint64
 }
 
-// Add appends a user record. The Encoder copies it.
+// Add appends a user record, which the Encoder copies.
 func (e *Encoder) Add(record UserRecord) {
 	key := e.keys.add(tagKeyTable, record.PartitionKey)
 	var hashKey uint64
@@ -52,8 +51,7 @@ func (e *Encoder) Size() int {
 	return overhead + len(e.keys.wire) + len(e.hashKeys.wire) + len(e.records)
 }
 
-// SizeWith returns what Size will be after Add(record), so that the caller can
-// send the aggregate before it is over the limit.
+// SizeWith returns the Size after Add(record), so that the caller can send the aggregate before it exceeds the limit.
 func (e *Encoder) SizeWith(record UserRecord) int {
 	key, size := e.keys.find(record.PartitionKey)
 	var hashKey uint64
@@ -65,8 +63,8 @@ func (e *Encoder) SizeWith(record UserRecord) int {
 	return e.Size() + size + 1 + sizedSize(recordSize(record, key, hashKey))
 }
 
-// Bytes returns the aggregate, in memory of its own. Without user records that
-// is 20 bytes, which all decoders take for a plain record.
+// Bytes returns a copy of the aggregate. Without user records it has 20 bytes, which all decoders take for a plain
+// record.
 func (e *Encoder) Bytes() []byte {
 	b := make([]byte, 0, e.Size())
 	b = append(b, magic...)
@@ -77,7 +75,7 @@ func (e *Encoder) Bytes() []byte {
 	return append(b, sum[:]...)
 }
 
-// Reset removes all user records and keeps the memory for the next ones.
+// Reset removes all user records and keeps the memory for the next aggregate.
 func (e *Encoder) Reset() {
 	e.keys.reset()
 	e.hashKeys.reset()
@@ -85,7 +83,7 @@ func (e *Encoder) Reset() {
 	e.count = 0
 }
 
-// recordSize is the size of a user record without its own tag and size.
+// recordSize returns the size of a user record without its own tag and size.
 func recordSize(record UserRecord, key, hashKey uint64) int {
 	size := 1 + varintSize(key) + 1 + sizedSize(len(record.Data))
 	if record.ExplicitHashKey != nil {
@@ -94,7 +92,7 @@ func recordSize(record UserRecord, key, hashKey uint64) int {
 	return size
 }
 
-// find returns the key's index, and how much the table grows by adding it.
+// find returns the index of a key, and by how many bytes the table grows if the key is added.
 func (t *table) find(key []byte) (index uint64, growth int) {
 	if index, found := t.index[string(key)]; found {
 		return index, 0
@@ -124,7 +122,7 @@ func appendSized(b, value []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(value))), value...)
 }
 
-// sizedSize is the size of n bytes with their size in front.
+// sizedSize returns the size of n bytes and the number n before them.
 func sizedSize(n int) int { return varintSize(uint64(n)) + n }
 
 func varintSize(n uint64) int {

@@ -63,8 +63,7 @@ func TestEncoderCopies(t *testing.T) {
 	}
 }
 
-// Sizes are announced in one byte up to 127, in two up to 16,383, and in three
-// up to 2,097,151.
+// A size up to 127 takes one byte, up to 16,383 two bytes, and up to 2,097,151 three bytes.
 func TestSizesAtTheEdgesOfVarints(t *testing.T) {
 	t.Parallel()
 	var d kpl.Decoder
@@ -80,7 +79,7 @@ func TestSizesAtTheEdgesOfVarints(t *testing.T) {
 	}
 }
 
-// Indices take two bytes from 128 on and three from 16,384 on.
+// An index takes two bytes from 128 on, and three bytes from 16,384 on.
 func TestIndicesAtTheEdgesOfVarints(t *testing.T) {
 	t.Parallel()
 	var e kpl.Encoder
@@ -138,7 +137,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// userRecords draws keys from few, so that some repeat, and from many.
+// userRecords draws user records, with keys from a small set, so that some repeat, and from a large one.
 func userRecords() *rapid.Generator[kpl.UserRecord] {
 	key := rapid.OneOf(
 		rapid.SampledFrom([]string{"", "a", "b", "\xFF"}),
@@ -156,7 +155,7 @@ func userRecords() *rapid.Generator[kpl.UserRecord] {
 	})
 }
 
-// A changed message with its MD5 made anew is what no checksum catches.
+// No checksum detects a changed message with a new MD5.
 func TestChangedMessages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

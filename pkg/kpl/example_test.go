@@ -19,7 +19,7 @@ func Example() {
 		records, aggregated, err := decoder.Decode(data)
 		switch {
 		case errors.Is(err, kpl.ErrPoison):
-			log.Fatal("keep it whole: ", err)
+			log.Fatal("store the record as a dead letter: ", err)
 		case !aggregated:
 			fmt.Printf("plain %s\n", data)
 		}

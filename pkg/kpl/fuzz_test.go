@@ -8,9 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// FuzzDecode decodes the input as a record, as a message, and as a record whose
-// message was changed and whose MD5 was not: without the last two hardly any
-// input would come past the MD5. One Decoder serves all inputs, as in life.
+// FuzzDecode decodes the input as a record, as a message, and as a record with the MD5 corrected: without the last two,
+// hardly any input would pass the MD5. One Decoder decodes all inputs, as in production.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(vectorBytes(f))
@@ -34,8 +33,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// aggregateOf makes an aggregate with payloads of a size and keys in turn, as
-// long as UUIDs are.
+// aggregateOf makes an aggregate with payloads of one size, and with keys of the length of a UUID.
 func aggregateOf(records, size, keys int) []byte {
 	var e kpl.Encoder
 	for i := range records {

@@ -14,13 +14,13 @@ import (
 
 const magic = "\xF3\x89\x9A\xC2"
 
-// sign makes a message, good or bad, an aggregate.
+// sign makes an aggregate of a message, which may be broken.
 func sign(message ...byte) []byte {
 	sum := md5.Sum(message)
 	return slices.Concat([]byte(magic), message, sum[:])
 }
 
-// checkDecode holds a Decoder against the reference, whatever the input.
+// checkDecode compares a Decoder with the reference.
 func checkDecode(t rapid.TB, d *kpl.Decoder, data []byte) {
 	t.Helper()
 	before := bytes.Clone(data)
@@ -74,8 +74,7 @@ func encode(records []kpl.UserRecord) []byte {
 	return e.Bytes()
 }
 
-// reference decodes by protobuf's own package and by the words of the package
-// comment, with no thought of speed.
+// reference decodes with protobuf's own package and by the rules of the package documentation, regardless of speed.
 func reference(data []byte) (aggregated bool, records []kpl.UserRecord, good bool) {
 	message, framed := bytes.CutPrefix(data, []byte(magic))
 	if !framed || len(message) <= md5.Size {
@@ -140,7 +139,7 @@ func parse(message []byte, types ...protowire.Type) (fields map[protowire.Number
 	return fields, true
 }
 
-// pick returns the key that the last of these indices means.
+// pick returns the key of the last of these indexes.
 func pick(keys [][]byte, indices [][]byte) (key []byte, good bool) {
 	index, _ := protowire.ConsumeVarint(last(indices))
 	if index >= uint64(len(keys)) {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// The protobuf wire format, as far as an aggregate needs it: a field is a tag
-// (number times 8 plus wire type) and a value. Source: protobuf.dev, "Encoding".
+// The part of the protobuf wire format that an aggregate needs: a field is a tag (number times 8 plus wire type) and a
+// value. Source: protobuf.dev, "Encoding".
 //
-// This is encoding/binary and sixty lines, not package protowire of
-// google.golang.org/protobuf, which opens and reads the program's own executable
-// when the program starts. The tests hold it against protowire.
+// Package protowire of google.golang.org/protobuf is not used, since it opens and reads the program's executable at
+// every start. The tests compare this file with protowire.
 const (
 	wireVarint  = 0
 	wireFixed64 = 1
@@ -25,35 +24,35 @@ const (
 	tagKeyIndex     = 1<<3 | wireVarint
 	tagHashKeyIndex = 2<<3 | wireVarint
 	tagData         = 3<<3 | wireBytes
-	lastOfRecord    = 3 // tags are 4, and as good as unknown
+	lastOfRecord    = 3 // field 4, the tags, is treated as unknown
 
 	maxNumber = 1<<29 - 1
 )
 
-// wire is a Kinesis record up to the end of the message to be read. All places
-// are places in the record, so that errors name those that a dump of it shows.
+// wire is a Kinesis record up to the end of the message that is read. All positions are those in the record, so that an
+// error names the position that a dump of the record shows.
 type wire []byte
 
-// field is one field of a message, in four words, so that it stays in registers:
-// what reading costs per user record is what counts beside the MD5.
+// field is one field of a message. It has four words, so that it stays in registers: next to the MD5, reading fields
+// takes most of the time.
 type field struct {
 	tag   uint64
-	value uint64 // a varint's number, else the place where the bytes begin
-	at    int    // the place where the field begins
-	end   int    // the place behind it
+	value uint64 // the number of a varint, else the position where the bytes begin
+	at    int    // the position where the field begins
+	end   int    // the position after it
 }
 
 func (f field) number() uint64 { return f.tag >> 3 }
 
 func (f field) wrongType() error {
-	return poison(f.at, "field %d has wire type %d, which is not its own", f.number(), f.tag&7)
+	return poison(f.at, "field %d has the wrong wire type %d", f.number(), f.tag&7)
 }
 
-// bytes returns those of a field, not copied. Their capacity ends where they do,
-// so that appending to them does not overwrite the next field.
+// bytes returns the bytes of a field without a copy. Their capacity is their length, so that appending to them does not
+// overwrite the next field.
 func (w wire) bytes(f field) []byte { return w[f.value:f.end:f.end] }
 
-// next reads the field at a place, which must be before the end.
+// next reads the field at a position, which must be before the end.
 func (w wire) next(at int) (f field, err error) {
 	tag, begin := uint64(w[at]), at+1
 	if tag >= 0x80 {
@@ -70,7 +69,7 @@ func (w wire) next(at int) (f field, err error) {
 		value, end, err := w.varint(begin)
 		return field{tag, value, at, end}, err
 	case wireBytes:
-		if begin < len(w) && w[begin] < 0x80 { // varint, without the call
+		if begin < len(w) && w[begin] < 0x80 { // like varint, without the call
 			size, begin = uint64(w[begin]), begin+1
 		} else if size, begin, err = w.longVarint(begin); err != nil {
 			return f, err
@@ -83,13 +82,12 @@ func (w wire) next(at int) (f field, err error) {
 		return f, poison(at, "field %d has wire type %d", tag>>3, tag&7)
 	}
 	if left := len(w) - begin; size > uint64(left) {
-		return f, poison(begin, "%d bytes are announced and %d are left", size, left)
+		return f, poison(begin, "%d bytes are announced, but %d are left", size, left)
 	}
 	return field{tag, uint64(begin), at, begin + int(size)}, nil
 }
 
-// varint reads the number at a place, and returns the place behind it. Most
-// numbers fit into one byte.
+// varint reads the number at a position, and returns the position after it. Most numbers have one byte.
 func (w wire) varint(at int) (value uint64, end int, err error) {
 	if at < len(w) && w[at] < 0x80 {
 		return uint64(w[at]), at + 1, nil
@@ -97,8 +95,8 @@ func (w wire) varint(at int) (value uint64, end int, err error) {
 	return w.longVarint(at)
 }
 
-// short reads a number of one or two bytes, where there are two bytes. A longer one
-// ends at place 0, which has the magic and no field.
+// short reads a number of one or two bytes at a position with at least two bytes. For a longer number the end is 0,
+// where no field can be.
 func (w wire) short(at int) (value, end int) {
 	value = int(w[at])
 	if value < 0x80 {
