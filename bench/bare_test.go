@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -31,7 +30,7 @@ type bareItem struct{ pk, sk, item types.AttributeValue }
 // bare starts a bare worker.
 func (s *shop) bare(campaign string) container {
 	w := &bare{shop: s, campaign: campaign}
-	for shard := range itembank.DefaultShards {
+	for shard := range 16 {
 		w.shards = append(w.shards, shard)
 	}
 	return w.claim
@@ -69,7 +68,7 @@ func (w *bare) read() error {
 	place := text(fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()))
 	for _, condition := range []string{"sk > :place", "sk <= :place"} {
 		out, err := w.client.Query(w.Context(), &dynamodb.QueryInput{
-			TableName: aws.String(w.bank), ConsistentRead: aws.Bool(true), Limit: aws.Int32(itembank.DefaultPageSize),
+			TableName: aws.String(w.bank), ConsistentRead: aws.Bool(true), Limit: aws.Int32(30),
 			KeyConditionExpression:    aws.String("pk = :pk AND " + condition),
 			ExpressionAttributeValues: map[string]types.AttributeValue{":pk": partition, ":place": place},
 		})

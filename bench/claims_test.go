@@ -132,7 +132,7 @@ func note(name string, measured, goal float64, detail string) {
 func simulate(b *testing.B, items, workers, times int) (requests, lost float64) {
 	b.Helper()
 	for seed := range times {
-		played, err := simulated.Play(uint64(seed), items, itembank.DefaultShards, workers, func(int, *simulated.Store) {})
+		played, err := simulated.Play(uint64(seed), items, 16, workers, func(int, *simulated.Store) {})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 			if _, err := tx.StmtContext(ctx, item).ExecContext(ctx, h[:], loadID, i+j+1); err != nil {
 				return err
 			}
-			if _, err := tx.StmtContext(ctx, bank).ExecContext(ctx, h.ShardOf(itembank.DefaultShards), h[:], value); err != nil {
+			if _, err := tx.StmtContext(ctx, bank).ExecContext(ctx, h.ShardOf(16), h[:], value); err != nil {
 				return err
 			}
 		}
@@ -207,7 +207,7 @@ func (s *shop) bareLoad(items []string) {
 				"pk": text(fmt.Sprintf("item#spring#%02d", h.ShardOf(64))), "sk": text(h.String()), "load_id": text(loadID),
 				"row": &types.AttributeValueMemberN{Value: strconv.Itoa(i + j + 1)}, "generation": &types.AttributeValueMemberN{Value: "1"},
 			}), put(map[string]types.AttributeValue{
-				"pk": text(fmt.Sprintf("bank#spring#1#%02d", h.ShardOf(itembank.DefaultShards))), "sk": text(h.String()), "item": text(value),
+				"pk": text(fmt.Sprintf("bank#spring#1#%02d", h.ShardOf(16))), "sk": text(h.String()), "item": text(value),
 			}))
 		}
 		_, err := s.client.TransactWriteItems(s.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: actions})

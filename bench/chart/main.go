@@ -16,7 +16,6 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/oncebox/oncebox/bench/simulated"
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 const (
@@ -78,7 +77,7 @@ func play(items int) ([]stretch, error) {
 	times := min(1_000_000/items, 20)
 	for seed := range times {
 		at, before := 0, 0
-		_, err := simulated.Play(uint64(seed), items, itembank.DefaultShards, workers, func(n int, s *simulated.Store) {
+		_, err := simulated.Play(uint64(seed), items, 16, workers, func(n int, s *simulated.Store) {
 			if n == items/100*stretches[at].to {
 				stretches[at].cost += float64(s.Requests - before)
 				at, before = at+1, s.Requests

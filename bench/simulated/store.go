@@ -37,8 +37,8 @@ func NewStore(world *World, items, shards int) *Store {
 		shards: make([]shard, shards),
 		claims: make(map[string]engine.Claim, items),
 		campaign: engine.Campaign{
-			Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: itembank.DefaultPageSize,
-			OnEnd: itembank.Burn, Generation: 1, CreatedAt: world.now,
+			Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: 30,
+			OnEnd: engine.Burn, Generation: 1, CreatedAt: world.now,
 		},
 	}
 	for i := range items {

@@ -81,7 +81,7 @@ func describe(c itembank.Campaign, state itembank.State) string {
 	return table(func(row func(...string)) {
 		row("name", c.Name)
 		row("state", string(state))
-		row("mode", string(c.Mode))
+		row("mode", modeOf(c))
 		row("opens", timeOr(c.OpensAt, "at once"))
 		row("closes", timeOr(c.ClosesAt, "never"))
 		row("scope", c.Scope)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // TestLifeOfACampaign walks the commands on both engines.
@@ -83,7 +84,7 @@ func lifeOfACampaign(s *shell) {
 	}
 	var shown campaignJSON
 	s.json(&shown, "campaign", "show", "summer")
-	if shown.State != itembank.SoldOut || shown.Scope != "year" {
+	if shown.State != itembank.Empty || shown.Scope != "year" {
 		s.Errorf("unexpected campaign %+v", shown)
 	}
 }
@@ -107,7 +108,7 @@ func TestBadInput(t *testing.T) {
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
 	s.run(exitDone, "load", "spring", s.file("good.txt", "A-1\nA-2\n"))
-	long := strings.Repeat("x", itembank.MaxItem+1)
+	long := strings.Repeat("x", engine.MaxItem+1)
 	s.file("text.db", "this is no database")
 	s.file("event.json", "{\n  \"version\": \n}")
 	unreadable := s.file("unreadable.txt", "A-1\n")

@@ -80,7 +80,7 @@ func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 
 // watched tells how far the second reading of a source is: the first is the check
 // that tells how long it is.
-func watched(source itembank.Source, progress itembank.LoadProgress) itembank.Source {
+func watched(source itembank.Source, progress itembank.Progress) itembank.Source {
 	if progress == nil {
 		return source
 	}

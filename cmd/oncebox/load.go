@@ -108,7 +108,7 @@ func (e *cutError) Unwrap() error { return e.err }
 
 // left tells of the lines that are left to do: those of an earlier run would spoil
 // the rate.
-func left(progress itembank.LoadProgress) itembank.LoadProgress {
+func left(progress itembank.Progress) itembank.Progress {
 	if progress == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func left(progress itembank.LoadProgress) itembank.LoadProgress {
 }
 
 // progress draws a bar on a terminal, and nothing elsewhere.
-func (a *app) progress(what string) itembank.LoadProgress {
+func (a *app) progress(what string) itembank.Progress {
 	if !a.showsProgress() {
 		return nil
 	}

@@ -255,7 +255,7 @@ func TestReleaseOfEndedItem(t *testing.T) {
 				a := w.app()
 				a.Output = output
 				err := releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), a, w.bank)
-				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(itembank.Expired) {
+				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(engine.Expired) {
 					t.Errorf("%s: want %q, got %q, %v; the item is %s", onEnd, want, w.out.String(), err, w.state())
 				}
 			}
@@ -268,7 +268,7 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
 		w := newWorld(t, store, itembank.Settings{})
-		differences[itembank.HeldAndEnded](w.plants())
+		differences["held-and-ended"](w.plants())
 		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
 		w.out.Reset()
 		err := releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), w.app(), w.bank)
@@ -311,10 +311,10 @@ func TestReconcileDamage(t *testing.T) {
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\n"))
 	s.run(exitDone, "reconcile", "spring").saying(t, "from 20", "loaded 2, free 2, claimed 0, ended 0", "no differences")
 	s.sql("DELETE FROM bank WHERE item = 'A-2'")
-	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, repaired 0", "lost  no ", "hash:"+engine.HashItem("A-2").String(), "#000001  2 ", "have a look")
+	s.run(exitLook, "reconcile", "spring").saying(t, "differences 1, repaired 0", "missing  no ", "hash:"+engine.HashItem("A-2").String(), "#000001  2 ", "have a look")
 	var r itembank.ReconcileReport
 	s.jsonWith(exitLook, &r, "reconcile", "spring")
-	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != itembank.Missing || r.Inconsistencies[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
+	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != "missing" || r.Inconsistencies[0].Row != 2 || r.Loaded != 2 || r.Free != 1 {
 		t.Errorf("unexpected %+v", r)
 	}
 	s.run(exitDone, "campaign", "close", "spring")
@@ -371,12 +371,12 @@ func TestInterruptedOperations(t *testing.T) {
 		name     string
 		settings []string
 		args     []string
-		state    itembank.ItemState
+		state    engine.ItemState
 		first    string // of the counts it prints
 	}{
-		{"withdraw", nil, []string{"withdraw", "spring", "codes.txt"}, itembank.Withdrawn, "withdrawn"},
-		{"withdraw all", nil, []string{"withdraw", "spring", "--all", "--yes"}, itembank.Withdrawn, "withdrawn"},
-		{"sweep", []string{"--item-life", "1s"}, []string{"sweep", "spring"}, itembank.Expired, "expired"},
+		{"withdraw", nil, []string{"withdraw", "spring", "codes.txt"}, engine.Withdrawn, "withdrawn"},
+		{"withdraw all", nil, []string{"withdraw", "spring", "--all", "--yes"}, engine.Withdrawn, "withdrawn"},
+		{"sweep", []string{"--item-life", "1s"}, []string{"sweep", "spring"}, engine.Expired, "expired"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newShell(t)

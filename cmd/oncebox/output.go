@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,7 +33,7 @@ func (a *app) counting(doing, what string) (progress itembank.Progress, over fun
 	bar := a.bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
 		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0))
 	// A bar that cannot be drawn is no reason to stop.
-	return func(done int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
+	return func(done, _ int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
 }
 
 // showsProgress reports that somebody watches.
@@ -56,7 +57,7 @@ func isTerminal(stream any) bool {
 type campaignJSON struct {
 	Name      string         `json:"name"`
 	State     itembank.State `json:"state,omitempty"`
-	Mode      itembank.Mode  `json:"mode"`
+	Mode      string         `json:"mode"` // by-times, open or closed: what decides the state
 	OpensAt   *time.Time     `json:"opens_at,omitempty"`
 	ClosesAt  *time.Time     `json:"closes_at,omitempty"`
 	Scope     string         `json:"scope"`
@@ -70,11 +71,16 @@ type campaignJSON struct {
 
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
-		Name: c.Name, State: state, Mode: c.Mode, OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
+		Name: c.Name, State: state, Mode: modeOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
 		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}
+}
+
+// modeOf says what decides whether a campaign is open: its times, or an operator.
+func modeOf(c itembank.Campaign) string {
+	return cmp.Or(string(c.Override), "by-times")
 }
 
 func optional(t time.Time) *time.Time {

@@ -28,7 +28,7 @@ row, keeps about 100 bytes of memory for an item, and changes nothing.
 --repair also repairs, each difference in one transaction that holds only if nothing
 has changed meanwhile. It refuses a campaign that is not closed, and waits %.0f seconds
 first, for requests that began before it was closed.
-  lost                              goes back to the bank, if --items has it
+  missing                           goes back to the bank, if --items has it
   held-and-free, free-and-ended,
   free-twice                        the bank row that is too much goes
   free-not-loaded, held-not-loaded  the row that says it was loaded is put
@@ -133,9 +133,9 @@ func describeReport(r itembank.ReconcileReport) string {
 	}
 	text += fmt.Sprintf("differences %d, repaired %d\n", len(r.Inconsistencies), len(r.Inconsistencies)-unrepaired(r))
 	return text + table(func(row func(...string)) {
-		row("KIND", "MENDED", "ITEM", "LOAD", "ROW", "CLAIMS")
+		row("KIND", "REPAIRED", "ITEM", "LOAD", "ROW", "CLAIMS")
 		for _, d := range r.Inconsistencies {
-			row(string(d.Kind), yesNo(d.Repaired), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),
+			row(d.Kind, yesNo(d.Repaired), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),
 				fmt.Sprint(d.Row), cmp.Or(strings.Join(d.Claims, ","), "-"))
 		}
 	})

@@ -110,15 +110,15 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 	if err != nil {
 		return err
 	}
-	outcome, text := string(done.Ended), "released; the item is burned, nobody gets it again"
+	outcome, text := done.Ended, "released; the item is burned, nobody gets it again"
 	switch {
 	case done.Already:
 		outcome, text = "already", fmt.Sprintf("already released: %s has no claim %s in %s", c.Claimant, claim.ID, c.Campaign)
 	case done.Returned:
 		outcome, text = "returned", "released; the item is in the bank again"
-	case done.Ended == itembank.Expired:
+	case done.Ended == "expired":
 		text = "released; the item has expired with its own life, nobody gets it again"
-	case done.Ended == itembank.Withdrawn:
+	case done.Ended == "withdrawn":
 		text = "released; the item was withdrawn before, nobody gets it again"
 	}
 	return a.print(releaseJSON{c.Campaign, c.Claimant, claim.ID, claim.Item, outcome}, text)

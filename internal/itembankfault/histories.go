@@ -81,7 +81,7 @@ type program struct {
 	full    bool  // read all rows in the end
 }
 
-const historyClaimLife = itembank.MinClaimLife
+const historyClaimLife = 30 * time.Second
 
 var programs = rapid.Custom(func(t *rapid.T) program {
 	p := program{onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}

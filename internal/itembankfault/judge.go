@@ -89,7 +89,7 @@ func (s State) grant(c engine.Campaign, claimant string, g itembank.Grant, now t
 			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", claim.Item, claimant, other.Claim.Claimant)
 		}
 	}
-	if id := s.Given[at(c.Name, claim.Item)]; id != "" && id != claim.ID && c.OnEnd == itembank.Burn {
+	if id := s.Given[at(c.Name, claim.Item)]; id != "" && id != claim.ID && c.OnEnd == engine.Burn {
 		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", claim.Item, claimant)
 	}
 	released := same && mine.Released

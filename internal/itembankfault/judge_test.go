@@ -81,7 +81,7 @@ func judged(t *testing.T, name string, violated error, want string) {
 func TestJudgeAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: itembank.Return}
+	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: engine.Return}
 	grant := func(claimant, id, item string) itembank.Grant {
 		return itembank.Grant{Claim: itembank.Claim{
 			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item, EndsAt: now.Add(life),
@@ -92,7 +92,7 @@ func TestJudgeAnswers(t *testing.T) {
 	changed := replay
 	changed.Claim.EndsAt = now
 	burns := c
-	burns.OnEnd = itembank.Burn
+	burns.OnEnd = engine.Burn
 	over := now.Add(life + endGrace + 1)
 	for _, test := range []struct {
 		name     string
@@ -166,7 +166,7 @@ func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemR
 	is := func(item string) bool { return engine.HashItem(item) == h }
 	switch {
 	case slices.ContainsFunc(r.gone, is):
-		return &engine.ItemRow{State: itembank.Withdrawn}, nil
+		return &engine.ItemRow{State: engine.Withdrawn}, nil
 	case slices.ContainsFunc(r.free, is) || slices.ContainsFunc(slices.Collect(maps.Values(r.held)), is):
 		return &engine.ItemRow{}, nil
 	}

@@ -149,7 +149,7 @@ func (s *sequence) closable() (all []itembank.Claim) {
 func (s *sequence) close(claim itembank.Claim) {
 	delete(s.claims, claim.Claimant)
 	s.older[claim.Claimant] = claim.ID
-	if s.places[claim.Item] = isGone; s.c.OnEnd == itembank.Return {
+	if s.places[claim.Item] = isGone; s.c.OnEnd == engine.Return {
 		s.places[claim.Item] = isFree
 	}
 }

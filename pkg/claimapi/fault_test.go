@@ -34,7 +34,7 @@ func TestStoreErrors(t *testing.T) {
 		"deadline":  {fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), http.StatusServiceUnavailable, "try-again", "WARN"},
 		"cancelled": {fmt.Errorf("%s: %w", secret, context.Canceled), http.StatusServiceUnavailable, "try-again", "WARN"},
 		"unknown":   {errors.New(secret), http.StatusInternalServerError, "internal", "ERROR"},
-		"orphan":    {fmt.Errorf("%s: %w", secret, itembank.ErrOrphanItem), http.StatusInternalServerError, "internal", "ERROR"},
+		"orphan":    {fmt.Errorf("%s: %w", secret, &itembank.InconsistentError{Kind: "free-not-loaded"}), http.StatusInternalServerError, "internal", "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

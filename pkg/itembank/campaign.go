@@ -8,86 +8,83 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Defaults and limits of a campaign's settings.
-const (
-	// DefaultShards spreads a bank over 16 partitions. One DynamoDB partition
-	// takes 1,000 write units a second, which is about 500 claims; more shards
-	// take more claims at once and cost more reads to prove that a bank is empty.
-	DefaultShards = 16
-	MaxShards     = 256
-
-	// DefaultPageSize is the number of items read at a time. 20 to 60 are near
-	// the best for small banks; 100 saves a few percent on very large ones.
-	DefaultPageSize = 30
-	MaxPageSize     = 1000
-)
-
 // DefaultCampaignCache is how long a Bank trusts its copy of a campaign's
 // rules; that long after a change the old rules may still be answered by.
 const DefaultCampaignCache = 5 * time.Second
 
-// State is what a campaign is at a moment.
+// State says whether a campaign hands out items.
 type State string
 
-// The states.
+// The states. A campaign that is Open may be SoldOut or Empty as well; only
+// Bank.State tells, since it has to read the bank for that.
 const (
-	Scheduled State = "scheduled"
+	Scheduled State = "scheduled" // opens later
 	Open      State = "open"
 	Closed    State = "closed"
-	SoldOut   State = "sold_out" // open, and the bank is proven empty
-	Empty     State = "empty"    // open, and nothing was ever loaded
+	SoldOut   State = "sold_out" // open, and no item is free
+	Empty     State = "empty"    // open, and no load was ever started
 )
 
-// OnEnd says what becomes of an item when its claim is released or ends.
-type OnEnd = engine.OnEnd
+// OnEnd says what happens to an item when its claim is released or ends.
+type OnEnd string
 
-// What becomes of items.
+// What happens to an item.
 const (
-	Burn   = engine.Burn   // nobody gets the item again: for codes, which the holder has seen
-	Return = engine.Return // the item goes back to the bank: for seats and places
+	Burn   OnEnd = "burn"   // nobody gets it again: for codes, which the holder has seen
+	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
-// Mode says what decides whether a campaign is open.
-type Mode = engine.Mode
-
-// The modes.
-const (
-	ByTimes      = engine.ByTimes      // OpensAt and ClosesAt decide
-	OpenByHand   = engine.OpenByHand   // open whatever the times say
-	ClosedByHand = engine.ClosedByHand // closed whatever the times say
-)
-
-// Campaign is a named bank with its rules. Scope, Shards, the lives and OnEnd are
-// fixed when it is created: another scope would make every claimant new.
+// Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife
+// and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name       string
-	Mode       Mode
+	Override   State         // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
 	OpensAt    time.Time     // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt   time.Time     // zero: never
-	Scope      string        // the name space in which a claimant holds one claim
+	Scope      string        // the name space in which a claimant holds at most one claim
 	Shards     int           // parts of the bank
 	PageSize   int           // the least number of items read at a time
-	ItemLife   time.Duration // how long an item can be claimed after its load; 0: forever
-	ClaimLife  time.Duration // how long a claim lives; 0: forever
+	ItemLife   time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife  time.Duration // how long a claim lives; 0: for ever
 	OnEnd      OnEnd
 	CreatedAt  time.Time
 	generation int
 }
 
-// campaignOf is the campaign of a row.
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
-		Name: r.Name, Mode: r.Mode, OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope, Shards: r.Shards, PageSize: r.PageSize,
-		ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: r.OnEnd, CreatedAt: r.CreatedAt, generation: r.Generation,
+		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope, Shards: r.Shards,
+		PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
+		generation: r.Generation,
 	}
 }
 
-// row is the row of the campaign.
+func overrideOf(m engine.Mode) State {
+	switch m {
+	case engine.OpenByHand:
+		return Open
+	case engine.ClosedByHand:
+		return Closed
+	}
+	return ""
+}
+
 func (c Campaign) row() engine.Campaign {
 	return engine.Campaign{
-		Name: c.Name, Mode: c.Mode, OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd, CreatedAt: c.CreatedAt, Generation: c.generation,
+		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope, Shards: c.Shards,
+		PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
+		Generation: c.generation,
 	}
+}
+
+func (c Campaign) mode() engine.Mode {
+	switch c.Override {
+	case Open:
+		return engine.OpenByHand
+	case Closed:
+		return engine.ClosedByHand
+	}
+	return engine.ByTimes
 }
 
 // ends is when something that begins at a moment and has a life ends; zero: never.
@@ -98,13 +95,12 @@ func ends(from time.Time, life time.Duration) time.Time {
 	return from.Add(life)
 }
 
-// StateAt returns Scheduled, Open or Closed. Hands overrule times.
+// StateAt returns Scheduled, Open or Closed. It does not know whether items are
+// free; Bank.State does.
 func (c Campaign) StateAt(now time.Time) State {
 	switch {
-	case c.Mode == engine.OpenByHand:
-		return Open
-	case c.Mode == engine.ClosedByHand:
-		return Closed
+	case c.Override != "":
+		return c.Override
 	case !c.OpensAt.IsZero() && now.Before(c.OpensAt):
 		return Scheduled
 	case !c.ClosesAt.IsZero() && !now.Before(c.ClosesAt):
@@ -146,7 +142,7 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 
 func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
-		Name: name, Mode: engine.ByTimes, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
+		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, OnEnd: s.OnEnd,
 		generation: 1, CreatedAt: now,
 	}
@@ -154,10 +150,10 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 		c.Scope = name
 	}
 	if c.Shards == 0 {
-		c.Shards = DefaultShards
+		c.Shards = defaultShards
 	}
 	if c.PageSize == 0 {
-		c.PageSize = DefaultPageSize
+		c.PageSize = defaultPageSize
 	}
 	if c.OnEnd == "" {
 		c.OnEnd = Burn
@@ -173,10 +169,10 @@ func (c Campaign) validate() error {
 		return err
 	}
 	switch {
-	case c.Shards < 1 || c.Shards > MaxShards:
-		return &InvalidError{"shards", fmt.Sprintf("must be 1 to %d, is %d", MaxShards, c.Shards)}
-	case c.PageSize < 1 || c.PageSize > MaxPageSize:
-		return &InvalidError{"page-size", fmt.Sprintf("must be 1 to %d, is %d", MaxPageSize, c.PageSize)}
+	case c.Shards < 1 || c.Shards > maxShards:
+		return &InvalidError{"shards", fmt.Sprintf("must be 1 to %d, is %d", maxShards, c.Shards)}
+	case c.PageSize < 1 || c.PageSize > maxPageSize:
+		return &InvalidError{"page-size", fmt.Sprintf("must be 1 to %d, is %d", maxPageSize, c.PageSize)}
 	case tooEarly(c.OpensAt):
 		return &InvalidError{"opens", "must be later than 1970"}
 	case tooEarly(c.ClosesAt):
@@ -186,25 +182,39 @@ func (c Campaign) validate() error {
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	}
-	if err := validateLife("item-life", c.ItemLife, MinItemLife); err != nil {
+	if err := validateLife("item-life", c.ItemLife, minItemLife); err != nil {
 		return err
 	}
-	return validateLife("claim-life", c.ClaimLife, MinClaimLife)
+	return validateLife("claim-life", c.ClaimLife, minClaimLife)
 }
+
+// Defaults and limits of a campaign's settings.
+const (
+	// One DynamoDB partition takes 1,000 write units a second, which is about 500
+	// claims. More shards take more claims at once, and cost more reads to prove
+	// that a bank is empty.
+	defaultShards = 16
+	maxShards     = 256
+
+	// 20 to 60 items are near the best for small banks; 100 save a few percent on
+	// very large ones.
+	defaultPageSize = 30
+	maxPageSize     = 1000
+)
 
 // Limits of lives. A century is still a time that all engines keep.
 const (
-	MinItemLife = time.Second
-	// MinClaimLife: a claim's end is fixed when its request begins, and must not be over
+	minItemLife = time.Second
+	// minClaimLife: a claim's end is fixed when its request begins, and must not be over
 	// before the request is. An API Gateway HTTP API waits 30 s for it at most.
 	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html)
-	MinClaimLife = 30 * time.Second
-	MaxLife      = 100 * 365 * 24 * time.Hour
+	minClaimLife = 30 * time.Second
+	maxLife      = 100 * 365 * 24 * time.Hour
 )
 
 func validateLife(field string, life, least time.Duration) error {
-	if life != 0 && (life < least || life > MaxLife || life%time.Millisecond != 0) {
-		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", least, MaxLife, life)}
+	if life != 0 && (life < least || life > maxLife || life%time.Millisecond != 0) {
+		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", least, maxLife, life)}
 	}
 	return nil
 }

@@ -13,17 +13,17 @@ import (
 // transaction its item goes back to the bank or is marked. Release, the closing of
 // ended claims that a request meets, and Sweep all come through here.
 
-// Released is what a Release did: one of these.
+// Released says what a Release did: one of these.
 type Released struct {
-	Already  bool      // the claim was not there any more; nothing was changed
-	Returned bool      // the item went back to the bank
-	Ended    ItemState // the item ended: Burned, or Expired if its own life was over, or as it was marked before
+	Already  bool   // the claimant did not hold that claim any more; nothing was changed
+	Returned bool   // the item went back to the bank
+	Ended    string // how the item ended: "burned", "expired" (its own life was over), or "withdrawn"
 }
 
 // Release ends a claim of a claimant: by the campaign's OnEnd the item goes back to
 // the bank, or is burned. It asks for the claim's id, so that it ends the claim
 // that the caller has seen and no later one. Repeating it is safe and says Already.
-// An item that is marked as ended (ErrHeldAndEnded) stays as it is marked.
+// An item that is marked as ended (held-and-ended) stays as it is marked.
 //
 // Errors: *InvalidError, ErrNoCampaign, *ClaimedElsewhereError where the claim is of
 // another campaign of the scope, ErrTryAgain, the family ErrInconsistent.
@@ -45,7 +45,7 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 	if held.Campaign != campaign {
 		return Released{}, &ClaimedElsewhereError{held.Campaign}
 	}
-	return b.closeClaim(ctx, c, *held, time.Time{}, Burned)
+	return b.closeClaim(ctx, c, *held, time.Time{}, engine.Burned)
 }
 
 // closeEnded closes a claim that ended longer than the grace ago, by the rules of
@@ -53,25 +53,25 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, error) {
 	c, err := b.campaignRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
-		return Released{}, fmt.Errorf("%w: claim %s is of campaign %q", ErrNoSuchRow, claim.ID, claim.Campaign)
+		return Released{}, &InconsistentError{noCampaign, fmt.Sprintf("claim %s of campaign %q", claim.ID, claim.Campaign)}
 	}
 	if err != nil {
 		return Released{}, err
 	}
-	return b.closeClaim(ctx, c, claim, b.now().Add(-endGrace), Expired)
+	return b.closeClaim(ctx, c, claim, b.now().Add(-endGrace), engine.Expired)
 }
 
 // closeClaim closes a claim of campaign c. With endedBy it has to have ended
 // before that. The item returns if the campaign says so and its own life has not
 // ended; else it ends as state.
-func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state ItemState) (Released, error) {
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state engine.ItemState) (Released, error) {
 	for tries := 0; ; tries++ {
 		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
 		if err != nil {
 			return Released{}, err
 		}
 		if row == nil {
-			return Released{}, fmt.Errorf("%w: claim %s holds an item that was never loaded", ErrNoSuchRow, claim.ID)
+			return Released{}, inconsistentClaim(heldNotLoaded, claim)
 		}
 		closing := newClosing(c, claim, *row, b.now())
 		closing.EndedBy = endedBy
@@ -89,16 +89,16 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, e
 		case err != nil:
 			return Released{}, err
 		case found.Closed():
-			return Released{Returned: closing.Return != nil, Ended: closing.State}, nil
+			return Released{Returned: closing.Return != nil, Ended: string(closing.State)}, nil
 		case found.ClaimChanged:
 			return Released{Already: true}, nil
 		case found.Conflict || found.Throttled:
 			// Nothing is known of the row that was busy: another close of this claim,
 			// not yet through, shows the item returned and the claim still there.
 		case found.ItemFree:
-			return b.unlessClosed(ctx, claim, ErrHeldAndFree)
+			return b.unlessClosed(ctx, claim, heldAndFree)
 		case found.ItemChanged && row.State != "":
-			return b.unlessClosed(ctx, claim, ErrHeldAndEnded)
+			return b.unlessClosed(ctx, claim, heldAndEnded)
 		}
 		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
 			return Released{}, err
@@ -109,7 +109,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, e
 // unlessClosed reports a difference that a close met, if the claim is still there: an
 // engine need not name every condition that failed, and one that another close
 // fulfilled is no difference.
-func (b *Bank) unlessClosed(ctx context.Context, claim engine.Claim, difference error) (Released, error) {
+func (b *Bank) unlessClosed(ctx context.Context, claim engine.Claim, kind string) (Released, error) {
 	held, err := b.store.HeldClaim(ctx, claim.Scope, claim.Claimant)
 	switch {
 	case err != nil:
@@ -117,7 +117,11 @@ func (b *Bank) unlessClosed(ctx context.Context, claim engine.Claim, difference 
 	case held == nil || held.ID != claim.ID:
 		return Released{Already: true}, nil
 	}
-	return Released{}, fmt.Errorf("%w: claim %s", difference, claim.ID)
+	return Released{}, inconsistentClaim(kind, claim)
+}
+
+func inconsistentClaim(kind string, claim engine.Claim) error {
+	return &InconsistentError{kind, "claim " + claim.ID}
 }
 
 // newClosing decides what becomes of the item.
@@ -129,7 +133,7 @@ func newClosing(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Tim
 	closing := engine.CloseRequest{Claim: claim, Generation: row.Generation}
 	switch {
 	case ended(item, now):
-		closing.State = Expired
+		closing.State = engine.Expired
 	case c.OnEnd == Return:
 		closing.Return = &item
 	}

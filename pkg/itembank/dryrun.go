@@ -24,7 +24,7 @@ const rowsPerLookup = 24
 // known then. Claims, releases and withdrawals change nothing, since an item that was
 // loaded stays known. Resumed is the progress of an unfinished load of the same
 // items, which Load would go on with. An item that is in the bank without having been
-// loaded, at which Load stops with ErrOrphanItem, is not looked for; Reconcile does
+// loaded, at which Load stops with an *InconsistentError, is not looked for; Reconcile does
 // that.
 //
 // The items are looked up one by one, or found in a list of all that the campaign

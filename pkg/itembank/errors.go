@@ -7,25 +7,26 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The families. Every error of this package and of its engines that a caller
-// can act on belongs to one of them; errors.Is with the family asks for all of
-// its members at once. An error of no family is a fault to be looked at.
+// The families of errors. Every error of a Bank that a caller can act on belongs
+// to one of them; errors.Is with the family matches all its members. An error of
+// no family is a fault of the store or of this package.
 var (
-	// ErrInvalid: the input is wrong and nothing was changed. Repair it first.
-	// The error is an *InvalidError.
+	// ErrInvalid says that the input is wrong. Nothing was changed. The error is an
+	// *InvalidError, which names the input.
 	ErrInvalid = errors.New("itembank: invalid input")
 
-	// ErrRefused: the answer is no, and asking again changes nothing until
-	// somebody loads items or opens the campaign.
+	// ErrRefused says that the answer is no. It stays no until somebody loads items,
+	// opens the campaign or releases a claim.
 	ErrRefused = errors.New("itembank: refused")
 
-	// ErrTryAgain: the store was busy, throttled or out of reach. Whether the
-	// write took effect is not known, and need not be: the same call again is
-	// safe, and finds what the first one did.
+	// ErrTryAgain says that the store was busy, throttled or out of reach. Whether
+	// the write took effect is not known. The same call is safe again, and finds
+	// what the first one did.
 	ErrTryAgain = engine.ErrTryAgain
 
-	// ErrInconsistent: the store holds rows that contradict each other, or the
-	// ground moved under the operation. Nothing was guessed; somebody has to look.
+	// ErrInconsistent says that the rows of the store contradict each other, or that
+	// something changed under a long operation. The Bank guessed nothing. For rows
+	// the error is an *InconsistentError, and Reconcile lists all of them.
 	ErrInconsistent = engine.ErrInconsistent
 )
 
@@ -40,27 +41,17 @@ var (
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")
 )
 
-// The members of ErrInconsistent.
+// The members of ErrInconsistent that are about changes during an operation.
 var (
-	// ErrOrphanItem: an item is in the bank, but no row says that it was ever loaded.
-	ErrOrphanItem = member(ErrInconsistent, "an item is in the bank without a row that says it was loaded")
-	// ErrNoSuchRow: a row that another one speaks of is not there.
-	ErrNoSuchRow = member(ErrInconsistent, "a row is missing that another one speaks of")
-	// ErrHeldAndFree: an item is held by a claimant and in the bank.
-	ErrHeldAndFree = member(ErrInconsistent, "an item is held and in the bank")
-	// ErrFreeAndEnded: an item is in the bank and has ended.
-	ErrFreeAndEnded = member(ErrInconsistent, "an item is in the bank and has ended")
-	// ErrHeldAndEnded: an item is held by a claimant and has ended. Release of that
-	// claim settles it.
-	ErrHeldAndEnded = member(ErrInconsistent, "an item is held and has ended")
-	// ErrReopened: a campaign was opened while it was being repaired.
-	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
-	// ErrInputChanged: a load's input was not the same on its second reading.
-	// The items written are in the bank; the load stays unfinished.
+	// ErrInputChanged says that the second reading of a source differed from the
+	// first. The items that were added stay in the bank. The load is unfinished; to
+	// load the first input again resumes it.
 	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
-	// ErrOvertaken: the campaign's generation changed during a load. The
-	// items went to the generation that the load began with.
+	// ErrOvertaken says that the campaign's generation changed during a load. The
+	// load is finished; its items are in the generation that it began with.
 	ErrOvertaken = member(ErrInconsistent, "the campaign's generation changed during the load")
+	// ErrReopened says that the campaign was opened during a Repair, which stopped.
+	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
 )
 
 // InvalidError says which input is wrong and what it must look like.
@@ -74,6 +65,17 @@ func (e *InvalidError) Error() string { return e.Field + ": " + e.Detail }
 // Is reports that the error belongs to ErrInvalid.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
+// LineError says which line of a source is invalid. It wraps an *InvalidError.
+type LineError struct {
+	Line int64
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns what is wrong with the line.
+func (e *LineError) Unwrap() error { return e.Err }
+
 // ClaimedElsewhereError names the campaign in which the claimant holds an item.
 type ClaimedElsewhereError struct{ Campaign string }
 
@@ -81,9 +83,42 @@ func (e *ClaimedElsewhereError) Error() string {
 	return fmt.Sprintf("claimed elsewhere: the claimant holds an item of campaign %q, which shares the scope", e.Campaign)
 }
 
+// Unwrap returns ErrClaimedElsewhere.
 func (e *ClaimedElsewhereError) Unwrap() error { return ErrClaimedElsewhere }
 
-// member makes a sentinel of a family without the family's words in its text.
+// InconsistentError says that an operation met rows that contradict each other,
+// and left them as they are. Its family is ErrInconsistent.
+type InconsistentError struct {
+	// Kind is one of the kinds of an Inconsistency, or "no-campaign": the campaign of
+	// a claim does not exist.
+	Kind   string
+	Detail string // names the claim or the item
+}
+
+func (e *InconsistentError) Error() string {
+	return fmt.Sprintf("%s: %s (%s)", e.Detail, inconsistencyTexts[e.Kind], e.Kind)
+}
+
+// Is reports that the error belongs to ErrInconsistent, or that target is an
+// *InconsistentError of the same kind.
+func (e *InconsistentError) Is(target error) bool {
+	other, ok := target.(*InconsistentError)
+	return target == ErrInconsistent || ok && other.Kind == e.Kind
+}
+
+// noCampaign is the kind of a claim whose campaign does not exist.
+const noCampaign = "no-campaign"
+
+var inconsistencyTexts = map[string]string{
+	freeNotLoaded: "the item is in the bank, but no row says that it was loaded",
+	heldNotLoaded: "the item is held, but no row says that it was loaded",
+	heldAndFree:   "the item is held and also in the bank",
+	heldAndEnded:  "the item is held, but its row says that it ended",
+	freeAndEnded:  "the item is in the bank, but its row says that it ended",
+	noCampaign:    "the campaign of the claim does not exist",
+}
+
+// member makes a member of a family, whose text does not repeat the family's.
 func member(family error, text string) error { return &memberError{family, text} }
 
 type memberError struct {

@@ -92,7 +92,7 @@ func (b *Bank) expire(ctx context.Context, q *search) error {
 	if q.expired {
 		return nil
 	}
-	for open := endings(q.ended, Expired, b.now()); len(open) > 0; {
+	for open := endings(q.ended, engine.Expired, b.now()); len(open) > 0; {
 		q.expired = true
 		answers, err := b.store.EndItems(ctx, open)
 		if err != nil {
@@ -112,7 +112,7 @@ func (b *Bank) expire(ctx context.Context, q *search) error {
 	return nil
 }
 
-func endings(items []engine.FreeItem, state ItemState, endedBy time.Time) []engine.EndRequest {
+func endings(items []engine.FreeItem, state engine.ItemState, endedBy time.Time) []engine.EndRequest {
 	all := make([]engine.EndRequest, len(items))
 	for i, item := range items {
 		all[i] = engine.EndRequest{Item: item, EndedBy: endedBy, State: state}

@@ -9,12 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Sizes in bytes of UTF-8. Items and claimants hold no control characters.
-const (
-	MaxItem     = 512
-	MaxClaimant = 256
-	MaxName     = 63 // of a campaign or a scope
-)
+// maxName is the largest length of the name of a campaign or a scope.
+const maxName = 63
 
 // Claim says that a claimant holds an item.
 type Claim struct {
@@ -35,17 +31,6 @@ func claimOf(row engine.Claim) Claim {
 	}
 }
 
-// ItemState is how an item ended. It is empty while the item is in the bank or held.
-type ItemState = engine.ItemState
-
-// The ends of an item. Each is for good: the item is neither handed out nor
-// loaded again.
-const (
-	Burned    = engine.Burned    // its claim was released after the holder had seen it
-	Expired   = engine.Expired   // its own life ended, or that of its claim
-	Withdrawn = engine.Withdrawn // an operator took it out of the bank
-)
-
 // endGrace is how much later than its end a claim may be closed. Clocks of two
 // machines differ by less, so the holder's request, which found the claim alive, is
 // over by then.
@@ -61,10 +46,12 @@ func ended(i engine.FreeItem, now time.Time) bool { return !i.EndsAt.IsZero() &&
 
 // ValidateClaimant checks a claimant: 1 to 256 bytes of UTF-8 without control
 // characters. Claimants compare byte for byte.
-func ValidateClaimant(claimant string) error { return validateText("claimant", claimant, MaxClaimant) }
+func ValidateClaimant(claimant string) error {
+	return validateText("claimant", claimant, engine.MaxClaimant)
+}
 
 // ValidateItem checks an item: 1 to 512 bytes of UTF-8 without control characters.
-func ValidateItem(item string) error { return validateText("item", item, MaxItem) }
+func ValidateItem(item string) error { return validateText("item", item, engine.MaxItem) }
 
 func validateText(field, s string, limit int) error {
 	switch {
@@ -85,7 +72,7 @@ func validateText(field, s string, limit int) error {
 
 // ValidateName checks the name of a campaign or scope: [a-z0-9][a-z0-9-]{0,62}.
 func ValidateName(field, name string) error {
-	if name == "" || len(name) > MaxName || name[0] == '-' {
+	if name == "" || len(name) > maxName || name[0] == '-' {
 		return badName(field)
 	}
 	for i := range len(name) {

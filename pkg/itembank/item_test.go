@@ -82,12 +82,12 @@ func TestStateAt(t *testing.T) {
 		campaign itembank.Campaign
 		want     [3]itembank.State
 	}{
-		{itembank.Campaign{Mode: engine.ByTimes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: engine.ByTimes, OpensAt: opens}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: engine.ByTimes, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Closed}},
-		{itembank.Campaign{Mode: engine.ByTimes, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Closed}},
-		{itembank.Campaign{Mode: engine.OpenByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
-		{itembank.Campaign{Mode: engine.ClosedByHand, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Closed, itembank.Closed, itembank.Closed}},
+		{itembank.Campaign{}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{OpensAt: opens}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Open}},
+		{itembank.Campaign{ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Scheduled, itembank.Open, itembank.Closed}},
+		{itembank.Campaign{Override: itembank.Open, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Open, itembank.Open, itembank.Open}},
+		{itembank.Campaign{Override: itembank.Closed, OpensAt: opens, ClosesAt: closes}, [3]itembank.State{itembank.Closed, itembank.Closed, itembank.Closed}},
 	} {
 		for i, now := range []time.Time{before, during, after} {
 			if got := test.campaign.StateAt(now); got != test.want[i] {
@@ -105,11 +105,11 @@ func TestLives(t *testing.T) {
 		least time.Duration
 		of    func(life time.Duration) itembank.Settings
 	}{
-		{"item-life", itembank.MinItemLife, func(life time.Duration) itembank.Settings { return itembank.Settings{ItemLife: life} }},
-		{"claim-life", itembank.MinClaimLife, func(life time.Duration) itembank.Settings { return itembank.Settings{ClaimLife: life} }},
+		{"item-life", time.Second, func(life time.Duration) itembank.Settings { return itembank.Settings{ItemLife: life} }},
+		{"claim-life", 30 * time.Second, func(life time.Duration) itembank.Settings { return itembank.Settings{ClaimLife: life} }},
 	} {
 		for _, life := range []time.Duration{
-			-1, time.Millisecond, test.least - time.Millisecond, test.least + time.Microsecond, itembank.MaxLife + time.Millisecond,
+			-1, time.Millisecond, test.least - time.Millisecond, test.least + time.Microsecond, 100*365*24*time.Hour + time.Millisecond,
 		} {
 			_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", test.of(life))
 			var invalid *itembank.InvalidError
@@ -137,8 +137,8 @@ func TestErrorFamilies(t *testing.T) {
 			itembank.ErrClaimedElsewhere, &itembank.ClaimedElsewhereError{},
 		},
 		itembank.ErrInconsistent: {
-			itembank.ErrOrphanItem, itembank.ErrInputChanged, itembank.ErrOvertaken, itembank.ErrNoSuchRow,
-			itembank.ErrHeldAndFree, itembank.ErrHeldAndEnded, itembank.ErrReopened,
+			&itembank.InconsistentError{Kind: "free-not-loaded"}, itembank.ErrInputChanged, itembank.ErrOvertaken, &itembank.InconsistentError{Kind: "held-not-loaded"},
+			&itembank.InconsistentError{Kind: "held-and-free"}, &itembank.InconsistentError{Kind: "held-and-ended"}, itembank.ErrReopened,
 		},
 	} {
 		for _, member := range members {

@@ -36,15 +36,6 @@ func Items(items ...string) Source {
 	}
 }
 
-// LineError says which line of a load's input is invalid.
-type LineError struct {
-	Line int64
-	Err  error
-}
-
-func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
-func (e *LineError) Unwrap() error { return e.Err }
-
 // Tally counts what became of the first Rows items of a load. A row is added if
 // this load put it, known if another load did, repeated if this load put it
 // from an earlier row. Rows = Added + Known + Repeated.
@@ -62,10 +53,6 @@ type LoadReport struct {
 	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
 }
 
-// LoadProgress is told how many rows are done: where the load begins, 0 or what an
-// earlier run has counted, and after every chunk of at most MaxAddItems rows.
-type LoadProgress func(done, total int64)
-
 // Load adds the items of the source to the campaign's bank, each once: an item
 // that the campaign knows in any state is not added again. First the whole
 // source is checked; if a line is invalid nothing is changed. A load that was cut is
@@ -76,7 +63,7 @@ type LoadProgress func(done, total int64)
 // Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
 // ErrTryAgain, after which the same load resumes; the family ErrInconsistent. Also when
 // there is an error the report says how far the load came: up to where it resumes.
-func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress LoadProgress) (LoadReport, error) {
+func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress Progress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
 		return LoadReport{}, err
@@ -246,7 +233,7 @@ func (w *loading) flush(ctx context.Context) error {
 	for i, a := range firsts {
 		switch answers[i].Outcome {
 		case engine.AddOrphan:
-			return fmt.Errorf("item %d of the input: %w", a.Row, ErrOrphanItem)
+			return &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", a.Row)}
 		case engine.AddDone:
 			holders[a.Item.Hash] = engine.ItemRow{LoadID: a.LoadID, Row: a.Row}
 		default:

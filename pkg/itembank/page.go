@@ -15,7 +15,7 @@ const pageLife = 10 * time.Second
 
 // maxReadings bounds how many shards a request reads: each once, and some again where
 // others took the page that it read, or an item came back while it read.
-const maxReadings = MaxShards + 64
+const maxReadings = maxShards + 64
 
 var errRestless = fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
 
@@ -28,7 +28,6 @@ type shelf struct {
 	empty   emptiness
 	size    bankSize // belongs to whoever has the turn
 	repeats repeats
-	loads   loadMemory
 }
 
 // page is a shuffled part of one generation's bank.

@@ -9,34 +9,45 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// InconsistencyKind is a way in which the rows of an item contradict each other.
-type InconsistencyKind string
-
-// The kinds. An item that was loaded is in exactly one place: in the bank, in a
-// claim, or ended.
+// An item that was loaded is in exactly one place: in the bank, in a claim, or
+// ended. These are the ways to contradict that.
 const (
-	Missing       InconsistencyKind = "lost"            // in no place
-	HeldTwice     InconsistencyKind = "held-twice"      // in several claims
-	HeldAndFree   InconsistencyKind = "held-and-free"   // in a claim and in the bank
-	HeldAndEnded  InconsistencyKind = "held-and-ended"  // in a claim, and marked as ended
-	FreeAndEnded  InconsistencyKind = "free-and-ended"  // in the bank, and marked as ended
-	FreeTwice     InconsistencyKind = "free-twice"      // in several places of the bank
-	Misplaced     InconsistencyKind = "misplaced"       // in a shard, generation or row that is not its own
-	FreeNotLoaded InconsistencyKind = "free-not-loaded" // in the bank, and no row says that it was loaded
-	HeldNotLoaded InconsistencyKind = "held-not-loaded" // in a claim, and no row says that it was loaded
-	EndsDiffer    InconsistencyKind = "ends-differ"     // in the bank with another end of its life than its row says
-	Moving        InconsistencyKind = "moving"          // somewhere else at every look: look again later
+	missing       = "missing"
+	heldTwice     = "held-twice"
+	heldAndFree   = "held-and-free"
+	heldAndEnded  = "held-and-ended"
+	freeAndEnded  = "free-and-ended"
+	freeTwice     = "free-twice"
+	misplaced     = "misplaced"
+	freeNotLoaded = "free-not-loaded"
+	heldNotLoaded = "held-not-loaded"
+	endsDiffer    = "ends-differ"
+	moving        = "moving"
 )
 
-// Inconsistency is what is wrong with one item.
+// Inconsistency says what is wrong with the rows of one item. Its kinds are:
+//
+//	missing          the item is in no place
+//	held-twice       several claims hold the item
+//	held-and-free    a claim holds the item, and it is in the bank
+//	held-and-ended   a claim holds the item, and its row says that it ended;
+//	                 Release of that claim settles it
+//	free-twice       the item is in several places of the bank
+//	free-and-ended   the item is in the bank, and its row says that it ended
+//	free-not-loaded  the item is in the bank, and no row says that it was loaded
+//	held-not-loaded  a claim holds the item, and no row says that it was loaded
+//	misplaced        the item is in a wrong shard or generation, or a row has
+//	                 the text of another item
+//	ends-differ      the item is in the bank until another time than its row says
+//	moving           the rows differed at every pass; reconcile again later
 type Inconsistency struct {
-	Kind     InconsistencyKind `json:"kind"`
-	Hash     string            `json:"hash"`
-	Item     string            `json:"item,omitempty"`    // where a row holds it
-	LoadID   string            `json:"load_id,omitempty"` // which load added it,
-	Row      int64             `json:"row,omitempty"`     // from which of its items
-	Claims   []string          `json:"claims,omitempty"`  // ids of the claims that hold it
-	Repaired bool              `json:"repaired"`
+	Kind     string   `json:"kind"`
+	Hash     string   `json:"hash"`
+	Item     string   `json:"item,omitempty"`    // where a row holds it
+	LoadID   string   `json:"load_id,omitempty"` // the load that added the item
+	Row      int64    `json:"row,omitempty"`     // the item's position in that load
+	Claims   []string `json:"claims,omitempty"`  // ids of the claims that hold the item
+	Repaired bool     `json:"repaired"`
 }
 
 // ReconcileReport is what a Reconcile saw between two moments.
@@ -44,7 +55,7 @@ type ReconcileReport struct {
 	From            time.Time       `json:"from"`
 	To              time.Time       `json:"to"`
 	Counts                          // at the first look
-	Inconsistencies []Inconsistency `json:"differences"`
+	Inconsistencies []Inconsistency `json:"inconsistencies"`
 }
 
 // How long a Reconcile watches an item that looked wrong. What moves while it is
@@ -288,37 +299,37 @@ func (b *Bank) readRows(ctx context.Context, c Campaign, found map[engine.Hash]f
 }
 
 // kind says what is wrong, the worst first; "" if nothing is.
-func (f finding) kind() InconsistencyKind {
+func (f finding) kind() string {
 	ended := f.row != nil && f.row.State != ""
 	switch {
 	case f.moving:
-		return Moving
+		return moving
 	case len(f.claims) > 1:
-		return HeldTwice
+		return heldTwice
 	case len(f.claims) == 1 && len(f.free) > 0:
-		return HeldAndFree
+		return heldAndFree
 	case len(f.claims) == 1 && ended:
-		return HeldAndEnded
+		return heldAndEnded
 	case len(f.free) > 1:
-		return FreeTwice
+		return freeTwice
 	case len(f.free) == 1 && ended:
-		return FreeAndEnded
+		return freeAndEnded
 	case len(f.claims) == 1 && f.row == nil:
-		return HeldNotLoaded
+		return heldNotLoaded
 	case len(f.free) == 1 && f.row == nil:
-		return FreeNotLoaded
-	case f.misplaced():
-		return Misplaced
+		return freeNotLoaded
+	case f.isMisplaced():
+		return misplaced
 	case f.row != nil && !ended && len(f.claims)+len(f.free) == 0:
-		return Missing
+		return missing
 	case len(f.free) == 1 && !f.free[0].EndsAt.Equal(f.row.EndsAt):
-		return EndsDiffer
+		return endsDiffer
 	}
 	return ""
 }
 
-// misplaced looks at a single place.
-func (f finding) misplaced() bool {
+// isMisplaced looks at a single place.
+func (f finding) isMisplaced() bool {
 	return f.foreign() || slices.ContainsFunc(f.free, func(i engine.FreeItem) bool {
 		return f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation
 	})

@@ -57,7 +57,7 @@ func TestReconcileWhereMuchIsWrong(t *testing.T) {
 			t.Errorf("%d items: got %d differences after %d reads of single rows, %v; want %d reads", test.items, len(report.Inconsistencies), lost.itemRows, err, test.reads)
 		}
 		for _, d := range report.Inconsistencies {
-			if d.Kind != itembank.Missing || d.LoadID == "" || d.Row == 0 {
+			if d.Kind != "missing" || d.LoadID == "" || d.Row == 0 {
 				t.Fatalf("want it lost, with its load and row: %+v", d)
 			}
 		}

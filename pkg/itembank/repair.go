@@ -109,7 +109,7 @@ func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[engine.Hash]b
 func textsOf(found []finding, items Source) (map[engine.Hash]string, error) {
 	texts := map[engine.Hash]string{}
 	for _, f := range found {
-		if f.kind() == Missing {
+		if f.kind() == missing {
 			texts[f.hash] = ""
 		}
 	}
@@ -152,20 +152,20 @@ func (f finding) repairRequests(c Campaign, text string) (steps []engine.RepairR
 		steps = append(steps, m)
 	}
 	switch f.kind() {
-	case Missing:
+	case missing:
 		if text != "" {
 			shard := engine.Shard{Campaign: c.Name, Generation: f.row.Generation, Number: f.hash.ShardOf(c.Shards)}
 			step(engine.RepairRequest{PutFree: &engine.FreeItem{Shard: shard, Hash: f.hash, Value: text, EndsAt: f.row.EndsAt}, IfRow: f.row})
 		}
-	case HeldAndFree:
+	case heldAndFree:
 		for i := range f.free {
 			step(engine.RepairRequest{DropFree: &f.free[i], IfClaim: &f.claims[0]})
 		}
-	case FreeAndEnded:
+	case freeAndEnded:
 		for i := range f.free {
 			step(engine.RepairRequest{DropFree: &f.free[i], IfRow: f.row})
 		}
-	case FreeTwice:
+	case freeTwice:
 		if right := f.rightPlace(); right != nil {
 			for i := range f.free {
 				if f.free[i].Shard != right.Shard {
@@ -173,10 +173,10 @@ func (f finding) repairRequests(c Campaign, text string) (steps []engine.RepairR
 				}
 			}
 		}
-	case FreeNotLoaded:
+	case freeNotLoaded:
 		row := engine.ItemRow{LoadID: repairedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
 		step(engine.RepairRequest{PutRow: &row, IfFree: &f.free[0]})
-	case HeldNotLoaded:
+	case heldNotLoaded:
 		// When it was loaded is not known, but that it was before it was claimed.
 		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
 		step(engine.RepairRequest{PutRow: &row, IfClaim: &f.claims[0]})

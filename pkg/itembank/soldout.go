@@ -16,13 +16,23 @@ const emptyMemory = time.Second
 // emptiness is the proof, as far as it goes, that the bank of a generation is
 // empty. Whoever has the turn adds to it; an item that comes back takes from it.
 type emptiness struct {
-	confirmed bool // the campaign was read after all shards; belongs to whoever has the turn
+	confirmed bool  // the campaign was read after all shards; belongs to whoever has the turn
+	loads     loads // as confirmed
 
 	mu         sync.Mutex // guards the rest
 	generation int
 	shards     map[int]time.Time    // shard to when the read that showed it empty began
 	returns    map[engine.Shard]int // how often an item may have come back through this Bank
 }
+
+// loads says whether a load into the campaign was ever started.
+type loads int
+
+const (
+	loadsUnknown loads = iota
+	noLoads
+	hasLoads
+)
 
 // reading is a read of a shard that may show it empty.
 type reading struct {
@@ -51,6 +61,9 @@ func (e *emptiness) saw(r reading) {
 	}
 	e.shards[r.shard.Number] = r.begun
 	e.confirmed = false
+	if e.loads == noLoads {
+		e.loads = loadsUnknown
+	}
 }
 
 // forget takes a shard out of the proof, since an item may have come back to it.
@@ -110,8 +123,8 @@ func (b *Bank) confirmEmpty(ctx context.Context, s *shelf, c Campaign) (Campaign
 	return fresh, nil
 }
 
-// State returns the campaign and its state now. SoldOut rests on the same proof and memory as a claim's answer, with a
-// read of one row a shard; Empty on one more read of one row. A claim in an empty campaign is refused as ErrSoldOut.
+// State tells what a campaign is now. Sold out is said by the same proof as in
+// Claim, with a read of one row a shard, and by the same memory.
 func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) {
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, "", err
@@ -132,11 +145,33 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 		case !empty:
 			return c, Open, nil
 		case fresh.generation == c.generation && fresh.StateAt(b.clock.Now()) == Open:
-			state, err := b.emptyOrSoldOut(ctx, &b.shelf(name).loads, name, q.start)
+			state, err := b.emptyState(ctx, b.shelf(name), name)
 			return fresh, state, err
 		}
 		c = fresh
 	}
+}
+
+// emptyState tells a campaign without free items from one that never had any. That
+// a load was started stays true; that none was is remembered with the proof.
+func (b *Bank) emptyState(ctx context.Context, s *shelf, name string) (State, error) {
+	if err := s.take(ctx); err != nil {
+		return "", err
+	}
+	defer s.leave()
+	if s.empty.loads == loadsUnknown {
+		found, err := b.store.Loaded(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if s.empty.loads = noLoads; found {
+			s.empty.loads = hasLoads
+		}
+	}
+	if s.empty.loads == noLoads {
+		return Empty, nil
+	}
+	return SoldOut, nil
 }
 
 // probe looks for one free item in any shard.

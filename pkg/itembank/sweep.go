@@ -15,8 +15,9 @@ type SweepReport struct {
 	Expired  int64 `json:"expired"`  // items of ended claims, and free ones, that have ended
 }
 
-// Progress is told how many items or rows are done, now and then.
-type Progress func(done int64)
+// Progress is called now and then during a long operation, with the number of rows
+// that are done. total is 0 where nobody knows it.
+type Progress func(done, total int64)
 
 // Sweep closes the campaign's claims that ended longer than the grace ago, and
 // takes free items out whose life has ended. Requests do the same with what they
@@ -61,7 +62,7 @@ func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport,
 			return err
 		case released.Returned:
 			report.Returned++
-		case released.Ended == Expired:
+		case released.Ended == string(engine.Expired):
 			report.Expired++
 		}
 		return nil
@@ -74,7 +75,7 @@ func (b *Bank) sweepBank(ctx context.Context, c Campaign, report *SweepReport, s
 		seen(len(items) - len(ended))
 		for len(ended) > 0 {
 			n := min(len(ended), engine.MaxAddItems)
-			answers, err := b.endItems(ctx, endings(ended[:n], Expired, b.now()))
+			answers, err := b.endItems(ctx, endings(ended[:n], engine.Expired, b.now()))
 			for _, a := range answers {
 				if a == engine.EndDone {
 					report.Expired++
@@ -95,7 +96,7 @@ func count(progress Progress) func(int) {
 	done := int64(0)
 	return func(more int) {
 		if done += int64(more); progress != nil && more > 0 {
-			progress(done)
+			progress(done, 0)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []engine.FreeItem
 	}
 	all := make([]engine.EndRequest, len(items))
 	for i, item := range items {
-		all[i] = engine.EndRequest{Item: item, State: Withdrawn}
+		all[i] = engine.EndRequest{Item: item, State: engine.Withdrawn}
 	}
 	answers, err := b.endItems(ctx, all)
 	for _, a := range answers { // the report is true whatever comes now
@@ -112,9 +112,9 @@ func (b *Bank) whatContradicts(ctx context.Context, c Campaign, item engine.Free
 	case err != nil:
 		return err
 	case row == nil:
-		return fmt.Errorf("%w: %q", ErrOrphanItem, item.Value)
+		return &InconsistentError{freeNotLoaded, fmt.Sprintf("%q", item.Value)}
 	}
-	return fmt.Errorf("%w: %q", ErrFreeAndEnded, item.Value)
+	return &InconsistentError{freeAndEnded, fmt.Sprintf("%q", item.Value)}
 }
 
 // whyNotFree counts an item that was not in the bank.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -28,7 +27,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.
 	case !cancelled:
 		return nil, failed(doing, err)
 	case reasons[0].Reason != dynamo.ConditionFailed:
-		return nil, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
+		return nil, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 	}
 	var row campaignRow
 	if err := dynamo.Decode(reasons[0].Item, &row); err != nil {

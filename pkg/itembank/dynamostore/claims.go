@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -93,7 +92,7 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 		}
 	}
 	if found.Taken() { // cancelled, and nothing says why: never a claim
-		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", itembank.ErrTryAgain, err)
+		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, err)
 	}
 	return found, nil
 }

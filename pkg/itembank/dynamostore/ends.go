@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -49,7 +48,7 @@ func (s *Store) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.C
 		found.Throttled = found.Throttled || r.Reason == dynamo.Throttled
 	}
 	if found.Closed() { // cancelled, and nothing says why: never closed
-		return engine.CloseResult{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
+		return engine.CloseResult{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 	}
 	return found, nil
 }

@@ -125,7 +125,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		{"no reason of any", cancelled(none, none), true},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: itembank.Burned})
+		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: engine.Burned})
 		_, repair := store.Repair(t.Context(), engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}})
 		for method, err := range map[string]error{"close": closing, "repair": repair} {
 			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
@@ -155,7 +155,7 @@ func (early) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.
 func TestCampaignsOfTheFirstVersion(t *testing.T) {
 	t.Parallel()
 	c, err := dynamostore.New(early{}, bankTable, dedupeTable).Campaign(t.Context(), "spring")
-	if err != nil || c.OnEnd != itembank.Burn || c.ItemLife != 0 || c.ClaimLife != 0 || c.Shards != 16 {
+	if err != nil || c.OnEnd != engine.Burn || c.ItemLife != 0 || c.ClaimLife != 0 || c.Shards != 16 {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -70,7 +69,7 @@ func checkPlace(doing string, found, own key) error {
 		return nil
 	}
 	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q belongs at %q, %q; move it there, or delete it if a row is there that is right",
-		doing, itembank.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
+		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
 // list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -71,7 +70,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	case !ahead:
 		return failed(doing, err)
 	case old == nil:
-		return fmt.Errorf("dynamodb: %s: %w: load %s was never started", doing, itembank.ErrInconsistent, l.ID())
+		return fmt.Errorf("dynamodb: %s: %w: load %s was never started", doing, engine.ErrInconsistent, l.ID())
 	}
 	return nil
 }

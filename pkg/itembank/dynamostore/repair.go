@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -29,7 +28,7 @@ func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (bool, error
 			return false, nil
 		}
 	}
-	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, itembank.ErrTryAgain, err)
+	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
 func (s *Store) change(m engine.RepairRequest) types.TransactWriteItem {

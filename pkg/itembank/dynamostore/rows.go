@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -64,7 +63,7 @@ func loadPartition(campaign string) string { return "load#" + campaign }
 type campaignRow struct {
 	key
 	Name       string `dynamodbav:"name"`
-	State      string `dynamodbav:"state"` // itembank.Mode
+	State      string `dynamodbav:"state"` // engine.Mode
 	OpensAt    int64  `dynamodbav:"opens_at,omitempty"`
 	ClosesAt   int64  `dynamodbav:"closes_at,omitempty"`
 	Scope      string `dynamodbav:"scope"`
@@ -129,7 +128,7 @@ func (r campaignRow) campaign() *engine.Campaign {
 		Name: r.Name, Mode: engine.Mode(r.State),
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
 		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
-		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: cmp.Or(itembank.OnEnd(r.OnEnd), itembank.Burn),
+		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: cmp.Or(engine.OnEnd(r.OnEnd), engine.Burn),
 		Generation: r.Generation, CreatedAt: fromMillis(r.CreatedAt),
 	}
 }
@@ -157,7 +156,7 @@ func newItemRow(a engine.AddRequest) itemRow {
 
 func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: itembank.ItemState(r.State),
+		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: engine.ItemState(r.State),
 		Returns: r.Returns,
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -26,7 +25,7 @@ type Client interface {
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// Store is an itembank.Store on DynamoDB. It is safe for concurrent use.
+// Store is an engine.Store on DynamoDB. It is safe for concurrent use.
 type Store struct {
 	client      Client
 	bankTable   string
@@ -51,5 +50,5 @@ const ifPresent = "attribute_exists(pk)"
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 func failed(doing string, err error) error {
-	return dynamo.Translate(doing, err, itembank.ErrTryAgain)
+	return dynamo.Translate(doing, err, engine.ErrTryAgain)
 }

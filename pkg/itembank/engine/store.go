@@ -10,6 +10,12 @@ import (
 // (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
 const MaxAddItems = 50
 
+// The largest sizes of texts, in bytes of UTF-8. The Bank checks them.
+const (
+	MaxItem     = 512
+	MaxClaimant = 256
+)
+
 // Store is what a Bank needs of an engine.
 //
 // These rules hold for all methods. Reads are strongly consistent, unless the

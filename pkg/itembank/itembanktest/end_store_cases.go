@@ -120,7 +120,7 @@ func returning(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
 
 // burning is the closing of a claim whose item ends.
 func burning(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
-	return engine.CloseRequest{Claim: claim, Generation: c.Generation, State: itembank.Burned}
+	return engine.CloseRequest{Claim: claim, Generation: c.Generation, State: engine.Burned}
 }
 
 // closed closes a claim, which must succeed.
@@ -204,7 +204,7 @@ var obstacles = []obstacle{
 	}, engine.CloseResult{ItemChanged: true}},
 	{"another generation", func(_ *fixture, _ engine.Campaign, c *engine.CloseRequest) { c.Generation++ }, engine.CloseResult{ItemChanged: true}},
 	{"item ended", func(f *fixture, c engine.Campaign, closing *engine.CloseRequest) {
-		f.putState(c, closing.Claim.Item, itembank.Withdrawn)
+		f.putState(c, closing.Claim.Item, engine.Withdrawn)
 	}, engine.CloseResult{ItemChanged: true}},
 	{"item free", func(f *fixture, _ engine.Campaign, c *engine.CloseRequest) {
 		f.must(f.Raw.PutBankRow(f.ctx, *c.Return))
@@ -212,7 +212,7 @@ var obstacles = []obstacle{
 }
 
 // putState marks an item's row without any condition.
-func (f *fixture) putState(c engine.Campaign, item string, state itembank.ItemState) {
+func (f *fixture) putState(c engine.Campaign, item string, state engine.ItemState) {
 	f.Helper()
 	row := *f.itemRow(c, item)
 	row.State = state
@@ -232,7 +232,7 @@ func closeClaimConditions(f *fixture) {
 			o.put(f, c, &closing)
 			want := o.want
 			if burn { // to end an item nobody looks into the bank
-				closing.Return, closing.State = nil, itembank.Burned
+				closing.Return, closing.State = nil, engine.Burned
 				want.ItemFree = false
 			}
 			before := f.where(c, what, what)
@@ -255,12 +255,12 @@ func closeClaimMarked(f *fixture) {
 	closing := burning(c, f.take(c, "ann", items[0]))
 	closing.Marked = true
 	for _, test := range []struct {
-		row  itembank.ItemState
+		row  engine.ItemState
 		want engine.CloseResult
 	}{
 		{"", engine.CloseResult{ItemChanged: true}},
-		{itembank.Withdrawn, engine.CloseResult{ItemChanged: true}},
-		{itembank.Burned, engine.CloseResult{}},
+		{engine.Withdrawn, engine.CloseResult{ItemChanged: true}},
+		{engine.Burned, engine.CloseResult{}},
 	} {
 		f.putState(c, items[0], test.row)
 		row := *f.itemRow(c, items[0])
@@ -418,7 +418,7 @@ func closeAgainstEnd(f *fixture) {
 				}
 			},
 			func() {
-				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: engine.Withdrawn})[0]
 			},
 		)
 		want := map[engine.EndResult]string{engine.EndNotFree: "free", engine.EndDone: "withdrawn"}[ended]
@@ -477,7 +477,7 @@ var endingsOfItems = []ending{
 	{"row gone", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item)))
 	}, time.Time{}, time.Time{}, engine.EndInconsistent, "free, not loaded"},
-	{"row has a state", func(f *fixture, c engine.Campaign, item string) { f.putState(c, item, itembank.Burned) }, time.Time{}, time.Time{}, engine.EndInconsistent, "free, burned"},
+	{"row has a state", func(f *fixture, c engine.Campaign, item string) { f.putState(c, item, engine.Burned) }, time.Time{}, time.Time{}, engine.EndInconsistent, "free, burned"},
 	{"row gone, not ended", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(item)))
 	}, time.Time{}, anEnd, engine.EndNotFree, "free, not loaded"},
@@ -490,7 +490,7 @@ func (e ending) put(f *fixture, c engine.Campaign) engine.EndRequest {
 	free.EndsAt = e.endsAt
 	f.wantOutcomes([]engine.AddRequest{{Item: free, LoadID: "l", Row: 1}}, engine.AddDone)
 	e.prepare(f, c, e.name)
-	return engine.EndRequest{Item: free, EndedBy: e.endedBy, State: itembank.Expired}
+	return engine.EndRequest{Item: free, EndedBy: e.endedBy, State: engine.Expired}
 }
 
 func endItems(f *fixture) {
@@ -507,7 +507,7 @@ func endItems(f *fixture) {
 			}
 		}
 	}
-	unknown := engine.EndRequest{Item: f.freeItem(c, "unsent-of"), State: itembank.Withdrawn}
+	unknown := engine.EndRequest{Item: f.freeItem(c, "unsent-of"), State: engine.Withdrawn}
 	if got := f.endSettled(unknown); got[0] != engine.EndNotFree || f.itemRow(c, "unsent-of") != nil {
 		f.Errorf("an item that was never loaded: want %d and no row, got %d and %+v", engine.EndNotFree, got[0], f.itemRow(c, "unsent-of"))
 	}
@@ -531,7 +531,7 @@ func endItemsTogether(f *fixture) {
 	f.load(full...)
 	all = all[:0]
 	for _, item := range full {
-		all = append(all, engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})
+		all = append(all, engine.EndRequest{Item: f.freeItem(c, item), State: engine.Withdrawn})
 	}
 	for i, got := range f.endSettled(all...) {
 		if got != engine.EndDone {
@@ -550,7 +550,7 @@ func endAgainstTake(f *fixture) {
 		together(
 			func() { found = f.takeSettled(c, claimant, item) },
 			func() {
-				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: itembank.Withdrawn})[0]
+				ended = f.endSettled(engine.EndRequest{Item: f.freeItem(c, item), State: engine.Withdrawn})[0]
 			},
 		)
 		want := "withdrawn"

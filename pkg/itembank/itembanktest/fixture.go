@@ -75,7 +75,7 @@ func rowOf(c itembank.Claim) engine.Claim {
 func (f *fixture) secondGeneration() (now, before engine.Campaign) {
 	f.Helper()
 	now = engine.Campaign{
-		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: itembank.Burn, Generation: 2,
+		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: engine.Burn, Generation: 2,
 	}
 	if existing, err := f.Store.CreateCampaign(f.ctx, now); existing != nil || err != nil {
 		f.Fatalf("campaign %s: %+v, %v", f.name, existing, err)
@@ -132,7 +132,7 @@ func (f *fixture) refused(b *itembank.Bank, claimant string, want error) {
 // progress collects what a call tells of its progress, which only ever rises.
 func (f *fixture) progress(call func(itembank.Progress)) (told []int64) {
 	f.Helper()
-	call(func(done int64) { told = append(told, done) })
+	call(func(done, _ int64) { told = append(told, done) })
 	if !slices.IsSorted(told) {
 		f.Errorf("progress goes back: %v", told)
 	}

@@ -384,7 +384,7 @@ func besideItself(f *fixture) {
 func (f *fixture) countFree(c engine.Campaign) (free int) {
 	f.Helper()
 	for shard := range c.Shards {
-		page, err := f.Store.FreeItems(f.ctx, engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: shard}, engine.Range{}, itembank.MaxPageSize)
+		page, err := f.Store.FreeItems(f.ctx, engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: shard}, engine.Range{}, 1000)
 		f.must(err)
 		free += len(page.Items)
 	}
@@ -399,7 +399,7 @@ func invalidLoads(f *fixture) {
 		bad  string
 	}{
 		{"empty", ""},
-		{"too long", string(slices.Repeat([]byte{'x'}, itembank.MaxItem+1))},
+		{"too long", string(slices.Repeat([]byte{'x'}, engine.MaxItem+1))},
 		{"control character", "a\tb"},
 		{"invalid UTF-8", "caf\xe9"},
 	} {
@@ -488,7 +488,7 @@ func strayItem(f *fixture) {
 	c := f.create(itembank.Settings{})
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "stray")))
 	_, err := f.bank().Load(f.ctx, f.name, itembank.Items("good", "stray"), nil)
-	if !errors.Is(err, itembank.ErrOrphanItem) || !errors.Is(err, itembank.ErrInconsistent) {
+	if !errors.Is(err, &itembank.InconsistentError{Kind: "free-not-loaded"}) || !errors.Is(err, itembank.ErrInconsistent) {
 		f.Errorf("want a difference, got %v", err)
 	}
 	f.wantCounts(engine.Counts{Loaded: 1, Free: 2})

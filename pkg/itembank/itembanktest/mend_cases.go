@@ -44,11 +44,11 @@ func repairSeveralThings(f *fixture) {
 		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item)))
 	}
 	held("held, free, burned")
-	f.putState(c, "held, free, burned", itembank.Burned)
+	f.putState(c, "held, free, burned", engine.Burned)
 	held("held, free, not loaded")
 	f.dropItemRow(c, "held, free, not loaded")
 	f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, "free twice, withdrawn")))
-	f.putState(c, "free twice, withdrawn", itembank.Withdrawn)
+	f.putState(c, "free twice, withdrawn", engine.Withdrawn)
 	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "misplaced, not loaded")))
 	f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, "misplaced, not loaded")))
 	f.dropItemRow(c, "misplaced, not loaded")
@@ -56,12 +56,12 @@ func repairSeveralThings(f *fixture) {
 
 	left := []struct {
 		item  string
-		kinds [3]itembank.InconsistencyKind // after each Repair
+		kinds [3]string // after each Repair
 	}{
-		{"held, free, burned", [3]itembank.InconsistencyKind{itembank.HeldAndEnded, itembank.HeldAndEnded, itembank.HeldAndEnded}},
-		{"held, free, not loaded", [3]itembank.InconsistencyKind{itembank.HeldNotLoaded, "", ""}},
-		{"free twice, withdrawn", [3]itembank.InconsistencyKind{itembank.FreeAndEnded, "", ""}},
-		{"misplaced, not loaded", [3]itembank.InconsistencyKind{itembank.Misplaced, itembank.Misplaced, itembank.Misplaced}},
+		{"held, free, burned", [3]string{"held-and-ended", "held-and-ended", "held-and-ended"}},
+		{"held, free, not loaded", [3]string{"held-not-loaded", "", ""}},
+		{"free twice, withdrawn", [3]string{"free-and-ended", "", ""}},
+		{"misplaced, not loaded", [3]string{"misplaced", "misplaced", "misplaced"}},
 	}
 	for n := range 3 {
 		report, err := f.bank(itembank.WithClock(NewClock())).Repair(f.ctx, f.name, nil)
@@ -92,7 +92,7 @@ func repairForeignTexts(f *fixture) {
 		return row
 	}
 	rows := []engine.FreeItem{put("withdrawn"), put("not loaded")}
-	f.putState(c, "withdrawn", itembank.Withdrawn)
+	f.putState(c, "withdrawn", engine.Withdrawn)
 	f.dropItemRow(c, "not loaded")
 	claim := f.take(c, holder("held"), "held")
 	claim.Item = "another item"
@@ -131,7 +131,7 @@ func repairLife(f *fixture) {
 	claim := f.take(c, holder("held"), "held")
 	f.dropItemRow(c, "held")
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
-	want := f.expected(c, flaw{name: "held", kind: itembank.HeldNotLoaded})
+	want := f.expected(c, flaw{name: "held", kind: "held-not-loaded"})
 	want.Repaired = true
 	f.repaired(f.bank(itembank.WithClock(NewClock())), nil, want)
 	if end := f.itemRow(c, "held").EndsAt; !end.Equal(claim.ClaimedAt.Add(time.Hour)) {

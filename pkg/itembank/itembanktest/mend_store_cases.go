@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -85,7 +86,7 @@ func listClaimsInPages(f *fixture) {
 		if engine.HashItem(claimant).ShardOf(64) != 7 {
 			continue
 		}
-		claim := f.newClaim(engine.Campaign{Name: f.name, Scope: f.name}, claimant, strings.Repeat("i", itembank.MaxItem))
+		claim := f.newClaim(engine.Campaign{Name: f.name, Scope: f.name}, claimant, strings.Repeat("i", engine.MaxItem))
 		claim.ID += strings.Repeat("x", 300)
 		claims = append(claims, claim)
 	}
@@ -112,7 +113,7 @@ func listClaimsInPages(f *fixture) {
 func listItemRows(f *fixture) {
 	none, _ := listed(f, f.name, f.Store.ListItemRows)
 	wantListed(f, none, nil)
-	c, items := f.stocked(5, itembank.Settings{ItemLife: itembank.MaxLife})
+	c, items := f.stocked(5, itembank.Settings{ItemLife: 100 * 365 * 24 * time.Hour})
 	f.take(c, "ann", items[0])
 	f.closed(burning(c, f.take(c, "bob", items[1])))
 	other := f.createNamed(f.name+"-other", itembank.Settings{Scope: c.Scope})
@@ -182,7 +183,7 @@ var bases = []basis{
 		},
 		[]func(*fixture, *patient){
 			func(f *fixture, p *patient) { p.dropRow(f) },
-			func(f *fixture, p *patient) { f.putState(p.c, p.item, itembank.Expired) },
+			func(f *fixture, p *patient) { f.putState(p.c, p.item, engine.Expired) },
 			func(f *fixture, p *patient) { p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 2}) },
 			func(f *fixture, p *patient) {
 				p.put(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
@@ -205,12 +206,12 @@ var bases = []basis{
 	{
 		"item row with a state",
 		func(f *fixture, p *patient) {
-			p.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: itembank.Burned}
+			p.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: engine.Burned}
 			p.put(f, *p.IfRow)
 		},
 		[]func(*fixture, *patient){
 			func(f *fixture, p *patient) { p.dropRow(f) },
-			func(f *fixture, p *patient) { f.putState(p.c, p.item, itembank.Expired) },
+			func(f *fixture, p *patient) { f.putState(p.c, p.item, engine.Expired) },
 			func(f *fixture, p *patient) { f.putState(p.c, p.item, "") },
 		},
 	},

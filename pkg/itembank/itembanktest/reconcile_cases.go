@@ -39,7 +39,7 @@ var reconcileCases = []testCase{
 type flaw struct {
 	name     string
 	plant    func(f *fixture, c engine.Campaign, item string)
-	kind     itembank.InconsistencyKind
+	kind     string
 	where    string // as the rows show it
 	repaired string // as Repair leaves it; "" is as it was
 }
@@ -62,59 +62,59 @@ func (f *fixture) dropItemRow(c engine.Campaign, item string) {
 var flaws = []flaw{
 	{"lost", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
-	}, itembank.Missing, "", "free"},
+	}, "missing", "", "free"},
 	{"held twice", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.must(f.Raw.PutClaim(f.ctx, f.newClaim(c, "other "+holder(item), item)))
-	}, itembank.HeldTwice, "held by holder, held by other holder", ""},
+	}, "held-twice", "held by holder, held by other holder", ""},
 	{"held and free", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, item)))
-	}, itembank.HeldAndFree, "free, held by holder", "held by holder"},
+	}, "held-and-free", "free, held by holder", "held by holder"},
 	{"held and ended", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
-		f.putState(c, item, itembank.Burned)
-	}, itembank.HeldAndEnded, "held by holder, burned", ""},
+		f.putState(c, item, engine.Burned)
+	}, "held-and-ended", "held by holder, burned", ""},
 	{"free and ended", func(f *fixture, c engine.Campaign, item string) {
-		f.putState(c, item, itembank.Withdrawn)
-	}, itembank.FreeAndEnded, "free, withdrawn", "withdrawn"},
+		f.putState(c, item, engine.Withdrawn)
+	}, "free-and-ended", "free, withdrawn", "withdrawn"},
 	{"free twice", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
-	}, itembank.FreeTwice, "free, misplaced", "free"},
+	}, "free-twice", "free, misplaced", "free"},
 	{"in another shard", func(f *fixture, c engine.Campaign, item string) {
 		f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, item)))
 		f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, item)))
-	}, itembank.Misplaced, "misplaced", ""},
+	}, "misplaced", "misplaced", ""},
 	{"of another generation", func(f *fixture, c engine.Campaign, item string) {
 		row := *f.itemRow(c, item)
 		row.Generation++
 		f.must(f.Raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
-	}, itembank.Misplaced, "free", ""},
+	}, "misplaced", "free", ""},
 	{"in another item's row", func(f *fixture, c engine.Campaign, item string) {
 		free := f.freeItem(c, item)
 		free.Value = "another item"
 		f.must(f.Raw.PutBankRow(f.ctx, free))
-	}, itembank.Misplaced, "free", ""},
+	}, "misplaced", "free", ""},
 	{"claimed by another hash", func(f *fixture, c engine.Campaign, item string) {
 		claim := f.take(c, holder(item), item)
 		claim.Item = "yet another item"
 		f.must(f.Raw.PutClaim(f.ctx, claim))
-	}, itembank.Misplaced, "", ""},
+	}, "misplaced", "", ""},
 	{"free and not loaded", func(f *fixture, c engine.Campaign, item string) { f.dropItemRow(c, item) },
-		itembank.FreeNotLoaded, "free, not loaded", "free"},
+		"free-not-loaded", "free, not loaded", "free"},
 	{"held and not loaded", func(f *fixture, c engine.Campaign, item string) {
 		f.take(c, holder(item), item)
 		f.dropItemRow(c, item)
-	}, itembank.HeldNotLoaded, "held by holder, not loaded", "held by holder"},
+	}, "held-not-loaded", "held by holder, not loaded", "held by holder"},
 	{"free with an end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, inAnHour, time.Time{})
-	}, itembank.EndsDiffer, "free", ""},
+	}, "ends-differ", "free", ""},
 	{"free without its end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, time.Time{}, inAnHour)
-	}, itembank.EndsDiffer, "free", ""},
+	}, "ends-differ", "free", ""},
 	{"free with another end", func(f *fixture, c engine.Campaign, item string) {
 		f.putEnds(c, item, inAnHour, inAnHour.Add(time.Millisecond))
-	}, itembank.EndsDiffer, "free", ""},
+	}, "ends-differ", "free", ""},
 }
 
 var inAnHour = time.Now().Add(time.Hour).Truncate(time.Millisecond)
@@ -230,7 +230,7 @@ func reconcileHealthy(f *fixture) {
 
 // reconcileEachInconsistency: each kind alone among healthy items, with its evidence.
 func reconcileEachInconsistency(f *fixture) {
-	var last itembank.InconsistencyKind
+	var last string
 	for i, w := range flaws {
 		if w.kind == last { // one of a kind is enough here; all are together below
 			continue
@@ -280,11 +280,11 @@ func reconcileWorst(f *fixture) {
 	f.take(c, holder("a"), "a")
 	f.must(f.Raw.PutClaim(f.ctx, f.newClaim(c, "other "+holder("a"), "a")))
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "a")))
-	f.putState(c, "a", itembank.Expired)
+	f.putState(c, "a", engine.Expired)
 	f.take(c, holder("b"), "b")
 	f.must(f.Raw.PutBankRow(f.ctx, f.misplaced(c, "b")))
 	f.dropItemRow(c, "b")
-	f.reconciled(f.expected(c, flaw{name: "a", kind: itembank.HeldTwice}), f.expected(c, flaw{name: "b", kind: itembank.HeldAndFree}))
+	f.reconciled(f.expected(c, flaw{name: "a", kind: "held-twice"}), f.expected(c, flaw{name: "b", kind: "held-and-free"}))
 }
 
 // reconcileGenerations: an item may wait in the bank of an older generation, where
@@ -295,11 +295,11 @@ func reconcileGenerations(f *fixture) {
 	f.wantOutcomes([]engine.AddRequest{{Item: f.freeItem(older, "waiting"), LoadID: "l", Row: 1}}, engine.AddDone)
 	f.reconciled()
 	f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(older, "moved")))
-	f.reconciled(f.expected(c, flaw{name: "moved", kind: itembank.FreeTwice}))
+	f.reconciled(f.expected(c, flaw{name: "moved", kind: "free-twice"}))
 	f.must(f.Raw.DropBankRow(f.ctx, f.freeItem(c, "moved")))
 	row := *f.itemRow(c, "moved")
 	f.reconciled(itembank.Inconsistency{
-		Kind: itembank.Misplaced, Hash: engine.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
+		Kind: "misplaced", Hash: engine.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
 	})
 }
 
@@ -384,10 +384,10 @@ func reconcileMoving(f *fixture) {
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.must(err)
 	f.wantInconsistencies(report, itembank.Inconsistency{
-		Kind: itembank.Moving, Hash: engine.HashItem("twice").String(), Item: "twice",
+		Kind: "moving", Hash: engine.HashItem("twice").String(), Item: "twice",
 		LoadID: f.itemRow(c, "twice").LoadID, Row: 1, Claims: []string{twice.claim.ID},
 	}, itembank.Inconsistency{
-		Kind: itembank.Moving, Hash: engine.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
+		Kind: "moving", Hash: engine.HashItem("nowhere").String(), LoadID: f.itemRow(c, "nowhere").LoadID, Row: 2,
 	})
 	if waited := clock.Now().Sub(begun); waited < 5*time.Second {
 		f.Errorf("want some pauses before that is said, waited %s", waited)
@@ -544,7 +544,7 @@ func repairNoGuess(f *fixture) {
 	flaws[0].plant(f, c, "lost")
 	lost := f.expected(c, flaws[0])
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
-	twice := f.expected(c, flaw{name: "a", kind: itembank.FreeTwice})
+	twice := f.expected(c, flaw{name: "a", kind: "free-twice"})
 	for _, items := range []itembank.Source{nil, itembank.Items("Lost", "lost ", "a")} {
 		f.repaired(f.bank(itembank.WithClock(NewClock())), items, twice, lost)
 	}
@@ -558,7 +558,7 @@ func repairRefusesOpen(f *fixture) {
 	soon := time.Now().Add(time.Hour)
 	c := f.create(itembank.Settings{OpensAt: soon, ClosesAt: soon.Add(time.Hour), Shards: 1})
 	f.load("a")
-	f.putState(c, "a", itembank.Burned)
+	f.putState(c, "a", engine.Burned)
 	clock := NewClock()
 	b := f.bank(itembank.WithClock(clock))
 	refused := func(state string) {
@@ -574,7 +574,7 @@ func repairRefusesOpen(f *fixture) {
 	setTo(clock, soon)
 	refused("open")
 	setTo(clock, soon.Add(time.Hour)) // closed by its times
-	want := f.expected(c, flaw{name: "a", kind: itembank.FreeAndEnded})
+	want := f.expected(c, flaw{name: "a", kind: "free-and-ended"})
 	want.Repaired = true
 	f.repaired(b, nil, want)
 }
@@ -634,7 +634,7 @@ func repairMovedMeanwhile(f *fixture) {
 		move  func(item string)
 		where string
 	}{
-		{"lost", func(item string) { f.putState(c, item, itembank.Burned) }, "burned"},
+		{"lost", func(item string) { f.putState(c, item, engine.Burned) }, "burned"},
 		{"held and free", dropClaim, "free"},
 		{"free and ended", func(item string) { f.putState(c, item, "") }, "free"},
 		{"free twice", dropFree, "misplaced"},
@@ -658,7 +658,7 @@ func repairMovedMeanwhile(f *fixture) {
 // lost, so that nothing is repaired where claims may go on.
 func repairReopened(f *fixture) {
 	c := f.healthy("a")
-	f.putState(c, "a", itembank.Burned)
+	f.putState(c, "a", engine.Burned)
 	for method, where := range map[string]string{"ItemRow": "free, burned", "Repair": "burned"} {
 		f.must(f.bank().CloseCampaign(f.ctx, f.name))
 		f.must(f.Raw.PutBankRow(f.ctx, f.freeItem(c, "a")))
@@ -680,8 +680,8 @@ func repairReopened(f *fixture) {
 // between which moments.
 func repairIntervalOfError(f *fixture) {
 	c := f.healthy("a", "b")
-	f.putState(c, "a", itembank.Burned)
-	f.putState(c, "b", itembank.Burned)
+	f.putState(c, "a", engine.Burned)
+	f.putState(c, "b", engine.Burned)
 	f.must(f.bank().CloseCampaign(f.ctx, f.name))
 	cut := errors.New("cut")
 	repairs, repaired := 0, 0

@@ -36,7 +36,7 @@ func campaignRoundTrip(f *fixture) {
 	want := engine.Campaign{
 		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
-		OnEnd: itembank.Return, Generation: 3, CreatedAt: opens.Add(-time.Hour),
+		OnEnd: engine.Return, Generation: 3, CreatedAt: opens.Add(-time.Hour),
 	}
 	existing, err := f.Store.CreateCampaign(f.ctx, want)
 	f.must(err)
@@ -252,7 +252,7 @@ func (f *fixture) takeSettled(c engine.Campaign, claimant, item string) engine.T
 func claimRoundTrip(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{})
 	for _, test := range []struct{ claimant, item string }{
-		{strings.Repeat("c", itembank.MaxClaimant), strings.Repeat("i", itembank.MaxItem)},
+		{strings.Repeat("c", engine.MaxClaimant), strings.Repeat("i", engine.MaxItem)},
 		{"ann#1 %2F/?&'\"\\", "Zoë — ½ 💶 'quoted' \"item\"; --"},
 		{"ANN", "a"}, {"ann", " a "},
 		{"é", "composed"}, {"e\u0301", "decomposed"}, // ids compare byte for byte
@@ -294,7 +294,7 @@ func addItems(f *fixture) {
 	full := make([]engine.AddRequest, engine.MaxAddItems)
 	want := make([]engine.AddOutcome, len(full))
 	for i := range full {
-		full[i], want[i] = addition(fmt.Sprintf("%d-%s", i, strings.Repeat("x", itembank.MaxItem-4)), "l4", int64(i)), engine.AddDone
+		full[i], want[i] = addition(fmt.Sprintf("%d-%s", i, strings.Repeat("x", engine.MaxItem-4)), "l4", int64(i)), engine.AddDone
 	}
 	f.wantOutcomes(full, want...)
 }

@@ -112,14 +112,14 @@ func withdrawInvalid(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
 	f.must(f.Raw.DropItemRow(f.ctx, c.Name, engine.HashItem(items[5])))
 	got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
-	if !errors.Is(err, itembank.ErrOrphanItem) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != engine.MaxAddItems-1 {
-		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", itembank.ErrOrphanItem, err, got)
+	if !errors.Is(err, &itembank.InconsistentError{Kind: "free-not-loaded"}) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != engine.MaxAddItems-1 {
+		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", &itembank.InconsistentError{Kind: "free-not-loaded"}, err, got)
 	}
 	f.wantWhere("free, not loaded", c, items[5])
-	f.putState(c, items[55], itembank.Burned)
+	f.putState(c, items[55], engine.Burned)
 	got, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items[50:]...))
-	if !errors.Is(err, itembank.ErrFreeAndEnded) || !strings.Contains(err.Error(), items[55]) || got.Withdrawn != 9 {
-		f.Errorf("an item that ended: want %v and what was done, got %v and %+v", itembank.ErrFreeAndEnded, err, got)
+	if !errors.Is(err, &itembank.InconsistentError{Kind: "free-and-ended"}) || !strings.Contains(err.Error(), items[55]) || got.Withdrawn != 9 {
+		f.Errorf("an item that ended: want %v and what was done, got %v and %+v", &itembank.InconsistentError{Kind: "free-and-ended"}, err, got)
 	}
 	f.wantWhere("free, burned", c, items[55])
 }

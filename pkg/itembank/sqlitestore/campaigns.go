@@ -27,7 +27,7 @@ const (
 )
 
 // CreateCampaign puts a campaign if its name is free, else returns the one that
-// has it. Safe to repeat. Errors: itembank.ErrTryAgain, or a fault of the file.
+// has it. Safe to repeat. Errors: engine.ErrTryAgain, or a fault of the file.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing *engine.Campaign, err error) {
 	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
 		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {

@@ -33,7 +33,7 @@ const (
 
 // FreeItems returns up to limit free items of the shard in order of their
 // hashes; More says exactly whether the range holds others. Errors:
-// itembank.ErrTryAgain, or a fault of the file.
+// engine.ErrTryAgain, or a fault of the file.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	var page engine.FreePage
 	a := sqlite.Args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -24,7 +23,7 @@ const (
 )
 
 // ItemRow reads the row of an item; nil if it was never loaded. Errors:
-// itembank.ErrTryAgain, or a fault of the file.
+// engine.ErrTryAgain, or a fault of the file.
 func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
 	err = s.db.Read(ctx, "read item", func(ctx context.Context, r *sqlite.Statements) error {
 		row, err = readItemRow(ctx, r, campaign, h[:])
@@ -56,7 +55,7 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, c engine.CloseRequest
 		return found, err
 	}
 	found.ClaimChanged = !there
-	var marked itembank.ItemState
+	var marked engine.ItemState
 	if c.Marked {
 		marked = c.State
 	}
@@ -86,7 +85,7 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, c engine.CloseRequest
 }
 
 // EndItems ends items in one transaction and answers every one: none is left
-// itembank.NotSettled. Repeated, it finds those that it ended not free. Errors: as
+// engine.EndUnsettled. Repeated, it finds those that it ended not free. Errors: as
 // ItemRow.
 func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
 	answers := make([]engine.EndResult, len(endings))

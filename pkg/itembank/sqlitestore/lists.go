@@ -20,7 +20,7 @@ const (
 )
 
 // ListClaims lists the claims of a scope by claimant; the cursor is the last one.
-// Errors: itembank.ErrTryAgain, or a fault of the file.
+// Errors: engine.ErrTryAgain, or a fault of the file.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	err = s.db.Read(ctx, "list claims", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectClaims, sqlite.Args{scope, cursor, listPage}, func(scan func(...any) error) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -40,7 +39,7 @@ const (
 )
 
 // LatestLoad returns the load of the digest with the highest number; nil if
-// there is none. Errors: itembank.ErrTryAgain, or a fault of the file.
+// there is none. Errors: engine.ErrTryAgain, or a fault of the file.
 func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest *engine.Load, err error) {
 	err = s.db.Read(ctx, "read load", func(ctx context.Context, r *sqlite.Statements) error {
 		latest, err = readLatestLoad(ctx, r, campaign, digest)
@@ -85,7 +84,7 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err
 // AdvanceLoad writes progress, forward only: with fewer rows than the row has it
 // changes nothing, with as many it can only finish the load, and a finished load
 // stays finished. Safe to repeat. Errors: as LatestLoad, and
-// itembank.ErrInconsistent for a load that was never started.
+// engine.ErrInconsistent for a load that was never started.
 func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
@@ -103,13 +102,13 @@ func checkStarted(ctx context.Context, w *sqlite.Statements, l engine.Load) erro
 	var one int
 	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
 	if err == nil && !found {
-		err = fmt.Errorf("%w: load %s was never started", itembank.ErrInconsistent, l.ID())
+		err = fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
 	}
 	return err
 }
 
 // AddItems adds items in one transaction and answers every one: none is left
-// itembank.Unsettled. Safe to repeat. Errors: as LatestLoad.
+// engine.AddUnsettled. Safe to repeat. Errors: as LatestLoad.
 func (s *Store) AddItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
 	answers := make([]engine.AddResult, len(additions))
 	err := s.db.Write(ctx, "add items", func(ctx context.Context, w *sqlite.Statements) (err error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Repair makes a change if what it rests on is so, in one transaction. Errors:
-// itembank.ErrTryAgain, or a fault of the file.
+// engine.ErrTryAgain, or a fault of the file.
 func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (done bool, err error) {
 	err = s.db.Write(ctx, "repair", func(ctx context.Context, w *sqlite.Statements) error {
 		if done, err = holds(ctx, w, m); err != nil || !done {

@@ -2,7 +2,7 @@ package sqlitestore
 
 import (
 	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 var part = sqlite.Part{
@@ -11,7 +11,7 @@ var part = sqlite.Part{
 	Tables:   makeTables,
 	Upgrades: []string{addLives},
 	Purpose:  "claims",
-	TryAgain: itembank.ErrTryAgain,
+	TryAgain: engine.ErrTryAgain,
 }
 
 // makeTables makes the tables of this package. Times are Unix milliseconds, NULL

@@ -18,12 +18,12 @@ var (
 )
 
 // DefaultBusyTimeout is how long a call waits, all in all, for other processes
-// and programs before it gives up with itembank.ErrTryAgain.
+// and programs before it gives up with engine.ErrTryAgain.
 const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
 var _ engine.Store = (*Store)(nil)
 
-// Store is an itembank.Store in a SQLite file. It is safe for concurrent use,
+// Store is an engine.Store in a SQLite file. It is safe for concurrent use,
 // by several processes too.
 type Store struct{ db *sqlite.DB }
 
@@ -38,7 +38,7 @@ func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) 
 //
 // Errors: a missing file is fs.ErrNotExist; a file without a store is
 // ErrNotStore; one of a later version of oncebox is ErrNewer; one that others
-// keep busy is itembank.ErrTryAgain. None of them changes the file.
+// keep busy is engine.ErrTryAgain. None of them changes the file.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))
 }

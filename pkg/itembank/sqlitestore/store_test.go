@@ -54,8 +54,8 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, startLoad := s.StartLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
-	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), Generation: 1, State: itembank.Burned})
-	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: itembank.Withdrawn}})
+	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), Generation: 1, State: engine.Burned})
+	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
 		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
@@ -137,7 +137,7 @@ func TestFullDiskLeavesNoHalves(t *testing.T) {
 	}))
 	var full error
 	for row := int64(1); full == nil && row < 1000; row++ {
-		value := strings.Repeat("x", itembank.MaxItem)
+		value := strings.Repeat("x", engine.MaxItem)
 		a := engine.AddRequest{Item: engine.FreeItem{Shard: item.Shard, Value: value}, LoadID: "l", Row: row}
 		a.Item.Hash[0], a.Item.Hash[1] = byte(row>>8), byte(row)
 		_, full = s.AddItems(t.Context(), []engine.AddRequest{a})

@@ -31,7 +31,7 @@ const insertCampaign1 = `INSERT INTO campaign (name, mode, opens_at, closes_at, 
 func campaign1(name string) engine.Campaign {
 	return engine.Campaign{
 		Name: name, Mode: engine.OpenByHand, ClosesAt: time.UnixMilli(5000).UTC(), Scope: "c", Shards: 1, PageSize: 30,
-		OnEnd: itembank.Burn, Generation: 1, CreatedAt: time.UnixMilli(1000).UTC(),
+		OnEnd: engine.Burn, Generation: 1, CreatedAt: time.UnixMilli(1000).UTC(),
 	}
 }
 
