@@ -10,41 +10,50 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Bank hands out the items of campaigns. It keeps copies of rules, pages of
-// free items and the memory of empty shards; all of these only save requests,
-// so any number of Banks in any number of processes may work on one store. A
-// Bank is safe for concurrent use. Make one per process, or per Lambda container.
+// Bank hands out the items of campaigns. It is safe for concurrent use.
+//
+// A Bank keeps copies of rules, pages of free items and the shards that it saw
+// empty. These only save requests, so any number of Banks in any number of
+// processes can work on one store. Make one Bank per process or Lambda container.
 type Bank struct {
-	store   engine.Store
-	clock   Clock
-	random  io.Reader
-	rules   ruleCache
-	mu      sync.Mutex // guards shelves
-	shelves map[string]*shelf
+	store  engine.Store
+	clock  Clock
+	random io.Reader
+	rules  ruleCache
+
+	mu        sync.Mutex // guards campaigns
+	campaigns map[string]*campaignMemory
 }
 
-// Option changes a Bank from its defaults.
+// campaignMemory is what a Bank remembers of a campaign from one request to the next.
+type campaignMemory struct {
+	free    *freeList
+	repeats repeats
+}
+
+// Option changes a default of a Bank.
 type Option func(*Bank)
 
-// WithCampaignCache sets how long a copy of a campaign's rules is used; 0 reads
-// them for every call. The default is DefaultCampaignCache.
+// WithCampaignCache sets how long the Bank uses a copy of a campaign's rules. With 0
+// it reads the rules for every call. The default is DefaultCampaignCache.
 func WithCampaignCache(d time.Duration) Option { return func(b *Bank) { b.rules.life = d } }
 
-// WithClock sets the clock that judges opening times and the age of pages.
+// WithClock sets the clock. The default is the system's.
 func WithClock(c Clock) Option { return func(b *Bank) { b.clock = c } }
 
-// WithRandom sets the source of claim ids, random places and jitter. It must
-// be safe for concurrent use and, outside tests, unpredictable.
+// WithRandom sets the source of claim ids, random places and waiting times. It must
+// be safe for concurrent use and, outside tests, unpredictable. The default is
+// crypto/rand.Reader.
 func WithRandom(r io.Reader) Option { return func(b *Bank) { b.random = r } }
 
-// New makes a Bank over a store.
+// New makes a Bank over a store. Packages sqlitestore and dynamostore have stores.
 func New(store engine.Store, options ...Option) *Bank {
 	b := &Bank{
-		store:   store,
-		clock:   systemClock{},
-		random:  rand.Reader,
-		rules:   ruleCache{life: DefaultCampaignCache, copies: map[string]ruleCopy{}},
-		shelves: map[string]*shelf{},
+		store:     store,
+		clock:     systemClock{},
+		random:    rand.Reader,
+		rules:     ruleCache{life: DefaultCampaignCache, copies: map[string]ruleCopy{}},
+		campaigns: map[string]*campaignMemory{},
 	}
 	for _, o := range options {
 		o(b)
@@ -52,9 +61,21 @@ func New(store engine.Store, options ...Option) *Bank {
 	return b
 }
 
-// Clock is the time, for tests to replace.
+// memoryOf returns what the Bank remembers of a campaign.
+func (b *Bank) memoryOf(campaign string) *campaignMemory {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.campaigns[campaign]
+	if m == nil {
+		m = &campaignMemory{free: newFreeList(b)}
+		b.campaigns[campaign] = m
+	}
+	return m
+}
+
+// Clock tells the time and waits. Tests replace it.
 type Clock interface {
 	Now() time.Time
-	// Sleep waits, or returns the context's error once it is done.
+	// Sleep returns after d, or with the context's error when the context ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 }

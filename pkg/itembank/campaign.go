@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// DefaultCampaignCache is how long a Bank trusts its copy of a campaign's
-// rules; that long after a change the old rules may still be answered by.
+// DefaultCampaignCache is how long a Bank uses its copy of a campaign's rules. For that
+// long after a change, requests may still follow the old rules.
 const DefaultCampaignCache = 5 * time.Second
 
 // State says whether a campaign hands out items.
@@ -87,14 +87,6 @@ func (c Campaign) mode() engine.Mode {
 	return engine.ByTimes
 }
 
-// ends is when something that begins at a moment and has a life ends; zero: never.
-func ends(from time.Time, life time.Duration) time.Time {
-	if life == 0 {
-		return time.Time{}
-	}
-	return from.Add(life)
-}
-
 // StateAt returns Scheduled, Open or Closed. It does not know whether items are
 // free; Bank.State does.
 func (c Campaign) StateAt(now time.Time) State {
@@ -109,21 +101,23 @@ func (c Campaign) StateAt(now time.Time) State {
 	return Open
 }
 
-// Settings are what the caller chooses of a new campaign. Zero values are the
-// defaults: open at once and for ever, a scope of its own, 16 shards, pages of 30,
-// items and claims that live for ever, and Burn.
+// Settings are the rules of a new campaign. The zero value of a field is its default.
 type Settings struct {
-	OpensAt, ClosesAt   time.Time
-	Scope               string
-	Shards              int
-	PageSize            int
-	ItemLife, ClaimLife time.Duration
-	OnEnd               OnEnd
+	OpensAt   time.Time     // default: at once
+	ClosesAt  time.Time     // default: never
+	Scope     string        // default: the campaign's name
+	Shards    int           // 1 to 256; default: 16
+	PageSize  int           // 1 to 1000; default: 30
+	ItemLife  time.Duration // at least 1 s, whole milliseconds; default: for ever
+	ClaimLife time.Duration // at least 30 s, whole milliseconds; default: for ever
+	OnEnd     OnEnd         // default: Burn
 }
 
-// CreateCampaign makes a campaign. Repeating it with the same settings is safe
-// and answers created = false; with other settings it is an *InvalidError, and
-// the campaign stays as it was.
+// CreateCampaign creates a campaign. It is safe to repeat: with the same settings it
+// returns the existing campaign and created = false. With other settings it returns an
+// *InvalidError and changes nothing.
+//
+// Errors: *InvalidError, ErrTryAgain.
 func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c Campaign, created bool, err error) {
 	c, err = newCampaign(name, s, b.now())
 	if err != nil {
@@ -190,54 +184,54 @@ func (c Campaign) validate() error {
 
 // Defaults and limits of a campaign's settings.
 const (
-	// One DynamoDB partition takes 1,000 write units a second, which is about 500
-	// claims. More shards take more claims at once, and cost more reads to prove
-	// that a bank is empty.
+	// A DynamoDB partition takes 1,000 write units a second, which is about 500 claims.
+	// More shards take more claims at once. They also cost more reads to prove that a
+	// bank is empty.
 	defaultShards = 16
 	maxShards     = 256
 
-	// 20 to 60 items are near the best for small banks; 100 save a few percent on
-	// very large ones.
+	// 20 to 60 items a page are near the best for small banks (docs/benchmarks.md).
 	defaultPageSize = 30
 	maxPageSize     = 1000
 )
 
-// Limits of lives. A century is still a time that all engines keep.
+// Limits of lives. All engines can store a time a century from now.
 const (
 	minItemLife = time.Second
-	// minClaimLife: a claim's end is fixed when its request begins, and must not be over
-	// before the request is. An API Gateway HTTP API waits 30 s for it at most.
-	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html)
+	// The end of a claim is fixed when its request begins. It must not be over before the
+	// request is: an API Gateway HTTP API waits up to 30 s for a reply
+	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
 	minClaimLife = 30 * time.Second
 	maxLife      = 100 * 365 * 24 * time.Hour
 )
 
-func validateLife(field string, life, least time.Duration) error {
-	if life != 0 && (life < least || life > maxLife || life%time.Millisecond != 0) {
-		return &InvalidError{field, fmt.Sprintf("must be whole milliseconds from %v to %v, or 0 for ever; is %v", least, maxLife, life)}
+func validateLife(field string, life, minimum time.Duration) error {
+	if life != 0 && (life < minimum || life > maxLife || life%time.Millisecond != 0) {
+		return &InvalidError{field, fmt.Sprintf("must be from %v to 100 years in whole milliseconds, or 0 for no end; is %v", minimum, life)}
 	}
 	return nil
 }
 
-// tooEarly reports a time that engines could not tell from none.
+// tooEarly reports a time that an engine cannot distinguish from "no time".
 func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
-// sameSettings compares what the creator chose, not what time and hands made of it.
+// sameSettings compares what Settings choose, not what an operator changed later.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.Shards == o.Shards && c.PageSize == o.PageSize &&
 		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.OnEnd == o.OnEnd &&
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
 
-// OpenCampaign opens a campaign whatever its times say. It is safe to repeat
-// and is obeyed everywhere once the copies of the rules are too old
-// (DefaultCampaignCache). An unknown name is ErrNoCampaign.
+// OpenCampaign opens a campaign, whatever its times say. Other Banks follow when their
+// copies of the rules are too old (DefaultCampaignCache). OpenCampaign is safe to repeat.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.OpenByHand)
 }
 
-// CloseCampaign closes a campaign whatever its times say, in the same way as
-// OpenCampaign. Claims stay with their holders.
+// CloseCampaign closes a campaign, whatever its times say, in the same way as
+// OpenCampaign. Claimants keep their claims.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.ClosedByHand)
 }
@@ -257,7 +251,7 @@ func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {
 	return nil
 }
 
-// Campaigns lists all campaigns by name.
+// Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain.
 func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) {
 	rows, err := b.store.Campaigns(ctx)
 	if err != nil {
@@ -270,7 +264,9 @@ func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) {
 	return campaigns, nil
 }
 
-// Campaign reads one campaign from the store, not from the Bank's copy.
+// Campaign reads a campaign from the store, not from the Bank's copy.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, err
@@ -278,17 +274,19 @@ func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
 	return b.readCampaign(ctx, name)
 }
 
-// Counts says where the items of a campaign are.
+// Counts says where the items of a campaign are. On a campaign at rest
+// Loaded = Free + Claimed + Ended.
 type Counts struct {
 	Loaded  int64 `json:"loaded"`  // items ever loaded
 	Free    int64 `json:"free"`    // in the bank
-	Claimed int64 `json:"claimed"` // held by somebody
-	Ended   int64 `json:"ended"`   // neither, for good
+	Claimed int64 `json:"claimed"` // in a claim
+	Ended   int64 `json:"ended"`   // burned, expired or withdrawn
 }
 
-// Counts counts a campaign's rows. It reads all of them, one part after the
-// other: on a campaign at rest loaded = free + claimed + ended, on a live one
-// the numbers belong to slightly different moments.
+// Counts counts a campaign's items. It reads every row of the campaign, one part after
+// the other, so the numbers of a live campaign belong to slightly different moments.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Counts(ctx context.Context, name string) (Counts, error) {
 	c, err := b.Campaign(ctx, name)
 	if err != nil {

@@ -8,33 +8,43 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Bounds of one Claim. Past them it gives up with ErrTryAgain, having changed
-// nothing, so that a caller's time is not spent on a store that cannot follow.
+// Limits of one request. Beyond them it ends with ErrTryAgain and has changed
+// nothing, so that it does not spend a caller's time on a store that cannot follow.
 const (
-	maxWaits     = 8  // waits for a busy row or a throttled table
-	maxLostRaces = 64 // candidates that others took first, and ended claims of its claimant that it met
-	firstWait    = 10 * time.Millisecond
-	longestWait  = 400 * time.Millisecond
+	maxWaits    = 8  // waits for busy rows or a throttled table
+	maxAttempts = 64 // candidates that others took first, and ended claims of the claimant
 )
 
-// Grant is the answer to a claimant: the claim, and whether it was there before.
-type Grant struct {
-	Claim    Claim
-	Replayed bool
+// Claim says that a claimant holds an item.
+type Claim struct {
+	ID        string // random; never used again
+	Campaign  string
+	Scope     string // the name space in which the claimant holds at most one claim
+	Claimant  string
+	Item      string
+	ClaimedAt time.Time // UTC, whole milliseconds
+	EndsAt    time.Time // zero: never
 }
 
-// Claim gives the claimant an item of the campaign: the same one on every call,
-// also after the bank is empty or the campaign closed. It is safe to repeat after
-// any error.
+// Grant is the answer to a claimant.
+type Grant struct {
+	Claim    Claim
+	Replayed bool // the claim existed before this request
+}
+
+// Claim gives the claimant an item of the campaign. Every call returns the same
+// claim until it is released or ends, also when no item is left or the campaign is
+// closed. Claim is safe to repeat after any error.
 //
-// Errors: *InvalidError; ErrNoCampaign, ErrNotOpen, ErrClosed, ErrSoldOut and
-// *ClaimedElsewhereError, all of the family ErrRefused and none given to a
-// claimant who holds an item of the campaign; ErrTryAgain.
+// Errors: *InvalidError; ErrTryAgain; the family ErrInconsistent; and these of the
+// family ErrRefused, which a claimant who holds an item of the campaign never gets:
+// ErrNotOpen, ErrClosed, ErrSoldOut, *ClaimedElsewhereError. ErrNoCampaign if the
+// campaign does not exist.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
 	}
-	start := b.clock.Now()
+	started := b.clock.Now()
 	c, err := b.campaignRules(ctx, campaign)
 	if err != nil {
 		return Grant{}, err
@@ -43,17 +53,195 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err != nil {
 		return Grant{}, err
 	}
-	r := &request{bank: b, shelf: b.shelf(campaign), search: search{start: start}, campaign: c, claim: engine.Claim{
+	r := &request{bank: b, memory: b.memoryOf(campaign), search: search{started: started}, campaign: c, claim: engine.Claim{
 		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
 	}}
-	r.claim.EndsAt = ends(r.claim.ClaimedAt, c.ClaimLife)
+	r.claim.EndsAt = endOf(r.claim.ClaimedAt, c.ClaimLife)
 	grant, err := r.run(ctx)
-	r.shelf.repeats.note(grant.Replayed)
+	r.memory.repeats.count(grant.Replayed)
 	return grant, err
 }
 
-// HeldClaim returns the claim that the claimant holds in the campaign. Errors:
-// *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
+// request is one call of Bank.Claim.
+type request struct {
+	bank     *Bank
+	memory   *campaignMemory
+	search   search
+	campaign Campaign
+	claim    engine.Claim // to be put; its id is the same in every attempt
+	waits    int
+}
+
+// result says how a step of a request ended, where it did not end with an error. A
+// refusal is an error.
+type result struct {
+	outcome outcome
+	grant   Grant // with answered
+}
+
+type outcome int
+
+const (
+	noClaim   outcome = iota // the claimant holds no claim
+	itemTaken                // another claimant has the candidate: try the next one
+	lookAgain                // a row was busy, the rules changed, or an ended claim was closed: try again
+	answered                 // the grant is the answer
+)
+
+// run makes attempts until there is an answer.
+func (r *request) run(ctx context.Context) (Grant, error) {
+	for n := range maxAttempts {
+		result, err := r.attempt(ctx, n == 0)
+		if err != nil || result.outcome == answered {
+			return result.grant, err
+		}
+	}
+	return Grant{}, fmt.Errorf("%w: %d times another request changed the item or the claim first", ErrTryAgain, maxAttempts)
+}
+
+// attempt goes through the life of a claim once: the rules, a candidate, the
+// transaction.
+func (r *request) attempt(ctx context.Context, first bool) (result, error) {
+	if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
+		return r.refuse(ctx, refusal(state))
+	}
+	found, err := r.memory.free.find(ctx, r.campaign, &r.search)
+	if err != nil {
+		return result{}, err
+	}
+	switch found.outcome {
+	case campaignChanged:
+		r.campaign = found.campaign
+		return result{outcome: lookAgain}, nil
+	case nothingFree:
+		r.campaign = found.campaign
+		return r.refuse(ctx, ErrSoldOut)
+	}
+	if first && r.memory.repeats.frequent() {
+		result, err := r.readFirst(ctx)
+		if err != nil || result.outcome == answered {
+			r.memory.free.putBack(found.candidate)
+			return result, err
+		}
+	}
+	return r.take(ctx, found.candidate)
+}
+
+func refusal(s State) error {
+	if s == Scheduled {
+		return ErrNotOpen
+	}
+	return ErrClosed
+}
+
+// readFirst reads the claimant's claim before the transaction. Where items are
+// burned, an eventually consistent read is enough: it can show a claim that has just
+// ended, but never an item that another claimant holds. noClaim: the transaction
+// decides.
+func (r *request) readFirst(ctx context.Context) (result, error) {
+	read := r.bank.store.HeldClaimEventuallyConsistent
+	if r.campaign.OnEnd == Return {
+		read = r.bank.store.HeldClaim
+	}
+	held, err := read(ctx, r.claim.Scope, r.claim.Claimant)
+	if err != nil || held == nil || held.Campaign != r.claim.Campaign {
+		return result{outcome: noClaim}, err
+	}
+	return r.answer(ctx, *held)
+}
+
+// take asks the store for the candidate, until there is an answer or another claimant
+// has the candidate.
+func (r *request) take(ctx context.Context, item candidate) (result, error) {
+	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
+	for {
+		taken, err := r.bank.store.Take(ctx, item.free, r.claim)
+		if err != nil {
+			return result{}, err
+		}
+		if taken.Taken() {
+			return result{answered, Grant{Claim: claimOf(r.claim)}}, nil
+		}
+		result, err := r.decide(ctx, taken)
+		switch {
+		case taken.ItemGone:
+			r.memory.free.discardPage(item)
+			return result, err
+		case err != nil || result.outcome == answered:
+			r.memory.free.putBack(item)
+			return result, err
+		}
+	}
+}
+
+// decide reads why a Take changed nothing, in the order that keeps the guarantees. A
+// claim that exists is the answer, whatever happened to the item. After a conflict
+// nothing is known about the row. Only then does a missing item mean that another
+// claimant has it.
+func (r *request) decide(ctx context.Context, taken engine.TakeResult) (result, error) {
+	if taken.Held != nil {
+		return r.answer(ctx, *taken.Held)
+	}
+	if taken.ClaimConflict {
+		result, err := r.readHeld(ctx)
+		if err != nil || result.outcome != noClaim {
+			return result, err
+		}
+	}
+	if taken.ClaimConflict || taken.ItemConflict || taken.Throttled {
+		return result{outcome: lookAgain}, r.wait(ctx, taken)
+	}
+	return result{outcome: itemTaken}, nil
+}
+
+// refuse answers with the claim that the claimant holds, and otherwise with the
+// refusal. It reads the claim last: the item that emptied the bank may be the
+// claimant's own.
+func (r *request) refuse(ctx context.Context, refusal error) (result, error) {
+	result, err := r.readHeld(ctx)
+	if err == nil && result.outcome == noClaim {
+		err = refusal
+	}
+	return result, err
+}
+
+// readHeld reads the claimant's claim consistently and answers with it.
+func (r *request) readHeld(ctx context.Context) (result, error) {
+	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+	if err != nil || held == nil {
+		return result{outcome: noClaim}, err
+	}
+	return r.answer(ctx, *held)
+}
+
+// answer answers with a claim that exists. A claim with this request's own id was made
+// by an earlier attempt whose reply was lost. A claim that ended is closed and is no
+// answer: its item may be in the bank now.
+func (r *request) answer(ctx context.Context, held engine.Claim) (result, error) {
+	if closable(held, r.bank.now()) {
+		released, err := r.bank.closeEnded(ctx, held)
+		if err == nil && released.Already { // another request changed it
+			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
+		}
+		return result{outcome: lookAgain}, err
+	}
+	if held.Campaign != r.claim.Campaign {
+		return result{}, &ClaimedElsewhereError{held.Campaign}
+	}
+	return result{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}, nil
+}
+
+// wait waits before the request goes on, a limited number of times.
+func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
+	r.waits++
+	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
+		taken.ClaimConflict, taken.ItemConflict, taken.Throttled))
+}
+
+// HeldClaim returns the claim that the claimant holds in the campaign. It changes
+// nothing.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
 func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Claim{}, err
@@ -72,158 +260,9 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 	return claimOf(*held), nil
 }
 
-func validateRequest(campaign, claimant string) error {
-	if err := ValidateName("campaign", campaign); err != nil {
-		return err
+func claimOf(row engine.Claim) Claim {
+	return Claim{
+		ID: row.ID, Campaign: row.Campaign, Scope: row.Scope, Claimant: row.Claimant, Item: row.Item,
+		ClaimedAt: row.ClaimedAt, EndsAt: row.EndsAt,
 	}
-	return ValidateClaimant(claimant)
-}
-
-// request is one Claim on its way.
-type request struct {
-	bank     *Bank
-	shelf    *shelf
-	search   search
-	campaign Campaign
-	claim    engine.Claim // what will be put; its id is the same on every attempt
-	waits    int
-}
-
-// run tries candidates until there is an answer.
-func (r *request) run(ctx context.Context) (Grant, error) {
-	for race := range maxLostRaces {
-		if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
-			if grant, done, err := r.heldOr(ctx, refusal(state)); done || err != nil {
-				return grant, err
-			}
-			continue
-		}
-		pick, found, fresh, err := r.bank.pick(ctx, r.shelf, r.campaign, &r.search)
-		if err != nil {
-			return Grant{}, err
-		}
-		if !found {
-			over := fresh.generation != r.campaign.generation || fresh.StateAt(r.bank.clock.Now()) != Open
-			if r.campaign = fresh; over {
-				continue
-			}
-			if grant, done, err := r.heldOr(ctx, ErrSoldOut); done || err != nil {
-				return grant, err
-			}
-			continue
-		}
-		if race == 0 && r.shelf.repeats.readFirst() {
-			if grant, done, err := r.peek(ctx); done || err != nil {
-				r.shelf.page.putBack(pick)
-				return grant, err
-			}
-		}
-		grant, done, err := r.try(ctx, pick)
-		if done || err != nil {
-			return grant, err
-		}
-	}
-	return Grant{}, fmt.Errorf("%w: %d times an item or a claim was changed first", ErrTryAgain, maxLostRaces)
-}
-
-// try asks for one candidate until it is the claimant's, somebody else's, or
-// not needed. done = false: somebody else's.
-func (r *request) try(ctx context.Context, pick candidate) (grant Grant, done bool, err error) {
-	r.claim.Item, r.claim.ItemHash = pick.item.Value, pick.item.Hash
-	for {
-		found, err := r.bank.store.Take(ctx, pick.item, r.claim)
-		if err != nil {
-			return Grant{}, false, err
-		}
-		if found.Taken() {
-			return Grant{Claim: claimOf(r.claim)}, true, nil
-		}
-		grant, done, err = r.weigh(ctx, found)
-		switch {
-		case found.ItemGone:
-			r.shelf.page.lost(pick)
-			return grant, done, err
-		case done || err != nil:
-			r.shelf.page.putBack(pick)
-			return grant, done, err
-		}
-	}
-}
-
-// weigh reads the evidence of a Take that changed nothing, in the order that
-// keeps the guarantees: a claim that exists is the answer, whatever happened to
-// the item; after a conflict nothing is known of the row that had it; only then
-// is a missing item just that.
-func (r *request) weigh(ctx context.Context, found engine.TakeResult) (grant Grant, done bool, err error) {
-	held := found.Held
-	if held == nil && found.ClaimConflict {
-		if held, err = r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant); err != nil {
-			return Grant{}, false, err
-		}
-	}
-	if held != nil {
-		return r.answer(ctx, *held)
-	}
-	if found.ClaimConflict || found.ItemConflict || found.Throttled {
-		return Grant{}, false, r.wait(ctx, found)
-	}
-	return Grant{}, false, nil
-}
-
-// heldOr answers with the claim that the claimant holds, else with the refusal.
-// The claim is read last: the item that emptied the bank may be the claimant's own.
-// done = false: that claim had ended, and its item may be in the bank by now.
-func (r *request) heldOr(ctx context.Context, refusal error) (grant Grant, done bool, err error) {
-	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
-	switch {
-	case err != nil:
-		return Grant{}, false, err
-	case held == nil:
-		return Grant{}, false, refusal
-	}
-	return r.answer(ctx, *held)
-}
-
-// answer makes the answer of a claim that was found. One with this request's
-// own id was made by an earlier attempt of it, whose reply was lost. One that
-// ended is closed, and is no answer: done = false.
-func (r *request) answer(ctx context.Context, held engine.Claim) (grant Grant, done bool, err error) {
-	if closable(held, r.bank.now()) {
-		released, err := r.bank.closeEnded(ctx, held)
-		if err == nil && released.Already { // somebody else has changed it; the next look says how
-			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
-		}
-		return Grant{}, false, err
-	}
-	if held.Campaign != r.claim.Campaign {
-		return Grant{}, true, &ClaimedElsewhereError{held.Campaign}
-	}
-	return Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}, true, nil
-}
-
-// wait backs off, a bounded number of times in a request.
-func (r *request) wait(ctx context.Context, found engine.TakeResult) error {
-	r.waits++
-	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
-		found.ClaimConflict, found.ItemConflict, found.Throttled))
-}
-
-// backOff waits before try number tries is repeated, with full jitter, and gives
-// up at most of them.
-func (b *Bank) backOff(ctx context.Context, tries, most int, why string) error {
-	if tries == most {
-		return fmt.Errorf("%w: %d times %s", ErrTryAgain, most, why)
-	}
-	d, err := b.jitter(min(firstWait<<tries, longestWait))
-	if err != nil {
-		return err
-	}
-	return b.clock.Sleep(ctx, d)
-}
-
-func refusal(s State) error {
-	if s == Scheduled {
-		return ErrNotOpen
-	}
-	return ErrClosed
 }

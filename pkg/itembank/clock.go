@@ -20,7 +20,7 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// now returns the time as stores keep it.
+// now returns the time with the precision of the store.
 func (b *Bank) now() time.Time { return wholeMillis(b.clock.Now()) }
 
 func wholeMillis(t time.Time) time.Time {
@@ -30,9 +30,9 @@ func wholeMillis(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// elapsed is the time between two moments, by the clock on the wall or the
-// monotonic one, whichever says more: the one may be set back, and the other
-// stands still while a machine or container is suspended.
+// elapsed returns the time between two moments: the larger of what the wall clock
+// and the monotonic clock measured. The wall clock can be set back. The monotonic
+// clock stands still while a machine or container is suspended.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

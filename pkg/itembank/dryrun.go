@@ -7,30 +7,28 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// dryRunPass is how many rows of the input are compared with the store at a time.
-// It bounds the memory of a DryRun: a map of so many items has some 50 MB.
+// dryRunPass is how many rows of the input are compared with the store at a time. It
+// limits memory: a map of so many items has about 50 MB.
 const dryRunPass = 1 << 20
 
-// rowsPerLookup is how many item rows are listed for what it costs to read one: a
-// DynamoDB read unit is 4 KB, and an item row has some 170 bytes.
+// rowsPerLookup is how many item rows a list returns for the cost of reading one: a
+// DynamoDB read unit is 4 KB, and an item row has about 170 bytes.
 const rowsPerLookup = 24
 
-// DryRun says what Load would report, and changes nothing. The source is checked as
-// in Load, with the same errors. It is read twice, and once more for every further
-// million lines, so that memory does not grow with it.
+// DryRun reports what Load would report, and changes nothing. It checks the source as
+// Load does, with the same errors. It reads the source twice, and once more for every
+// further million lines.
 //
-// Rows is exact. So are the other counts if nobody loads into the campaign between
-// the beginning of the DryRun and the end of the Load: what others add meanwhile is
-// known then. Claims, releases and withdrawals change nothing, since an item that was
-// loaded stays known. Resumed is the progress of an unfinished load of the same
-// items, which Load would go on with. An item that is in the bank without having been
-// loaded, at which Load stops with an *InconsistentError, is not looked for; Reconcile does
-// that.
+// Rows is exact. The other counts are exact unless somebody else loads into the campaign
+// before the Load is finished. Claims, releases and withdrawals do not change them, since
+// an item that was loaded stays known. Resumed is the progress of an unfinished load of
+// the same items, which Load would resume. DryRun does not look for items of the kind
+// "free-not-loaded", at which Load stops; Reconcile finds them.
 //
-// The items are looked up one by one, or found in a list of all that the campaign
-// has, whichever is cheaper.
+// DryRun looks items up one by one, or lists all items of the campaign, whichever is
+// cheaper.
 //
-// Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
+// Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; ErrInputChanged.
 func (b *Bank) DryRun(ctx context.Context, campaign string, source Source) (LoadReport, error) {
 	return b.dryRun(ctx, campaign, source, dryRunPass)
@@ -45,7 +43,7 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 	if err != nil {
 		return LoadReport{}, err
 	}
-	l, err := b.wouldLoad(ctx, c, in.digest)
+	l, _, err := b.nextLoad(ctx, c, in.digest)
 	if err != nil {
 		return LoadReport{}, err
 	}
@@ -56,7 +54,7 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 		if err != nil {
 			return LoadReport{}, err
 		}
-		known, err := b.takeKnown(ctx, l, items)
+		known, err := b.removeKnown(ctx, l, items)
 		if err != nil {
 			return LoadReport{}, err
 		}
@@ -69,21 +67,7 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 	return report, nil
 }
 
-// wouldLoad is the load that findLoad would resume or start.
-func (b *Bank) wouldLoad(ctx context.Context, c Campaign, digest string) (engine.Load, error) {
-	latest, err := b.store.LatestLoad(ctx, c.Name, digest)
-	switch {
-	case err != nil:
-		return engine.Load{}, err
-	case latest == nil:
-		return engine.Load{Campaign: c.Name, Digest: digest, Number: 1}, nil
-	case latest.Finished:
-		return engine.Load{Campaign: c.Name, Digest: digest, Number: latest.Number + 1}, nil
-	}
-	return *latest, nil
-}
-
-// countItems counts the rows of each item of a pass, which is a part of all hashes.
+// countItems counts the rows of each item of a pass. A pass has its share of all hashes.
 func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[engine.Hash]int64, error) {
 	items := map[engine.Hash]int64{}
 	sum := newDigest()
@@ -108,12 +92,12 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 	return items, nil
 }
 
-// takeKnown takes the items that other loads have added out of items, and returns
-// how many rows they have. It lists item rows until that has cost as much as looking
-// up the items that are left, and then does so: at most twice the better of the two,
-// and a page.
-func (b *Bank) takeKnown(ctx context.Context, l engine.Load, items map[engine.Hash]int64) (known int64, err error) {
-	see := func(h engine.Hash, row engine.ItemRow) {
+// removeKnown removes the items that other loads have added, and returns how many rows
+// they have. It lists item rows until that has cost as much as looking up the items that
+// are left, and then looks those up. So it costs at most twice the cheaper way, and a
+// page.
+func (b *Bank) removeKnown(ctx context.Context, l engine.Load, items map[engine.Hash]int64) (known int64, err error) {
+	remove := func(h engine.Hash, row engine.ItemRow) {
 		if row.LoadID != l.ID() {
 			known += items[h]
 			delete(items, h)
@@ -126,7 +110,7 @@ func (b *Bank) takeKnown(ctx context.Context, l engine.Load, items map[engine.Ha
 			return 0, err
 		}
 		for _, row := range rows {
-			see(row.Hash, row.ItemRow)
+			remove(row.Hash, row.ItemRow)
 		}
 		if cursor == "" {
 			return known, nil
@@ -139,7 +123,7 @@ func (b *Bank) takeKnown(ctx context.Context, l engine.Load, items map[engine.Ha
 			return 0, err
 		}
 		if row != nil {
-			see(h, *row)
+			remove(h, *row)
 		}
 	}
 	return known, nil

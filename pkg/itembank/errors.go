@@ -57,7 +57,7 @@ var (
 // InvalidError says which input is wrong and what it must look like.
 type InvalidError struct {
 	Field  string // the input's name, as in "claimant"
-	Detail string // what is wrong and what to do; never holds the input itself
+	Detail string // what is wrong and what to do; never holds a claimant or an item
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Detail }

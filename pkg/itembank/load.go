@@ -13,17 +13,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Line is one item of a Source, with the number it has there, for messages.
+// Line is one item of a Source. Number is its line number, for error messages.
 type Line struct {
 	Number int64
 	Item   string
 }
 
-// Source yields the lines of a load in order. It is read twice, once to check
-// and once to write, and must be the same both times. An error ends it.
+// Source yields the items of a load in order. A load reads it twice, to check it and to
+// write it, and both readings must yield the same. An error ends a reading.
 type Source func() iter.Seq2[Line, error]
 
-// Items is a Source of items at hand.
+// Items returns a Source of the items.
 func Items(items ...string) Source {
 	return func() iter.Seq2[Line, error] {
 		return func(yield func(Line, error) bool) {
@@ -36,14 +36,13 @@ func Items(items ...string) Source {
 	}
 }
 
-// Tally counts what became of the first Rows items of a load. A row is added if
-// this load put it, known if another load did, repeated if this load put it
-// from an earlier row. Rows = Added + Known + Repeated.
+// Tally counts the first Rows items of a load by their outcome:
+// Rows = Added + Known + Repeated.
 type Tally struct {
 	Rows     int64 `json:"rows"`
-	Added    int64 `json:"added"`
-	Known    int64 `json:"known"`
-	Repeated int64 `json:"repeated"`
+	Added    int64 `json:"added"`    // this load added the item
+	Known    int64 `json:"known"`    // another load had added it
+	Repeated int64 `json:"repeated"` // an earlier row of this load had added it
 }
 
 // LoadReport is the result of a load.
@@ -53,16 +52,18 @@ type LoadReport struct {
 	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
 }
 
-// Load adds the items of the source to the campaign's bank, each once: an item
-// that the campaign knows in any state is not added again. First the whole
-// source is checked; if a line is invalid nothing is changed. A load that was cut is
-// resumed when the same items are loaded again, and its tally is exact whatever
-// happened; after a finished load the same items are all known. Several
-// processes may load the same or overlapping items at once.
+// Load adds the items of the source to the campaign's bank. It adds each item once: an
+// item that the campaign knows, free, held or ended, is not added again. First it checks
+// the whole source; if a line is invalid it changes nothing.
 //
-// Errors: *InvalidError, as *LineError where a line is to blame; ErrNoCampaign;
-// ErrTryAgain, after which the same load resumes; the family ErrInconsistent. Also when
-// there is an error the report says how far the load came: up to where it resumes.
+// Load is safe to repeat. The same items resume a load that was interrupted, and its
+// tally is exact. After a finished load the same items are all known. Several processes
+// can load the same or overlapping items at once. progress may be nil; it counts rows,
+// those of an earlier run included.
+//
+// Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
+// ErrTryAgain; the family ErrInconsistent, with ErrInputChanged. After an error the report
+// says how far the load came; the same load resumes there.
 func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress Progress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
@@ -90,8 +91,8 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	return report, b.checkGeneration(ctx, l)
 }
 
-// checkGeneration reads the campaign after the load: its items went to the
-// generation that the load began with.
+// checkGeneration reads the campaign after the load, whose items went to the generation
+// that it began with.
 func (b *Bank) checkGeneration(ctx context.Context, l engine.Load) error {
 	after, err := b.readCampaign(ctx, l.Campaign)
 	if err != nil {
@@ -103,18 +104,18 @@ func (b *Bank) checkGeneration(ctx context.Context, l engine.Load) error {
 	return nil
 }
 
-// input is what a source was on its first reading.
+// input describes a source after its first reading.
 type input struct {
 	digest string // names the load
 	rows   int64
-	marks  []mark // after every chunk
+	sums   []checksum // after every chunk
 }
 
-// mark is the digest of the rows so far, in short.
-type mark [8]byte
+// checksum is the first part of the digest of the rows so far.
+type checksum [8]byte
 
-// inspect reads the source once: every line must be a valid item, and there
-// must be one.
+// inspect reads the source once. Every line must be a valid item, and there must be at
+// least one.
 func inspect(ctx context.Context, source Source) (in input, err error) {
 	sum := newDigest()
 	for line, err := range source() {
@@ -129,13 +130,13 @@ func inspect(ctx context.Context, source Source) (in input, err error) {
 		}
 		sum.add(line.Item)
 		if in.rows++; in.rows%engine.MaxAddItems == 0 {
-			in.marks = append(in.marks, sum.mark())
+			in.sums = append(in.sums, sum.checksum())
 		}
 	}
 	if in.rows == 0 {
 		return in, &InvalidError{"input", "holds no items"}
 	}
-	in.marks = append(in.marks, sum.mark())
+	in.sums = append(in.sums, sum.checksum())
 	in.digest = sum.String()
 	return in, nil
 }
@@ -143,42 +144,51 @@ func inspect(ctx context.Context, source Source) (in input, err error) {
 // findLoad resumes the unfinished load of this digest, or starts the next one.
 func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (engine.Load, error) {
 	for {
-		latest, err := b.store.LatestLoad(ctx, c.Name, digest)
-		if err != nil {
-			return engine.Load{}, err
+		l, unfinished, err := b.nextLoad(ctx, c, digest)
+		if err != nil || unfinished {
+			return l, err
 		}
-		next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.generation}
-		if latest != nil {
-			if !latest.Finished {
-				return *latest, nil
-			}
-			next.Number = latest.Number + 1
-		}
-		started, err := b.store.StartLoad(ctx, next)
+		started, err := b.store.StartLoad(ctx, l)
 		if err != nil {
 			return engine.Load{}, err
 		}
 		if started {
-			return next, nil
+			return l, nil
 		}
-		// Another process started it: it is its load and ours.
+		// Another process started the same load. Both work on it.
 	}
 }
 
-// loading is a load on its way.
+// nextLoad returns the unfinished load of this digest, or the load to be started next.
+func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engine.Load, unfinished bool, err error) {
+	latest, err := b.store.LatestLoad(ctx, c.Name, digest)
+	if err != nil {
+		return engine.Load{}, false, err
+	}
+	next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.generation}
+	if latest != nil {
+		if !latest.Finished {
+			return *latest, true, nil
+		}
+		next.Number = latest.Number + 1
+	}
+	return next, false, nil
+}
+
+// loading is one run of a load.
 type loading struct {
 	bank     *Bank
 	campaign Campaign
 	load     engine.Load
-	counted  engine.Tally // what the store has of load.Tally
+	counted  engine.Tally // the part of load.Tally that the store has
 	input    input
 	chunk    []engine.AddRequest
 	progress func()
 }
 
-// run adds the rows after those that are done, and finishes the load. A chunk
-// ends at a multiple of MaxAddItems rows, and is written only if everything up
-// to its end is what it was on the first reading.
+// run adds the rows that are not done yet and finishes the load. A chunk ends at a
+// multiple of MaxAddItems rows. It is written only if everything up to its end is the
+// same as on the first reading.
 func (w *loading) run(ctx context.Context, source Source) error {
 	sum := newDigest()
 	var row int64
@@ -197,7 +207,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 		if row%engine.MaxAddItems > 0 && row < w.input.rows {
 			continue
 		}
-		if sum.mark() != w.input.marks[(row-1)/engine.MaxAddItems] {
+		if sum.checksum() != w.input.sums[(row-1)/engine.MaxAddItems] {
 			return ErrInputChanged
 		}
 		if err := w.flush(ctx); err != nil {
@@ -214,50 +224,50 @@ func (w *loading) run(ctx context.Context, source Source) error {
 func (w *loading) add(item string, row int64) {
 	h := engine.HashItem(item)
 	shard := engine.Shard{Campaign: w.load.Campaign, Generation: w.load.Generation, Number: h.ShardOf(w.campaign.Shards)}
-	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: ends(w.bank.now(), w.campaign.ItemLife)}
+	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: endOf(w.bank.now(), w.campaign.ItemLife)}
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
 }
 
-// flush adds the chunk, then counts it: counts are written after the rows, so that a
-// cut load counts its last rows again from what it finds.
+// flush adds the chunk, then counts it. The tally is written after the rows, so that a
+// resumed load counts the last rows again from what it finds.
 func (w *loading) flush(ctx context.Context) error {
 	if len(w.chunk) == 0 {
 		return nil
 	}
-	firsts := fold(w.chunk)
-	answers, err := w.bank.addItems(ctx, firsts)
+	requests := firstRows(w.chunk)
+	results, err := w.bank.addItems(ctx, requests)
 	if err != nil {
 		return err
 	}
-	holders := make(map[engine.Hash]engine.ItemRow, len(firsts))
-	for i, a := range firsts {
-		switch answers[i].Outcome {
+	rows := make(map[engine.Hash]engine.ItemRow, len(requests))
+	for i, r := range requests {
+		switch results[i].Outcome {
 		case engine.AddOrphan:
-			return &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", a.Row)}
+			return &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", r.Row)}
 		case engine.AddDone:
-			holders[a.Item.Hash] = engine.ItemRow{LoadID: a.LoadID, Row: a.Row}
+			rows[r.Item.Hash] = engine.ItemRow{LoadID: r.LoadID, Row: r.Row}
 		default:
-			holders[a.Item.Hash] = answers[i].Existing
+			rows[r.Item.Hash] = results[i].Existing
 		}
 	}
-	for _, a := range w.chunk {
-		countRow(&w.load.Tally, a, holders[a.Item.Hash])
+	for _, r := range w.chunk {
+		countRow(&w.load.Tally, r, rows[r.Item.Hash])
 	}
 	w.chunk = w.chunk[:0]
-	if err := w.count(ctx); err != nil {
+	if err := w.saveTally(ctx); err != nil {
 		return err
 	}
 	w.progress()
 	return nil
 }
 
-// maxUncounted is how many rows a cut load may have to go over again. At every chunk
-// the counts would be half of all writes; so they are one in 21.
+// maxUncounted is how many rows a resumed load may have to go over again. A tally after
+// every chunk would double the number of writes; this is one in 21.
 const maxUncounted = 20 * engine.MaxAddItems
 
-// count writes the counts if enough rows wait for it: as many as were counted
-// before, so that a cut load has to go over half of its rows at most.
-func (w *loading) count(ctx context.Context) error {
+// saveTally writes the tally if enough rows have come since the last time: as many as
+// were counted then, so that a resumed load goes over at most half of its rows again.
+func (w *loading) saveTally(ctx context.Context) error {
 	rows := w.load.Tally.Rows
 	if rows-w.counted.Rows < min(w.counted.Rows, maxUncounted) && rows < w.input.rows {
 		return nil
@@ -269,37 +279,36 @@ func (w *loading) count(ctx context.Context) error {
 	return nil
 }
 
-// countRow adds one row to the tally, by the item row that its item has now. The
-// item row names the load and the row that added the item: a row that finds itself
+// countRow counts one row of the input by the item row that is in the store now. The
+// item row names the load and the row that added the item. So a row that finds itself
 // there after a lost reply was added.
-func countRow(t *engine.Tally, a engine.AddRequest, holder engine.ItemRow) {
+func countRow(t *engine.Tally, r engine.AddRequest, existing engine.ItemRow) {
 	t.Rows++
 	switch {
-	case holder.LoadID != a.LoadID:
+	case existing.LoadID != r.LoadID:
 		t.Known++
-	case holder.Row != a.Row:
+	case existing.Row != r.Row:
 		t.Repeated++
 	default:
 		t.Added++
 	}
 }
 
-// fold returns the chunk's rows with the first row of each item only: a
-// transaction cannot name an item twice.
-func fold(chunk []engine.AddRequest) []engine.AddRequest {
+// firstRows returns the first row of each item of the chunk: a transaction must name an
+// item once.
+func firstRows(chunk []engine.AddRequest) []engine.AddRequest {
 	seen := make(map[engine.Hash]bool, len(chunk))
 	firsts := make([]engine.AddRequest, 0, len(chunk))
-	for _, a := range chunk {
-		if !seen[a.Item.Hash] {
-			seen[a.Item.Hash] = true
-			firsts = append(firsts, a)
+	for _, r := range chunk {
+		if !seen[r.Item.Hash] {
+			seen[r.Item.Hash] = true
+			firsts = append(firsts, r)
 		}
 	}
 	return firsts
 }
 
-// digest is the first 128 bits of the SHA-256 over items in order, each after
-// its length.
+// digest is the first 128 bits of the SHA-256 of items in order, each after its length.
 type digest struct{ hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
@@ -311,6 +320,6 @@ func (d digest) add(item string) {
 	_, _ = d.Write([]byte(item))
 }
 
-func (d digest) mark() mark { return mark(d.Sum(nil)[:len(mark{})]) }
+func (d digest) checksum() checksum { return checksum(d.Sum(nil)[:len(checksum{})]) }
 
 func (d digest) String() string { return hex.EncodeToString(d.Sum(nil)[:engine.HashSize]) }

@@ -6,54 +6,53 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// A page of a large bank costs less for each claim the larger it is; in a small one
-// Banks with large pages meet. So a page is a small share of the bank, within limits.
-// These numbers are the best of a simulation (docs/benchmarks.md, "Claims"), with
-// others near them as good.
+// In a large bank a larger page makes a claim cheaper. In a small bank, Banks with large
+// pages take each other's items. So a page is a small share of the bank, within limits.
+// The numbers are the best of a simulation (docs/benchmarks.md, "Claims"); numbers near
+// them are as good.
 const (
-	pageShare    = 200 // items of the bank for each one of the page
-	mostPageSize = 100 // beyond that a claim gets no cheaper
-	smallShard   = 2   // pages at most; such a shard is read whole
-	wholePages   = 4   // how much of it is asked for: the size is an estimate
+	itemsPerPageItem = 200 // items in the bank for each item of a page
+	largestPage      = 100 // a larger page does not make a claim cheaper
+	smallShardPages  = 2   // a shard of at most so many pages is read whole
+	wholeReadPages   = 4   // the limit of that read, since the size is an estimate
 )
 
-// bankSize estimates how many free items a bank has. The zero value knows nothing.
+// bankSize estimates how many free items a bank has. The zero value is "not known".
 type bankSize struct {
 	known bool
 	items float64
 }
 
-// measure reads the estimate off items of a shard that were read from a place on,
-// and round its end: hashes are spread evenly, so the items' share of a shard's
-// hashes is their share of its items.
+// measure estimates from items that were read from a place of a shard on. Hashes are
+// spread evenly, so the items' share of the range of hashes is their share of the shard.
 func (s *bankSize) measure(c Campaign, items []engine.FreeItem, place engine.Hash) {
-	if len(items) == 0 { // an engine that has more may still bring none
+	if len(items) == 0 { // a page may be empty and not the last
 		return
 	}
-	stretch := fraction(items[len(items)-1].Hash) - fraction(place)
-	if stretch <= 0 {
-		stretch++
+	share := fraction(items[len(items)-1].Hash) - fraction(place)
+	if share <= 0 { // the read went on at the beginning of the shard
+		share++
 	}
-	s.known, s.items = true, float64(len(items)*c.Shards)/max(stretch, 1e-9)
+	s.known, s.items = true, float64(len(items)*c.Shards)/max(share, 1e-9)
 }
 
-// measureWhole reads the estimate off all items of a shard.
+// measureWhole estimates from all items of a shard.
 func (s *bankSize) measureWhole(c Campaign, items []engine.FreeItem) {
 	s.known, s.items = true, float64(len(items)*c.Shards)
 }
 
-// fraction is where a hash stands in the order of all, from 0 to 1.
+// fraction maps the order of hashes to the numbers from 0 to 1.
 func fraction(h engine.Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
 
-// pageSize is the campaign's own, and more in a large bank.
+// pageSize returns the campaign's page size, or more in a large bank.
 func (s bankSize) pageSize(c Campaign) int {
-	return max(c.PageSize, min(int(s.items)/pageShare, mostPageSize))
+	return max(c.PageSize, min(int(s.items)/itemsPerPageItem, largestPage))
 }
 
-// smallShards tells that a shard is thought to hold a few pages at most.
+// smallShards reports that shards are estimated to hold a few pages at most.
 func (s bankSize) smallShards(c Campaign) bool {
-	return s.known && s.items <= float64(smallShard*s.pageSize(c)*c.Shards)
+	return s.known && s.items <= float64(smallShardPages*s.pageSize(c)*c.Shards)
 }
 
-// wholeLimit is how many items of a small shard are asked for.
-func (s bankSize) wholeLimit(c Campaign) int { return wholePages * s.pageSize(c) }
+// wholeLimit returns how many items of a small shard are read.
+func (s bankSize) wholeLimit(c Campaign) int { return wholeReadPages * s.pageSize(c) }

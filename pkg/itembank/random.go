@@ -22,9 +22,9 @@ func (b *Bank) newClaimID() (string, error) {
 }
 
 // randomHash returns a random place in a shard.
-func (b *Bank) randomHash() (h engine.Hash, err error) { return h, b.fill(h[:]) }
+func (b *Bank) randomHash() (h engine.Hash, err error) { return h, b.readRandom(h[:]) }
 
-// shuffle brings items into a random order.
+// shuffle puts items into a random order.
 func (b *Bank) shuffle(items []engine.FreeItem) error {
 	r, err := b.generator()
 	if err != nil {
@@ -34,25 +34,25 @@ func (b *Bank) shuffle(items []engine.FreeItem) error {
 	return nil
 }
 
-// generator returns a generator of its own for one use, so that it needs no lock.
+// generator returns a random generator for one use, which therefore needs no lock.
 func (b *Bank) generator() (*rand.Rand, error) {
 	var seed [32]byte
-	if err := b.fill(seed[:]); err != nil {
+	if err := b.readRandom(seed[:]); err != nil {
 		return nil, err
 	}
 	return rand.New(rand.NewChaCha8(seed)), nil
 }
 
-// jitter returns a random duration up to limit.
-func (b *Bank) jitter(limit time.Duration) (time.Duration, error) {
+// randomDuration returns a random duration below limit.
+func (b *Bank) randomDuration(limit time.Duration) (time.Duration, error) {
 	var raw [8]byte
-	if err := b.fill(raw[:]); err != nil {
+	if err := b.readRandom(raw[:]); err != nil {
 		return 0, err
 	}
 	return time.Duration(binary.BigEndian.Uint64(raw[:]) % uint64(limit)), nil
 }
 
-func (b *Bank) fill(p []byte) error {
+func (b *Bank) readRandom(p []byte) error {
 	if _, err := io.ReadFull(b.random, p); err != nil {
 		return fmt.Errorf("random source: %w", err)
 	}

@@ -9,25 +9,25 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// An item that was loaded is in exactly one place: in the bank, in a claim, or
-// ended. These are the ways to contradict that.
+// The kinds of inconsistencies. An item that was loaded is in exactly one place: in the
+// bank, in a claim, or ended.
 const (
 	missing       = "missing"
 	heldTwice     = "held-twice"
 	heldAndFree   = "held-and-free"
 	heldAndEnded  = "held-and-ended"
-	freeAndEnded  = "free-and-ended"
 	freeTwice     = "free-twice"
-	misplaced     = "misplaced"
+	freeAndEnded  = "free-and-ended"
 	freeNotLoaded = "free-not-loaded"
 	heldNotLoaded = "held-not-loaded"
+	misplaced     = "misplaced"
 	endsDiffer    = "ends-differ"
 	moving        = "moving"
 )
 
-// Inconsistency says what is wrong with the rows of one item. Its kinds are:
+// Inconsistency says what is wrong with the rows of one item. These are the kinds:
 //
-//	missing          the item is in no place
+//	missing          the item was loaded, and is in no place
 //	held-twice       several claims hold the item
 //	held-and-free    a claim holds the item, and it is in the bank
 //	held-and-ended   a claim holds the item, and its row says that it ended;
@@ -36,132 +36,133 @@ const (
 //	free-and-ended   the item is in the bank, and its row says that it ended
 //	free-not-loaded  the item is in the bank, and no row says that it was loaded
 //	held-not-loaded  a claim holds the item, and no row says that it was loaded
-//	misplaced        the item is in a wrong shard or generation, or a row has
-//	                 the text of another item
+//	misplaced        the item is in a wrong shard or generation, or a row has the
+//	                 text of another item
 //	ends-differ      the item is in the bank until another time than its row says
-//	moving           the rows differed at every pass; reconcile again later
+//	moving           the rows differed at every pass; run Reconcile again later
 type Inconsistency struct {
 	Kind     string   `json:"kind"`
-	Hash     string   `json:"hash"`
-	Item     string   `json:"item,omitempty"`    // where a row holds it
+	Hash     string   `json:"hash"`              // of the item, 32 hexadecimal digits
+	Item     string   `json:"item,omitempty"`    // empty where no row has it
 	LoadID   string   `json:"load_id,omitempty"` // the load that added the item
 	Row      int64    `json:"row,omitempty"`     // the item's position in that load
 	Claims   []string `json:"claims,omitempty"`  // ids of the claims that hold the item
 	Repaired bool     `json:"repaired"`
 }
 
-// ReconcileReport is what a Reconcile saw between two moments.
+// ReconcileReport is the result of a Reconcile or a Repair.
 type ReconcileReport struct {
 	From            time.Time       `json:"from"`
 	To              time.Time       `json:"to"`
-	Counts                          // at the first look
+	Counts                          // of the first pass
 	Inconsistencies []Inconsistency `json:"inconsistencies"`
 }
 
-// How long a Reconcile watches an item that looked wrong. What moves while it is
-// read looks wrong once, and right at the next look.
+// An item that moves while the rows are read looks wrong in one pass and right in the
+// next. So Reconcile reads the rows of suspects again.
 const (
-	looks     = 6
-	lookPause = 2 * time.Second
+	maxPasses = 6
+	passPause = 2 * time.Second
 )
 
-// Reconcile compares all item rows of a campaign with its bank and the claims of
-// its scope, and reports every item that is not in exactly one place, or that is free
-// until another time than its row says. It may run while the campaign is live: what
-// looked wrong is looked at again until it is right, or was wrong in the same way twice
-// in a row. It changes nothing.
+// Reconcile compares all item rows of a campaign with its bank and the claims of its
+// scope. It reports every item that is not in exactly one place, and every free item that
+// ends at another time than its row says. It changes nothing.
 //
-// It reads every row once, and twice or more if something looks wrong, and keeps
-// about 100 bytes of memory for each item, and 2 KB for one that looks wrong.
+// Reconcile can run while the campaign is live. It reads the rows of an item that looks
+// wrong again, until they are right or two passes in a row read the same. It reads every
+// other row once. It needs about 100 bytes of memory for each item, and 2 KB for one that
+// looks wrong.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain; ErrInconsistent where a row is in
-// another's place, so that no list of its own holds it. Any other difference is no error.
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; ErrInconsistent if a row is stored
+// under the key of another one, so that no list can return it. An inconsistency in the
+// report is not an error.
 func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport, error) {
 	report := ReconcileReport{From: b.now()}
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
 		return report, err
 	}
-	found, err := b.reconcile(ctx, c, &report)
-	for _, f := range found {
-		report.Inconsistencies = append(report.Inconsistencies, f.difference())
+	wrong, err := b.reconcile(ctx, c, &report.Counts)
+	for _, r := range wrong {
+		report.Inconsistencies = append(report.Inconsistencies, r.inconsistency())
 	}
 	report.To = b.now()
 	return report, err
 }
 
-// reconcile returns what is wrong, by hash.
-func (b *Bank) reconcile(ctx context.Context, c Campaign, report *ReconcileReport) ([]finding, error) {
-	suspects, err := b.survey(ctx, c, &report.Counts)
+// reconcile returns the rows of all items that are wrong, in the order of their hashes.
+func (b *Bank) reconcile(ctx context.Context, c Campaign, counts *Counts) ([]itemRows, error) {
+	suspects, err := b.findSuspects(ctx, c, counts)
 	if err != nil {
 		return nil, err
 	}
-	var wrong []finding
-	before := map[engine.Hash]finding{}
-	for look := 0; len(suspects) > 0; look++ {
-		if look > 0 {
-			if err := b.clock.Sleep(ctx, lookPause); err != nil {
+	var wrong []itemRows
+	before := map[engine.Hash]itemRows{}
+	for pass := 1; len(suspects) > 0; pass++ {
+		if pass > 1 {
+			if err := b.clock.Sleep(ctx, passPause); err != nil {
 				return nil, err
 			}
 		}
-		now, err := b.lookAt(ctx, c, suspects)
+		now, err := b.readSuspects(ctx, c, suspects)
 		if err != nil {
 			return nil, err
 		}
-		for h, f := range now {
+		for h, rows := range now {
 			last, seen := before[h]
 			switch {
-			case f.kind() == "":
+			case rows.kind() == "":
 				delete(suspects, h)
-			case seen && f.same(last):
-				wrong = append(wrong, f)
+			case seen && rows.equal(last):
+				wrong = append(wrong, rows)
 				delete(suspects, h)
-			case look == looks-1:
-				f.moving = true
-				wrong = append(wrong, f)
+			case pass == maxPasses:
+				rows.moving = true
+				wrong = append(wrong, rows)
 				delete(suspects, h)
 			}
 		}
 		before = now
 	}
-	slices.SortFunc(wrong, func(x, y finding) int { return slices.Compare(x.hash[:], y.hash[:]) })
+	slices.SortFunc(wrong, func(x, y itemRows) int { return slices.Compare(x.hash[:], y.hash[:]) })
 	return wrong, nil
 }
 
-// sighting is where an item was seen in the first pass, in as few bytes as a bank
-// of a million items wants.
-type sighting struct {
-	held, free   uint8
-	known, ended bool
-	odd          bool  // a row is not where it belongs, or another contradicts it
-	generation   int   // of the bank row,
-	endsAt       int64 // as its end, in milliseconds
+// places counts the rows of an item in the first pass, in few bytes: a bank can have
+// millions of items.
+type places struct {
+	held, free    uint8
+	loaded, ended bool
+	contradictory bool  // a row is not where it belongs, or differs from another one
+	generation    int   // of the bank row
+	endsAt        int64 // of the bank row, in milliseconds
 }
 
-func (s sighting) right() bool {
-	places := int(s.held) + int(s.free)
-	if s.ended {
-		places++
+func (p places) right() bool {
+	n := int(p.held) + int(p.free)
+	if p.ended {
+		n++
 	}
-	return s.known && places == 1 && !s.odd
+	return p.loaded && n == 1 && !p.contradictory
 }
 
-// survey reads all rows once and returns the items that look wrong.
-func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[engine.Hash]bool, error) {
-	seen := map[engine.Hash]sighting{}
-	note := func(h engine.Hash, change func(*sighting)) {
-		s := seen[h]
-		change(&s)
-		seen[h] = s
+// findSuspects reads all rows once and returns the items that look wrong.
+func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (map[engine.Hash]bool, error) {
+	seen := map[engine.Hash]places{}
+	note := func(h engine.Hash, change func(*places)) {
+		p := seen[h]
+		change(&p)
+		seen[h] = p
 	}
 	err := b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		if claim.Campaign != c.Name {
 			return nil
 		}
-		n.Claimed++
-		note(claim.ItemHash, func(s *sighting) {
-			s.held = min(s.held+1, 2)
-			s.odd = s.odd || engine.HashItem(claim.Item) != claim.ItemHash
+		counts.Claimed++
+		note(claim.ItemHash, func(p *places) {
+			p.held = min(p.held+1, 2)
+			p.contradictory = p.contradictory || engine.HashItem(claim.Item) != claim.ItemHash
 		})
 		return nil
 	})
@@ -169,12 +170,12 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[engine.Ha
 		return nil, err
 	}
 	err = b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
-		n.Free += int64(len(items))
+		counts.Free += int64(len(items))
 		for _, i := range items {
-			note(i.Hash, func(s *sighting) {
-				s.free = min(s.free+1, 2)
-				s.odd = s.odd || engine.HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
-				s.generation, s.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
+			note(i.Hash, func(p *places) {
+				p.free = min(p.free+1, 2)
+				p.contradictory = p.contradictory || engine.HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
+				p.generation, p.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
 			})
 		}
 		return nil
@@ -183,13 +184,13 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[engine.Ha
 		return nil, err
 	}
 	err = b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
-		n.Loaded++
+		counts.Loaded++
 		if row.State != "" {
-			n.Ended++
+			counts.Ended++
 		}
-		note(row.Hash, func(s *sighting) {
-			s.known, s.ended = true, row.State != ""
-			s.odd = s.odd || s.free > 0 && (s.generation != row.Generation || s.endsAt != row.EndsAt.UnixMilli())
+		note(row.Hash, func(p *places) {
+			p.loaded, p.ended = true, row.State != ""
+			p.contradictory = p.contradictory || p.free > 0 && (p.generation != row.Generation || p.endsAt != row.EndsAt.UnixMilli())
 		})
 		return nil
 	})
@@ -197,53 +198,36 @@ func (b *Bank) survey(ctx context.Context, c Campaign, n *Counts) (map[engine.Ha
 		return nil, err
 	}
 	suspects := map[engine.Hash]bool{}
-	for h, s := range seen {
-		if !s.right() {
+	for h, p := range seen {
+		if !p.right() {
 			suspects[h] = true
 		}
 	}
 	return suspects, nil
 }
 
-func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(engine.ListedItem) error) error {
-	for cursor := ""; ; {
-		rows, next, err := b.store.ListItemRows(ctx, campaign, cursor)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if err := do(row); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == "" {
-			return nil
-		}
-	}
-}
-
-// finding is all that the store says of one item.
-type finding struct {
+// itemRows holds all rows of one item.
+type itemRows struct {
 	hash   engine.Hash
-	shards int
-	row    *engine.ItemRow
+	shards int // of the campaign
+	item   *engine.ItemRow
 	free   []engine.FreeItem
 	claims []engine.Claim
-	moving bool
+	moving bool // they differed at every pass
 }
 
-// lookAt reads everything about the suspects: the bank before the claims, which is
-// the way that items go.
-func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[engine.Hash]bool) (map[engine.Hash]finding, error) {
-	found := map[engine.Hash]finding{}
+// readSuspects reads all rows of the suspects. It reads the bank before the claims, since
+// items go from there to here.
+func (b *Bank) readSuspects(ctx context.Context, c Campaign, suspects map[engine.Hash]bool) (map[engine.Hash]itemRows, error) {
+	found := map[engine.Hash]itemRows{}
 	for h := range suspects {
-		found[h] = finding{hash: h, shards: c.Shards}
+		found[h] = itemRows{hash: h, shards: c.Shards}
 	}
 	err := b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
 		for _, i := range items {
-			if f, ok := found[i.Hash]; ok {
-				f.free = append(f.free, i)
-				found[i.Hash] = f
+			if rows, ok := found[i.Hash]; ok {
+				rows.free = append(rows.free, i)
+				found[i.Hash] = rows
 			}
 		}
 		return nil
@@ -252,37 +236,37 @@ func (b *Bank) lookAt(ctx context.Context, c Campaign, suspects map[engine.Hash]
 		return nil, err
 	}
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
-		if f, ok := found[claim.ItemHash]; ok && claim.Campaign == c.Name {
-			f.claims = append(f.claims, claim)
-			found[claim.ItemHash] = f
+		if rows, ok := found[claim.ItemHash]; ok && claim.Campaign == c.Name {
+			rows.claims = append(rows.claims, claim)
+			found[claim.ItemHash] = rows
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.readRows(ctx, c, found); err != nil {
+	if err := b.readItemRows(ctx, c, found); err != nil {
 		return nil, err
 	}
-	for _, f := range found {
-		slices.SortFunc(f.claims, func(x, y engine.Claim) int { return cmp.Compare(x.ID, y.ID) })
+	for _, rows := range found {
+		slices.SortFunc(rows.claims, func(x, y engine.Claim) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return found, nil
 }
 
-// mostRowReads is how many item rows are read one by one. To read all is some
-// requests for each of its 64 partitions, and one for some thousand rows.
-const mostRowReads = 1_000
+// maxRowReads is how many item rows are read one by one. To read all of them takes some
+// requests for each of 64 partitions, and one for some thousand rows.
+const maxRowReads = 1_000
 
-// readRows reads the item rows of what was found.
-func (b *Bank) readRows(ctx context.Context, c Campaign, found map[engine.Hash]finding) error {
+// readItemRows reads the item rows of what was found.
+func (b *Bank) readItemRows(ctx context.Context, c Campaign, found map[engine.Hash]itemRows) error {
 	note := func(h engine.Hash, row *engine.ItemRow) {
-		if f, ok := found[h]; ok {
-			f.row = row
-			found[h] = f
+		if rows, ok := found[h]; ok {
+			rows.item = row
+			found[h] = rows
 		}
 	}
-	if len(found) > mostRowReads {
+	if len(found) > maxRowReads {
 		return b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
 			note(row.Hash, &row.ItemRow)
 			return nil
@@ -298,70 +282,71 @@ func (b *Bank) readRows(ctx context.Context, c Campaign, found map[engine.Hash]f
 	return nil
 }
 
-// kind says what is wrong, the worst first; "" if nothing is.
-func (f finding) kind() string {
-	ended := f.row != nil && f.row.State != ""
+// kind returns the worst inconsistency of the rows, or "" if they are right.
+func (r itemRows) kind() string {
+	ended := r.item != nil && r.item.State != ""
 	switch {
-	case f.moving:
+	case r.moving:
 		return moving
-	case len(f.claims) > 1:
+	case len(r.claims) > 1:
 		return heldTwice
-	case len(f.claims) == 1 && len(f.free) > 0:
+	case len(r.claims) == 1 && len(r.free) > 0:
 		return heldAndFree
-	case len(f.claims) == 1 && ended:
+	case len(r.claims) == 1 && ended:
 		return heldAndEnded
-	case len(f.free) > 1:
+	case len(r.free) > 1:
 		return freeTwice
-	case len(f.free) == 1 && ended:
+	case len(r.free) == 1 && ended:
 		return freeAndEnded
-	case len(f.claims) == 1 && f.row == nil:
+	case len(r.claims) == 1 && r.item == nil:
 		return heldNotLoaded
-	case len(f.free) == 1 && f.row == nil:
+	case len(r.free) == 1 && r.item == nil:
 		return freeNotLoaded
-	case f.isMisplaced():
+	case r.misplaced():
 		return misplaced
-	case f.row != nil && !ended && len(f.claims)+len(f.free) == 0:
+	case r.item != nil && !ended && len(r.claims)+len(r.free) == 0:
 		return missing
-	case len(f.free) == 1 && !f.free[0].EndsAt.Equal(f.row.EndsAt):
+	case len(r.free) == 1 && !r.free[0].EndsAt.Equal(r.item.EndsAt):
 		return endsDiffer
 	}
 	return ""
 }
 
-// isMisplaced looks at a single place.
-func (f finding) isMisplaced() bool {
-	return f.foreign() || slices.ContainsFunc(f.free, func(i engine.FreeItem) bool {
-		return f.hash.ShardOf(f.shards) != i.Shard.Number || i.Shard.Generation != f.row.Generation
+// misplaced reports that a single row is not where it belongs.
+func (r itemRows) misplaced() bool {
+	return r.otherText() || slices.ContainsFunc(r.free, func(i engine.FreeItem) bool {
+		return r.hash.ShardOf(r.shards) != i.Shard.Number || i.Shard.Generation != r.item.Generation
 	})
 }
 
-// foreign reports that a row holds the text of another item.
-func (f finding) foreign() bool {
-	return slices.ContainsFunc(f.claims, func(c engine.Claim) bool { return engine.HashItem(c.Item) != f.hash }) ||
-		slices.ContainsFunc(f.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != f.hash })
+// otherText reports that a row has the text of another item.
+func (r itemRows) otherText() bool {
+	return slices.ContainsFunc(r.claims, func(c engine.Claim) bool { return engine.HashItem(c.Item) != r.hash }) ||
+		slices.ContainsFunc(r.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != r.hash })
 }
 
-// same reports that two looks saw the same rows. That is a proof: ids of claims are
-// never used again, an item's end is for good, and its row counts how often it
-// returned. An item in no place that has not returned between the looks, and was not
-// in the bank at either, would have been held at both, and by one claim.
-func (f finding) same(o finding) bool {
-	rows := f.row == nil && o.row == nil || f.row != nil && o.row != nil && *f.row == *o.row
-	return rows && slices.Equal(f.free, o.free) &&
-		slices.EqualFunc(f.claims, o.claims, func(x, y engine.Claim) bool { return x.ID == y.ID })
+// equal reports that two passes read the same rows. Then the rows were wrong at one
+// moment: ids of claims are never used again, an item that ended stays ended, and the
+// item row counts how often the item returned. An item that is in no place, did not
+// return between the passes and was not in the bank in either was not in a claim either:
+// both passes would have read that claim.
+func (r itemRows) equal(o itemRows) bool {
+	sameRow := r.item == nil && o.item == nil || r.item != nil && o.item != nil && *r.item == *o.item
+	return sameRow && slices.Equal(r.free, o.free) &&
+		slices.EqualFunc(r.claims, o.claims, func(x, y engine.Claim) bool { return x.ID == y.ID })
 }
 
-func (f finding) difference() Inconsistency {
-	d := Inconsistency{Kind: f.kind(), Hash: f.hash.String()}
-	for _, i := range f.free {
-		d.Item = i.Value
+func (r itemRows) inconsistency() Inconsistency {
+	i := Inconsistency{Kind: r.kind(), Hash: r.hash.String()}
+	for _, free := range r.free {
+		i.Item = free.Value
 	}
-	for _, claim := range f.claims {
-		d.Item = claim.Item
-		d.Claims = append(d.Claims, claim.ID)
+	for _, claim := range r.claims {
+		i.Item = claim.Item
+		i.Claims = append(i.Claims, claim.ID)
 	}
-	if f.row != nil {
-		d.LoadID, d.Row = f.row.LoadID, f.row.Row
+	if r.item != nil {
+		i.LoadID, i.Row = r.item.LoadID, r.item.Row
 	}
-	return d
+	return i
 }

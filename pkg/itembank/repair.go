@@ -8,38 +8,39 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// DrainTime is how long Repair waits before it reads: so long after the closing of a
-// campaign a request may still hand out an item of it. It trusts a copy of the rules
-// for DefaultCampaignCache, and then lives for 30 s at most, which is the longest
-// integration time-out of an API Gateway HTTP API
+// DrainTime is how long Repair waits before it reads. For so long after a campaign was
+// closed a request can still hand out an item of it: the request uses a copy of the rules
+// for up to DefaultCampaignCache, and then runs for up to 30 s, the longest integration
+// time-out of an API Gateway HTTP API
 // (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
-// 5 s are to spare.
+// 5 s are in reserve.
 const DrainTime = DefaultCampaignCache + 30*time.Second + 5*time.Second
 
 // repairedLoad is the load id of item rows that Repair puts.
 const repairedLoad = "repaired"
 
-// Repair reconciles a closed campaign, and repairs the differences that can be repaired
-// without a guess: each by one transaction that holds only if what the difference
-// rests on is still so.
+// Repair reconciles a closed campaign and repairs the inconsistencies that have only one
+// right repair. Each repair is one transaction, which tests that the rows are still the
+// same.
 //
-//   - lost: the item goes back to the bank, if items holds it, since no row does; its
-//     row counts that as a return, so that of two Repairs one does it
-//   - held-and-free, free-and-ended: the bank row goes
-//   - free-twice: the bank rows that are not where they belong go, if one is
-//   - free-not-loaded, held-not-loaded: the item row is put
+//	missing                          puts the item back into the bank, if items has it:
+//	                                 no row has its text. The item row counts that as a
+//	                                 return, so that one of two Repairs does it
+//	held-and-free, free-and-ended    deletes the bank row
+//	free-twice                       deletes the bank rows that are in a wrong place, if
+//	                                 one is in the right place
+//	free-not-loaded, held-not-loaded puts the item row
 //
-// What two claimants hold, a claimant holds although it ended, has two ends, or is a
-// row with the text of another item, is for people to settle. Items may be nil.
+// The other kinds need a decision by people. items may be nil.
 //
-// It waits DrainTime first, for requests that began before the campaign was closed; a
-// Bank with a longer WithCampaignCache elsewhere has to be stopped. Nothing rests on
-// that but the report: what moves looks wrong. In the end it looks again at what it
-// changed: an item that had several things wrong is reported with what is left, and
-// may be repaired by another Repair. The report says
-// what was done, and until when, also when there is an error. Errors: those of
-// Reconcile; an open or scheduled campaign is an *InvalidError, one that was opened
-// meanwhile ErrReopened.
+// First Repair waits for DrainTime, for requests that began before the campaign was
+// closed. Stop Banks with a longer WithCampaignCache before. The wait only keeps moving
+// items out of the report; the repairs do not depend on it. At the end Repair reads again
+// what it changed. An item that had several inconsistencies is reported with those that
+// are left; another Repair may repair them.
+//
+// Errors: those of Reconcile; *InvalidError if the campaign is not closed; ErrReopened if
+// it was opened meanwhile. After an error the report says what was done before it.
 func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (report ReconcileReport, err error) {
 	report.From = b.now()
 	defer func() { report.To = b.now() }()
@@ -53,11 +54,11 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 	if err := b.clock.Sleep(ctx, DrainTime); err != nil {
 		return report, err
 	}
-	found, err := b.reconcile(ctx, c, &report)
+	wrong, err := b.reconcile(ctx, c, &report.Counts)
 	if err != nil {
 		return report, err
 	}
-	texts, err := textsOf(found, items)
+	texts, err := missingTexts(wrong, items)
 	if err != nil {
 		return report, err
 	}
@@ -65,52 +66,52 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 		return report, err
 	}
 	repaired := map[engine.Hash]bool{}
-	for _, f := range found {
-		d := f.difference()
-		if d.Repaired, err = b.repair(ctx, c, f, texts[f.hash]); err != nil {
+	for _, rows := range wrong {
+		i := rows.inconsistency()
+		if i.Repaired, err = b.repair(ctx, c, rows, texts[rows.hash]); err != nil {
 			return report, err
 		}
-		if d.Repaired {
-			repaired[f.hash] = true
+		if i.Repaired {
+			repaired[rows.hash] = true
 		}
-		report.Inconsistencies = append(report.Inconsistencies, d)
+		report.Inconsistencies = append(report.Inconsistencies, i)
 	}
-	if err := b.judge(ctx, c, repaired, report.Inconsistencies); err != nil {
+	if err := b.checkRepaired(ctx, c, repaired, report.Inconsistencies); err != nil {
 		return report, err
 	}
 	return report, b.checkClosed(ctx, campaign)
 }
 
-// judge looks once more at what was repaired, and reports with what is left an item that
-// had more than one thing wrong.
-func (b *Bank) judge(ctx context.Context, c Campaign, repaired map[engine.Hash]bool, differences []Inconsistency) error {
+// checkRepaired reads again what was repaired, and replaces the inconsistencies of items
+// that had more than one.
+func (b *Bank) checkRepaired(ctx context.Context, c Campaign, repaired map[engine.Hash]bool, inconsistencies []Inconsistency) error {
 	if len(repaired) == 0 {
 		return nil
 	}
-	now, err := b.lookAt(ctx, c, repaired)
+	now, err := b.readSuspects(ctx, c, repaired)
 	if err != nil {
 		return err
 	}
 	left := map[string]Inconsistency{}
-	for h, f := range now {
-		if f.kind() != "" {
-			left[h.String()] = f.difference()
+	for h, rows := range now {
+		if rows.kind() != "" {
+			left[h.String()] = rows.inconsistency()
 		}
 	}
-	for i, d := range differences {
-		if d, wrong := left[d.Hash]; wrong {
-			differences[i] = d
+	for n, i := range inconsistencies {
+		if i, wrong := left[i.Hash]; wrong {
+			inconsistencies[n] = i
 		}
 	}
 	return nil
 }
 
-// textsOf finds the items that are lost, whose texts no row holds.
-func textsOf(found []finding, items Source) (map[engine.Hash]string, error) {
+// missingTexts finds the texts of the missing items, which no row has.
+func missingTexts(wrong []itemRows, items Source) (map[engine.Hash]string, error) {
 	texts := map[engine.Hash]string{}
-	for _, f := range found {
-		if f.kind() == missing {
-			texts[f.hash] = ""
+	for _, rows := range wrong {
+		if rows.kind() == missing {
+			texts[rows.hash] = ""
 		}
 	}
 	if items == nil || len(texts) == 0 {
@@ -121,7 +122,7 @@ func textsOf(found []finding, items Source) (map[engine.Hash]string, error) {
 			return nil, err
 		}
 		if h := engine.HashItem(line.Item); ValidateItem(line.Item) == nil {
-			if _, lost := texts[h]; lost {
+			if _, isMissing := texts[h]; isMissing {
 				texts[h] = line.Item
 			}
 		}
@@ -129,11 +130,12 @@ func textsOf(found []finding, items Source) (map[engine.Hash]string, error) {
 	return texts, nil
 }
 
-// repair does what is safe for one item. False: nothing is, or it is no longer so.
-func (b *Bank) repair(ctx context.Context, c Campaign, f finding, text string) (bool, error) {
-	steps := f.repairRequests(c, text)
-	for _, m := range steps {
-		done, err := b.store.Repair(ctx, m)
+// repair repairs one item. done = false: there is no safe repair, or the rows have
+// changed.
+func (b *Bank) repair(ctx context.Context, c Campaign, rows itemRows, text string) (done bool, err error) {
+	steps := rows.repairRequests(c, text)
+	for _, r := range steps {
+		done, err := b.store.Repair(ctx, r)
 		if err != nil || !done {
 			return false, err
 		}
@@ -141,54 +143,54 @@ func (b *Bank) repair(ctx context.Context, c Campaign, f finding, text string) (
 	return len(steps) > 0, nil
 }
 
-// repairRequests are the steps that repair an item. There are none for rows whose text is
-// another item's: they may be the only ones that hold it.
-func (f finding) repairRequests(c Campaign, text string) (steps []engine.RepairRequest) {
-	if f.foreign() {
+// repairRequests returns the steps that repair an item. Rows with the text of another
+// item are left alone: they may be the only ones that have it.
+func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.RepairRequest) {
+	if r.otherText() {
 		return nil
 	}
-	step := func(m engine.RepairRequest) {
-		m.Campaign, m.Hash = c.Name, f.hash
-		steps = append(steps, m)
+	step := func(request engine.RepairRequest) {
+		request.Campaign, request.Hash = c.Name, r.hash
+		steps = append(steps, request)
 	}
-	switch f.kind() {
+	switch r.kind() {
 	case missing:
 		if text != "" {
-			shard := engine.Shard{Campaign: c.Name, Generation: f.row.Generation, Number: f.hash.ShardOf(c.Shards)}
-			step(engine.RepairRequest{PutFree: &engine.FreeItem{Shard: shard, Hash: f.hash, Value: text, EndsAt: f.row.EndsAt}, IfRow: f.row})
+			shard := engine.Shard{Campaign: c.Name, Generation: r.item.Generation, Number: r.hash.ShardOf(c.Shards)}
+			step(engine.RepairRequest{PutFree: &engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}, IfRow: r.item})
 		}
 	case heldAndFree:
-		for i := range f.free {
-			step(engine.RepairRequest{DropFree: &f.free[i], IfClaim: &f.claims[0]})
+		for i := range r.free {
+			step(engine.RepairRequest{DropFree: &r.free[i], IfClaim: &r.claims[0]})
 		}
 	case freeAndEnded:
-		for i := range f.free {
-			step(engine.RepairRequest{DropFree: &f.free[i], IfRow: f.row})
+		for i := range r.free {
+			step(engine.RepairRequest{DropFree: &r.free[i], IfRow: r.item})
 		}
 	case freeTwice:
-		if right := f.rightPlace(); right != nil {
-			for i := range f.free {
-				if f.free[i].Shard != right.Shard {
-					step(engine.RepairRequest{DropFree: &f.free[i], IfFree: right})
+		if right := r.rightPlace(); right != nil {
+			for i := range r.free {
+				if r.free[i].Shard != right.Shard {
+					step(engine.RepairRequest{DropFree: &r.free[i], IfFree: right})
 				}
 			}
 		}
 	case freeNotLoaded:
-		row := engine.ItemRow{LoadID: repairedLoad, Generation: f.free[0].Shard.Generation, EndsAt: f.free[0].EndsAt}
-		step(engine.RepairRequest{PutRow: &row, IfFree: &f.free[0]})
+		row := engine.ItemRow{LoadID: repairedLoad, Generation: r.free[0].Shard.Generation, EndsAt: r.free[0].EndsAt}
+		step(engine.RepairRequest{PutRow: &row, IfFree: &r.free[0]})
 	case heldNotLoaded:
-		// When it was loaded is not known, but that it was before it was claimed.
-		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: ends(f.claims[0].ClaimedAt, c.ItemLife)}
-		step(engine.RepairRequest{PutRow: &row, IfClaim: &f.claims[0]})
+		// When the item was loaded is not known, only that it was before it was claimed.
+		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: endOf(r.claims[0].ClaimedAt, c.ItemLife)}
+		step(engine.RepairRequest{PutRow: &row, IfClaim: &r.claims[0]})
 	}
 	return steps
 }
 
-// rightPlace is the bank row that is where the item belongs.
-func (f finding) rightPlace() *engine.FreeItem {
-	for i, free := range f.free {
-		if f.row != nil && free.Shard.Generation == f.row.Generation && free.Shard.Number == f.hash.ShardOf(f.shards) {
-			return &f.free[i]
+// rightPlace returns the bank row that is where the item belongs.
+func (r itemRows) rightPlace() *engine.FreeItem {
+	for i, free := range r.free {
+		if r.item != nil && free.Shard.Generation == r.item.Generation && free.Shard.Number == r.hash.ShardOf(r.shards) {
+			return &r.free[i]
 		}
 	}
 	return nil

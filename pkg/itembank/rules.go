@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ruleCache keeps copies of campaigns. Only campaigns that exist are kept, so
-// made-up names cost a read each and no memory.
+// ruleCache keeps copies of campaigns. Names that do not exist are not kept: they
+// cost a read each and no memory.
 type ruleCache struct {
 	life   time.Duration
 	mu     sync.Mutex
@@ -30,7 +30,7 @@ func (r *ruleCache) put(c Campaign, readAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.copies[c.Name]; ok && old.readAt.After(readAt) {
-		return // a slow read must not replace what a later one saw
+		return // a slow read must not replace the result of a later one
 	}
 	r.copies[c.Name] = ruleCopy{c, readAt}
 }
@@ -41,7 +41,8 @@ func (r *ruleCache) forget(name string) {
 	delete(r.copies, name)
 }
 
-// campaignRules returns a campaign by the Bank's copy, if that is young enough.
+// campaignRules returns the Bank's copy of a campaign, or reads the campaign if the
+// copy is too old.
 func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error) {
 	if c, ok := b.rules.get(name, b.clock.Now()); ok {
 		return c, nil
@@ -49,9 +50,9 @@ func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error)
 	return b.readCampaign(ctx, name)
 }
 
-// readCampaign reads a campaign consistently and keeps the copy.
+// readCampaign reads a campaign consistently and keeps a copy.
 func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) {
-	begun := b.clock.Now()
+	started := b.clock.Now()
 	row, err := b.store.Campaign(ctx, name)
 	switch {
 	case err != nil:
@@ -61,6 +62,6 @@ func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) 
 		return Campaign{}, ErrNoCampaign
 	}
 	c := campaignOf(*row)
-	b.rules.put(c, begun)
+	b.rules.put(c, started)
 	return c, nil
 }

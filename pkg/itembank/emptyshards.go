@@ -1,0 +1,84 @@
+package itembank
+
+import (
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// emptyFor is how long an empty shard is remembered, counted from the start of the
+// read that showed it. So a request that starts more than a second after an item was
+// committed to the bank never gets "sold out".
+const emptyFor = time.Second
+
+// emptyShards says which shards of a generation were seen empty. The reader of the
+// bank adds shards; an item that comes back removes its shard.
+type emptyShards struct {
+	generation int
+	since      map[int]time.Time    // from a shard to the start of the read that showed it empty
+	returns    map[engine.Shard]int // how many items may have come back through this Bank
+}
+
+// shardRead is a read of a shard that may show it empty.
+type shardRead struct {
+	shard   engine.Shard
+	started time.Time
+	returns int // when it started
+}
+
+func (l *freeList) startRead(shard engine.Shard) shardRead {
+	started := l.bank.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return shardRead{shard, started, l.empty.returns[shard]}
+}
+
+// setEmpty notes that a read showed its shard empty, unless an item came back during
+// the read, which may have missed it. The campaign has to be read again afterwards.
+func (l *freeList) setEmpty(r shardRead) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.empty
+	if r.returns != e.returns[r.shard] {
+		return
+	}
+	if e.generation != r.shard.Generation {
+		e.generation, e.since = r.shard.Generation, map[int]time.Time{}
+	}
+	e.since[r.shard.Number] = r.started
+	l.confirmed = false
+	if l.loads == noLoads {
+		l.loads = loadsUnknown
+	}
+}
+
+// itemReturned removes a shard from the empty ones, since an item may have come back
+// to it.
+func (l *freeList) itemReturned(shard engine.Shard) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.empty
+	if e.returns == nil {
+		e.returns = map[engine.Shard]int{}
+	}
+	e.returns[shard]++
+	if e.generation == shard.Generation {
+		delete(e.since, shard.Number)
+	}
+}
+
+// notKnownEmpty lists the shards that a request which began at start has to read. A
+// shard that was read during the request is not among them, so that a request reads
+// each shard once, however long that takes.
+func (l *freeList) notKnownEmpty(c Campaign, start time.Time) (shards []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.empty
+	for n := range c.Shards {
+		since, ok := e.since[n]
+		if !ok || e.generation != c.generation || elapsed(since, start) >= emptyFor {
+			shards = append(shards, n)
+		}
+	}
+	return shards
+}

@@ -1,0 +1,77 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+const (
+	firstWait   = 10 * time.Millisecond
+	longestWait = 400 * time.Millisecond
+
+	// maxStalls limits how many times in a row a batch makes no progress against a busy
+	// store.
+	maxStalls = 12
+)
+
+// backOff waits a random time before the next try. After as many tries as the limit it
+// returns an error instead. why says what happened each time.
+func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error {
+	if tries == limit {
+		return fmt.Errorf("%w: %d times %s", ErrTryAgain, limit, why)
+	}
+	d, err := b.randomDuration(min(firstWait<<tries, longestWait))
+	if err != nil {
+		return err
+	}
+	return b.clock.Sleep(ctx, d)
+}
+
+func (b *Bank) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	return sendAll(ctx, b, requests, b.store.AddItems, func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled })
+}
+
+func (b *Bank) endItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	return sendAll(ctx, b, requests, b.store.EndItems, func(r engine.EndResult) bool { return r != engine.EndUnsettled })
+}
+
+// sendAll sends a batch until every request in it is settled. A transaction that fails
+// settles the requests whose conditions failed; the others are sent again. After an
+// error the results say what was settled before it.
+func sendAll[Request, Result any](ctx context.Context, b *Bank, batch []Request,
+	send func(context.Context, []Request) ([]Result, error), settled func(Result) bool,
+) ([]Result, error) {
+	results := make([]Result, len(batch))
+	open := make([]int, len(batch))
+	for i := range open {
+		open[i] = i
+	}
+	for stalls := 0; len(open) > 0; {
+		part := make([]Request, len(open))
+		for i, j := range open {
+			part[i] = batch[j]
+		}
+		got, err := send(ctx, part)
+		if err != nil {
+			return results, err
+		}
+		var rest []int
+		for i, j := range open {
+			if results[j] = got[i]; !settled(got[i]) {
+				rest = append(rest, j)
+			}
+		}
+		if len(rest) < len(open) {
+			stalls = 0
+		} else if err := b.backOff(ctx, stalls, maxStalls, "rows met other transactions"); err != nil {
+			return results, err
+		} else {
+			stalls++
+		}
+		open = rest
+	}
+	return results, nil
+}

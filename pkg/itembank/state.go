@@ -1,0 +1,38 @@
+package itembank
+
+import "context"
+
+// State reports what state a campaign is in, and its rules. SoldOut rests on the same
+// proof as in Claim, with a read of one item a shard; the proof is remembered for a
+// second. Claim answers ErrSoldOut for an Empty campaign. A load that was started
+// makes a campaign SoldOut instead of Empty, also if it was cut before its first item.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
+func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) {
+	if err := ValidateName("campaign", name); err != nil {
+		return Campaign{}, "", err
+	}
+	c, err := b.campaignRules(ctx, name)
+	if err != nil {
+		return Campaign{}, "", err
+	}
+	s := &search{started: b.clock.Now(), anyItem: true}
+	for {
+		if state := c.StateAt(b.clock.Now()); state != Open {
+			return c, state, nil
+		}
+		found, err := b.memoryOf(name).free.find(ctx, c, s)
+		if err != nil {
+			return Campaign{}, "", err
+		}
+		switch found.outcome {
+		case itemFree:
+			return c, Open, nil
+		case nothingFree:
+			return found.campaign, SoldOut, nil
+		case nothingLoaded:
+			return found.campaign, Empty, nil
+		}
+		c = found.campaign
+	}
+}
