@@ -1,47 +1,88 @@
-// Package itembank hands every item of a bank to exactly one claimant, and
-// gives every claimant the same item however often they ask.
+// Package itembank hands every item of a bank to exactly one claimant, and gives every
+// claimant the same item however often they ask.
 //
-// An item is any string handed out at most once: a voucher code, a seat, one of
-// the first 1,000 places. A campaign is a named bank of items with its rules.
-// A claimant is whoever asks; in a scope, which several campaigns may share, a
+// An item is a text that is handed out at most once: a voucher code, a seat, one of the
+// first 1,000 places. A campaign is a named bank of items with its rules. A claimant is the
+// name of somebody who asks for an item. In a scope, which several campaigns can share, a
 // claimant holds at most one claim.
 //
-//	store, err := sqlitestore.Open(ctx, "codes.db")
+// # Use
+//
+//	store, err := sqlitestore.Create(ctx, "codes.db")
 //	...
+//	defer store.Close()
+//
 //	bank := itembank.New(store)
+//	_, _, err = bank.CreateCampaign(ctx, "spring", itembank.Settings{})
+//	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10", "SAVE-11"), nil)
 //	grant, err := bank.Claim(ctx, "spring", "customer-17")
+//	// grant.Claim.Item is the customer's code, on every call.
+//
+// Package sqlitestore keeps campaigns in a file, for one machine. Package dynamostore
+// keeps them in DynamoDB, for AWS Lambda and fleets. Package claimapi serves a Bank over
+// HTTP.
+//
+// Calls return errors of four families: [ErrInvalid] (repair the input), [ErrRefused] (the
+// answer is no), [ErrTryAgain] (repeat the call) and [ErrInconsistent] (somebody has to
+// look).
 //
 // # Guarantees
 //
-// At no moment do two claims of a campaign hold one item. A claimant gets the
-// same item on every call until it is released or ends, also when the bank is
-// empty or the campaign closed. Loading a file again, resuming after a crash, or
-// two loaders at once add each item once. Sold out is an answer, not an error, and
-// is never given to a call that starts more than a second after an item was
-// committed to the bank.
+//   - At no moment do two claims of a campaign hold one item.
+//   - A claimant gets the same item on every call until the claim is released or ends, also
+//     when no item is left or the campaign is closed.
+//   - At rest, every item that was loaded is in exactly one place: in the bank, in a claim,
+//     or ended (burned, expired or withdrawn). [Bank.Reconcile] checks it item by item, also
+//     on a live campaign.
+//   - Loading a file again, resuming an interrupted load, and several loads at once add each
+//     item once.
+//   - "Sold out" is never the answer to a call that starts more than a second after an item
+//     was committed to the bank.
 //
-// # How
+// docs/guarantees.md names the tests of each.
 //
-// Bank.Claim picks a candidate from a shuffled page of the bank and asks the
-// store for one transaction: delete the candidate if it is there, put the claim
-// if the claimant has none. Nothing else decides; pages, copies of rules and
-// the memory of empty shards only save requests. So a crash, a lost reply or a
-// second process at any point leaves either both writes or neither, and asking
-// again finds what was done.
+// # Crashes and repeats
+//
+// A claim is one transaction of the store: delete the item from the bank if it is there,
+// and put the claim if the claimant has none. Nothing else decides who gets an item. A
+// crash, a lost reply or a second process leaves both writes or neither. So every method
+// of a Bank is safe to repeat after any error, and then finds what the first call did.
+//
+// Pages of free items, copies of rules and the memory of empty shards only save requests.
+// Any number of Banks in any number of processes can work on one store.
+//
+// # The life of an item
+//
+// [Bank.Load] puts an item into the bank. [Bank.Claim] moves it into a claim.
+// [Bank.Release] and the end of a claim move it back, or end it: the campaign's [OnEnd]
+// decides. An item whose own life (Settings.ItemLife) is over expires. [Bank.Withdraw] ends
+// free items. An item that ended is neither handed out nor loaded again.
+//
+// A claim that has a life (Settings.ClaimLife) belongs to its claimant until somebody
+// closes it, which is at least 10 seconds after its end. Requests close the ended claims of
+// their own claimant, and a [Bank.Sweep] closes all.
+//
+// # Limits
+//
+//   - Names of campaigns and scopes: 1 to 63 of a-z, 0-9 and -, not beginning with -.
+//   - Claimants: 1 to 256 bytes of UTF-8 without control characters. Items: 1 to 512.
+//   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
+//   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
+//     [DefaultCampaignCache].
+//   - Where items or claims have a life, the clocks of machines must agree to within 10
+//     seconds.
 //
 // # Not promised
 //
-// That a claimant who got an item also saw it: the reply can be lost after the
-// write, and asking again brings the same item. Any order in which items are
-// handed out. That two claimant names are one person.
-//
-// Where items are burned and Store.HeldClaimEventuallyConsistent may be a little old, that a call just
-// after a claim was released or closed sees it: it may answer with the claim that
-// was, and its burned item, which nobody else has.
+//   - That a claimant has seen the item. The reply can be lost after the write; asking again
+//     returns the same item.
+//   - An order in which items are handed out.
+//   - That two claimant names are two people.
+//   - On DynamoDB, where items are burned: that a call within about a second of a release
+//     sees it. It can return the released claim and its burned item, which nobody else has.
 //
 // # Engines
 //
-// Package dynamostore is for production, package sqlitestore for one machine,
-// development and tests. An engine implements Store and passes the suite in
-// package itembanktest.
+// A store implements the contract in package engine, which is for authors of engines and
+// not stable.
 package itembank

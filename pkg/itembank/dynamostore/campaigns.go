@@ -13,7 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// CreateCampaign puts the campaign's row and its name in the list, in one transaction.
+// CreateCampaign puts the campaign row if it is absent, and its name into the list of all
+// campaigns, in one transaction.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
 	const doing = "create campaign"
 	listed := types.TransactWriteItem{Put: &types.Put{
@@ -36,7 +37,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.
 	return row.campaign(), nil
 }
 
-// Campaign reads a campaign consistently.
+// Campaign reads a campaign row.
 func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	var row campaignRow
 	found, err := s.get(ctx, "read campaign", s.bankTable, campaignKey(name), &row)
@@ -46,7 +47,7 @@ func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, er
 	return row.campaign(), nil
 }
 
-// Campaigns reads the list of names, then each campaign.
+// Campaigns reads the list of names, then each campaign row.
 func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	var campaigns []engine.Campaign
 	err := s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
@@ -68,7 +69,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return campaigns, err
 }
 
-// SetMode writes the campaign's state attribute.
+// SetMode writes the state attribute of a campaign row.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(name)),
@@ -83,16 +84,16 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 	return err == nil, failed("set campaign mode", err)
 }
 
-// countReaders bounds the partitions that Counts reads at once.
+// countReaders is how many partitions Counts reads at once.
 const countReaders = 8
 
-// Counts counts item rows, bank rows of all generations, and the scope's
-// claims that name the campaign.
+// Counts counts the item rows, the bank rows of all generations, and the claims of the
+// scope that name the campaign.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
-	var loaded, ended, free, claimed tally
+	var loaded, ended, free, claimed counter
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countReaders)
-	count := func(q *dynamodb.QueryInput, matched, scanned *tally) {
+	count := func(q *dynamodb.QueryInput, matched, scanned *counter) {
 		q.Select = types.SelectCount
 		g.Go(func() error {
 			return s.query(ctx, "count rows", q, func(page *dynamodb.QueryOutput) error {
@@ -102,7 +103,7 @@ func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, e
 			})
 		})
 	}
-	var ignored tally
+	var ignored counter
 	for shard := range rowShards {
 		items := s.partition(s.bankTable, itemPartition(c.Name, shard))
 		items.FilterExpression = aws.String("attribute_exists(#state)")

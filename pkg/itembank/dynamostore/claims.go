@@ -12,11 +12,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// FreeItems reads part of a bank partition. A condition on the sort key is the
-// documented way to begin at a place where no row need be.
+// FreeItems reads part of a bank partition. It begins with a condition on the sort key,
+// since an ExclusiveStartKey is documented only for keys that DynamoDB returned.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	q := s.partition(s.bankTable, bankPartition(shard))
-	restrict(q, r)
+	setRange(q, r)
 	q.Limit = aws.Int32(int32(limit))
 	out, err := s.client.Query(ctx, q)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return page, nil
 }
 
-// restrict adds a range of hashes to a query.
-func restrict(q *dynamodb.QueryInput, r engine.Range) {
+// setRange restricts a query to a range of hashes.
+func setRange(q *dynamodb.QueryInput, r engine.Range) {
 	condition := *q.KeyConditionExpression
 	if r.After != nil {
 		q.ExpressionAttributeValues[":after"] = text(r.After.String())
@@ -48,7 +48,7 @@ func restrict(q *dynamodb.QueryInput, r engine.Range) {
 	}
 	switch {
 	case r.After != nil && r.Through != nil:
-		// BETWEEN includes both ends; a text one character longer is above the first.
+		// BETWEEN includes both ends. A text that is one character longer comes next after it.
 		q.ExpressionAttributeValues[":after"] = text(r.After.String() + "0")
 		condition += " AND sk BETWEEN :after AND :through"
 	case r.After != nil:
@@ -59,11 +59,11 @@ func restrict(q *dynamodb.QueryInput, r engine.Range) {
 	q.KeyConditionExpression = aws.String(condition)
 }
 
-// Take is the transaction that a claim is: {delete the bank row IF it exists,
-// put the claim IF absent}. The SDK's own token makes its resends of this one
-// call safe; nothing else rests on it.
+// Take is one transaction: {delete bank row IF there and not ended, put claim row IF
+// absent}. The SDK's random token makes its own retries of this call safe. Correctness
+// does not depend on it.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	const bank, claimed = 0, 1 // positions of the actions and of their reasons
+	const bank, claimed = 0, 1 // positions of the actions and of their cancellation reasons
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 		bank: {Delete: &types.Delete{
 			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)),
@@ -76,7 +76,7 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	if !cancelled {
 		return engine.TakeResult{}, failed("claim", err)
 	}
-	found := engine.TakeResult{
+	result := engine.TakeResult{
 		ItemGone:      reasons[bank].Reason == dynamo.ConditionFailed,
 		ItemConflict:  reasons[bank].Reason == dynamo.Conflict,
 		ClaimConflict: reasons[claimed].Reason == dynamo.Conflict,
@@ -87,17 +87,17 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 		if err := dynamo.Decode(reasons[claimed].Item, &row); err != nil {
 			return engine.TakeResult{}, err
 		}
-		if found.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
+		if result.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
 			return engine.TakeResult{}, err
 		}
 	}
-	if found.Taken() { // cancelled, and nothing says why: never a claim
+	if result.Taken() { // cancelled for a reason that is not known: no claim was made
 		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, err)
 	}
-	return found, nil
+	return result, nil
 }
 
-// HeldClaim reads a claim consistently.
+// HeldClaim reads a claim row.
 func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	var row claimRow
 	found, err := s.get(ctx, "read claim", s.dedupeTable, claimKey(scope, claimant), &row)
@@ -107,14 +107,14 @@ func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.
 	return row.claim(scope, claimant)
 }
 
-// HeldClaimEventuallyConsistent reads the claim of a claimant with an eventually consistent read, at
-// half the cost.
+// HeldClaimEventuallyConsistent reads a claim row with an eventually consistent read,
+// which costs half as much.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant)),
 	})
 	if err != nil || out.Item == nil {
-		return nil, failed("peek at claim", err)
+		return nil, failed("read claim", err)
 	}
 	var row claimRow
 	if err := dynamo.Decode(out.Item, &row); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ItemRow reads the row of an item.
+// ItemRow reads an item row.
 func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
 	var row itemRow
 	found, err := s.get(ctx, "read item", s.bankTable, itemKey(campaign, h), &row)
@@ -23,63 +23,63 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 	return &item, nil
 }
 
-// CloseClaim is one transaction: {delete claim IF claim_id = :id AND ended}, and
-// either {put bank row IF absent, count in item row} or {mark item row}. The item
-// row's condition is its generation, and no state, or the state that it has already.
-func (s *Store) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
+// CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
+// {put bank row IF absent, count a return in the item row} or {write the state of the item
+// row}. The condition on the item row is its generation, and no state or the same state.
+func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
-	const claim, item, bank = 0, 1, 2 // positions of the actions and of their reasons
-	actions := []types.TransactWriteItem{claim: s.deleteClaim(c), item: s.endItemRow(c)}
-	if c.Return != nil {
-		actions = append(actions, putIfAbsent(s.bankTable, newBankRow(*c.Return)))
+	const claim, item, bank = 0, 1, 2 // positions of the actions and of their cancellation reasons
+	actions := []types.TransactWriteItem{claim: s.deleteClaim(r), item: s.updateItemRow(r)}
+	if r.Return != nil {
+		actions = append(actions, putIfAbsent(s.bankTable, newBankRow(*r.Return)))
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if !cancelled {
 		return engine.CloseResult{}, failed(doing, err)
 	}
-	found := engine.CloseResult{
+	result := engine.CloseResult{
 		ClaimChanged: reasons[claim].Reason == dynamo.ConditionFailed,
 		ItemChanged:  reasons[item].Reason == dynamo.ConditionFailed,
-		ItemFree:     c.Return != nil && reasons[bank].Reason == dynamo.ConditionFailed,
+		ItemFree:     r.Return != nil && reasons[bank].Reason == dynamo.ConditionFailed,
 	}
-	for _, r := range reasons {
-		found.Conflict = found.Conflict || r.Reason == dynamo.Conflict
-		found.Throttled = found.Throttled || r.Reason == dynamo.Throttled
+	for _, c := range reasons {
+		result.Conflict = result.Conflict || c.Reason == dynamo.Conflict
+		result.Throttled = result.Throttled || c.Reason == dynamo.Throttled
 	}
-	if found.Closed() { // cancelled, and nothing says why: never closed
+	if result.Closed() { // cancelled for a reason that is not known: nothing was closed
 		return engine.CloseResult{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 	}
-	return found, nil
+	return result, nil
 }
 
-func (s *Store) deleteClaim(c engine.CloseRequest) types.TransactWriteItem {
-	condition, values := "claim_id = :id", map[string]types.AttributeValue{":id": text(c.Claim.ID)}
-	if !c.EndedBy.IsZero() {
+func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
+	condition, values := "claim_id = :id", map[string]types.AttributeValue{":id": text(r.Claim.ID)}
+	if !r.EndedBy.IsZero() {
 		condition += " AND ends_at < :ended"
-		values[":ended"] = number(millis(c.EndedBy))
+		values[":ended"] = number(millis(r.EndedBy))
 	}
 	return types.TransactWriteItem{Delete: &types.Delete{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(c.Claim.Scope, c.Claim.Claimant)),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(r.Claim.Scope, r.Claim.Claimant)),
 		ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 	}}
 }
 
-// endItemRow marks the row of an item that ends, and counts in that of one that
-// returns, at the price of a condition check.
-func (s *Store) endItemRow(c engine.CloseRequest) types.TransactWriteItem {
-	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(c.Claim.Campaign, c.Claim.ItemHash))
+// updateItemRow counts a return in the item row or writes its state. An update costs as
+// much as a condition check.
+func (s *Store) updateItemRow(r engine.CloseRequest) types.TransactWriteItem {
+	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(r.Claim.Campaign, r.Claim.ItemHash))
 	condition := "generation = :generation AND attribute_not_exists(#state)"
-	if c.Marked {
+	if r.Marked {
 		condition = "generation = :generation AND #state = :state"
 	}
 	names := map[string]string{"#state": "state"}
-	values := map[string]types.AttributeValue{":generation": number(int64(c.Generation))}
-	change := setState
-	if c.Return != nil {
+	values := map[string]types.AttributeValue{":generation": number(int64(r.Generation))}
+	change := writeState
+	if r.Return != nil {
 		change, names["#returns"], values[":one"] = countReturn, "returns", number(1)
 	} else {
-		values[":state"] = text(string(c.State))
+		values[":state"] = text(string(r.State))
 	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: table, Key: row, UpdateExpression: aws.String(change), ConditionExpression: aws.String(condition),
@@ -88,66 +88,66 @@ func (s *Store) endItemRow(c engine.CloseRequest) types.TransactWriteItem {
 }
 
 const (
-	setState    = "SET #state = :state"
+	writeState  = "SET #state = :state"
 	countReturn = "ADD #returns :one"
 )
 
-// EndItems is one transaction of {delete bank row IF there and ended, mark item
-// row IF there and without a state} per item. When it is cancelled, the items whose
-// conditions failed have their answers and the others are not settled.
-func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
-	actions := make([]types.TransactWriteItem, 0, 2*len(endings))
-	for _, e := range endings {
-		actions = append(actions, s.deleteFree(e), s.markItem(e))
+// EndItems is one transaction of {delete bank row IF there and ended, write the state of
+// the item row IF there and without a state} for each item. When it is cancelled, it
+// settles the items whose conditions failed, and not the others.
+func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
+	for _, r := range requests {
+		actions = append(actions, s.deleteFree(r), s.setState(r))
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if err != nil && !cancelled {
 		return nil, failed("end items", err)
 	}
-	answers := make([]engine.EndResult, len(endings))
-	for i := range answers {
+	results := make([]engine.EndResult, len(requests))
+	for i := range results {
 		switch {
 		case !cancelled:
-			answers[i] = engine.EndDone
+			results[i] = engine.EndDone
 		case reasons[2*i].Reason == dynamo.ConditionFailed:
-			answers[i] = engine.EndNotFree
+			results[i] = engine.EndNotFree
 		case reasons[2*i].Reason == dynamo.NoReason && reasons[2*i+1].Reason == dynamo.ConditionFailed:
-			if answers[i], err = s.notMarked(ctx, endings[i]); err != nil {
+			if results[i], err = s.whyNotEnded(ctx, requests[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return answers, nil
+	return results, nil
 }
 
-func (s *Store) deleteFree(e engine.EndRequest) types.TransactWriteItem {
+func (s *Store) deleteFree(r engine.EndRequest) types.TransactWriteItem {
 	condition, values := ifPresent, map[string]types.AttributeValue(nil)
-	if !e.EndedBy.IsZero() {
-		condition, values = "ends_at <= :ended", map[string]types.AttributeValue{":ended": number(millis(e.EndedBy))}
+	if !r.EndedBy.IsZero() {
+		condition, values = "ends_at <= :ended", map[string]types.AttributeValue{":ended": number(millis(r.EndedBy))}
 	}
 	return types.TransactWriteItem{Delete: &types.Delete{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(e.Item)),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(r.Item)),
 		ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 	}}
 }
 
-func (s *Store) markItem(e engine.EndRequest) types.TransactWriteItem {
+func (s *Store) setState(r engine.EndRequest) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(e.Item.Shard.Campaign, e.Item.Hash)),
-		UpdateExpression:          aws.String(setState),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(r.Item.Shard.Campaign, r.Item.Hash)),
+		UpdateExpression:          aws.String(writeState),
 		ConditionExpression:       aws.String(ifPresent + " AND attribute_not_exists(#state)"),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":state": text(string(e.State))},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":state": text(string(r.State))},
 	}}
 }
 
-// notMarked says of an item whose row could not be marked whether it is in the
-// bank. A difference is said only of what was read: that every failed condition of
-// a transaction is reported is documented nowhere.
-func (s *Store) notMarked(ctx context.Context, e engine.EndRequest) (engine.EndResult, error) {
+// whyNotEnded reads the bank row of an item whose item row failed its condition.
+// DynamoDB does not document that it reports every failed condition of a transaction, so
+// an inconsistency is reported only after a read.
+func (s *Store) whyNotEnded(ctx context.Context, r engine.EndRequest) (engine.EndResult, error) {
 	var row bankRow
-	found, err := s.get(ctx, "read free item", s.bankTable, bankKey(e.Item), &row)
+	found, err := s.get(ctx, "read free item", s.bankTable, bankKey(r.Item), &row)
 	if err != nil || !found {
 		return engine.EndNotFree, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ListClaims lists the claims of a scope, partition by partition. One that is not in
-// its own is of the family ErrInconsistent.
+// ListClaims lists the claim rows of a scope, partition by partition. A row in a wrong
+// partition is an error of the family ErrInconsistent.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 	return claims, next, nil
 }
 
-// ListItemRows lists the item rows of a campaign, partition by partition. One that is
-// not in its own is of the family ErrInconsistent.
+// ListItemRows lists the item rows of a campaign, partition by partition. A row in a
+// wrong partition is an error of the family ErrInconsistent.
 func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
 	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
 	if err != nil {
@@ -61,19 +61,19 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 	return rows, next, nil
 }
 
-// checkPlace refuses a row that lies where only a listing finds it: all else looks for
-// its content under its own key. Taken for the claim or the item's row it would make
-// right in a Reconcile what is wrong for everybody else.
+// checkPlace returns an error for a row under a key that is not its own. Only a list finds
+// such a row; all other requests read it by its key. If a Reconcile took it for the claim
+// or the item row, it would miss what is wrong for all other requests.
 func checkPlace(doing string, found, own key) error {
 	if found == own {
 		return nil
 	}
-	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q belongs at %q, %q; move it there, or delete it if a row is there that is right",
+	return fmt.Errorf("dynamodb: %s: %w: the row with the keys %q and %q must have the keys %q and %q; change them, or delete the row if there is one with these keys already",
 		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
-// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is
-// the number of a partition and the sort key after which it goes on there.
+// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is the
+// number of a partition and the last sort key that was read there.
 func (s *Store) list(ctx context.Context, doing, table, cursor string, partition func(int) string) (page *dynamodb.QueryOutput, next string, err error) {
 	at, after, _ := strings.Cut(cursor, " ")
 	n := 0

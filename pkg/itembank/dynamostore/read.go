@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/dynamo"
 )
 
-// get reads one row consistently.
+// get reads one row with a consistent read.
 func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (found bool, err error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(table), Key: dynamo.Encode(k), ConsistentRead: aws.Bool(true),
@@ -25,7 +25,7 @@ func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (f
 	return true, dynamo.Decode(out.Item, row)
 }
 
-// partition is the consistent query of all rows of one partition key.
+// partition returns a consistent query of all rows of a partition.
 func (s *Store) partition(table, pk string) *dynamodb.QueryInput {
 	return &dynamodb.QueryInput{
 		TableName: aws.String(table), ConsistentRead: aws.Bool(true),
@@ -48,7 +48,7 @@ func (s *Store) query(ctx context.Context, doing string, q *dynamodb.QueryInput,
 	}
 }
 
-// tally is a counter that several partitions add to.
-type tally struct{ atomic.Int64 }
+// counter adds up the counts of several partitions.
+type counter struct{ atomic.Int64 }
 
-func (t *tally) add(n int32) { t.Add(int64(n)) }
+func (c *counter) add(n int32) { c.Add(int64(n)) }

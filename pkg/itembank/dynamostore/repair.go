@@ -12,76 +12,77 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Repair is one transaction of the change and of what it rests on: a condition check,
-// or the count of a return in the item row.
-func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
+// Repair is one transaction of the change and its condition: a condition check, or the
+// update of the item row that counts a return.
+func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	const doing = "repair"
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{s.change(m), s.basis(m)},
+		TransactItems: []types.TransactWriteItem{s.change(r), s.condition(r)},
 	})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	if !cancelled {
 		return err == nil, failed(doing, err)
 	}
-	for _, r := range reasons {
-		if r.Reason == dynamo.ConditionFailed {
+	for _, c := range reasons {
+		if c.Reason == dynamo.ConditionFailed {
 			return false, nil
 		}
 	}
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-func (s *Store) change(m engine.RepairRequest) types.TransactWriteItem {
+func (s *Store) change(r engine.RepairRequest) types.TransactWriteItem {
 	switch {
-	case m.PutFree != nil:
-		return putIfAbsent(s.bankTable, newBankRow(*m.PutFree))
-	case m.DropFree != nil:
+	case r.PutFree != nil:
+		return putIfAbsent(s.bankTable, newBankRow(*r.PutFree))
+	case r.DropFree != nil:
 		return types.TransactWriteItem{Delete: &types.Delete{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*m.DropFree)), ConditionExpression: aws.String(ifPresent),
+			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*r.DropFree)), ConditionExpression: aws.String(ifPresent),
 		}}
 	default:
 		return putIfAbsent(s.bankTable, itemRow{
-			key: itemKey(m.Campaign, m.Hash), LoadID: m.PutRow.LoadID, Row: m.PutRow.Row,
-			Generation: m.PutRow.Generation, EndsAt: millis(m.PutRow.EndsAt),
+			key: itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
+			Generation: r.PutRow.Generation, EndsAt: millis(r.PutRow.EndsAt),
 		})
 	}
 }
 
-// basis is what the change rests on.
-func (s *Store) basis(m engine.RepairRequest) types.TransactWriteItem {
+// condition returns the action that tests the condition of a change.
+func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
 	switch {
-	case m.IfRow != nil:
-		return s.rowAsSeen(m)
-	case m.IfClaim != nil:
-		return check(s.dedupeTable, claimKey(m.IfClaim.Scope, m.IfClaim.Claimant), types.ConditionCheck{
+	case r.IfRow != nil:
+		return s.itemRowCondition(r)
+	case r.IfClaim != nil:
+		return check(s.dedupeTable, claimKey(r.IfClaim.Scope, r.IfClaim.Claimant), types.ConditionCheck{
 			ConditionExpression:       aws.String("claim_id = :id"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(m.IfClaim.ID)},
+			ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(r.IfClaim.ID)},
 		})
 	default:
-		return check(s.bankTable, bankKey(*m.IfFree), types.ConditionCheck{ConditionExpression: aws.String(ifPresent)})
+		return check(s.bankTable, bankKey(*r.IfFree), types.ConditionCheck{ConditionExpression: aws.String(ifPresent)})
 	}
 }
 
-// rowAsSeen checks the item row, and counts in it if the item returns.
-func (s *Store) rowAsSeen(m engine.RepairRequest) types.TransactWriteItem {
+// itemRowCondition tests that the item row is the same, and counts a return in it if the
+// item goes back to the bank.
+func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem {
 	condition := "generation = :generation"
 	names := map[string]string{"#state": "state", "#returns": "returns"}
 	values := map[string]types.AttributeValue{
-		":generation": number(int64(m.IfRow.Generation)), ":returns": number(int64(m.IfRow.Returns)),
+		":generation": number(int64(r.IfRow.Generation)), ":returns": number(int64(r.IfRow.Returns)),
 	}
-	if m.IfRow.State == "" {
+	if r.IfRow.State == "" {
 		condition += " AND attribute_not_exists(#state)"
 	} else {
 		condition += " AND #state = :state"
-		values[":state"] = text(string(m.IfRow.State))
+		values[":state"] = text(string(r.IfRow.State))
 	}
-	if m.IfRow.Returns == 0 {
+	if r.IfRow.Returns == 0 {
 		condition += " AND (attribute_not_exists(#returns) OR #returns = :returns)"
 	} else {
 		condition += " AND #returns = :returns"
 	}
-	row := itemKey(m.Campaign, m.Hash)
-	if m.PutFree == nil {
+	row := itemKey(r.Campaign, r.Hash)
+	if r.PutFree == nil {
 		return check(s.bankTable, row, types.ConditionCheck{
 			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 		})

@@ -12,21 +12,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// rowShards spreads the item rows of a campaign, and the claims of a scope,
-// over partitions. It is a constant: campaigns that share a scope must find
-// each other's claims, and an item row must be found in every generation.
+// rowShards is the number of partitions of a campaign's item rows, and of a scope's claim
+// rows. It is a constant: campaigns that share a scope must find each other's claims, and
+// an item row must be found in every generation.
 const rowShards = 64
 
-// metaKey is the sort key of a campaign's row; campaignsKey the partition that
-// lists the names of all campaigns.
 const (
-	metaKey      = "meta"
-	campaignsKey = "campaigns"
-)
+	metaKey      = "meta"      // the sort key of a campaign row
+	campaignsKey = "campaigns" // the partition with the names of all campaigns
 
-// claimPrefix begins the sort key of a claim with its slot: a claimant has one claim
-// in a scope, until campaigns allow several.
-const claimPrefix = "1#"
+	// claimPrefix begins the sort key of a claim row with the claim's slot. A claimant has
+	// one slot in a scope.
+	claimPrefix = "1#"
+)
 
 type key struct {
 	PK string `dynamodbav:"pk"`
@@ -58,7 +56,7 @@ func claimKey(scope, claimant string) key {
 
 func loadPartition(campaign string) string { return "load#" + campaign }
 
-// Times are numbers of milliseconds since 1970; absent is the zero time.
+// Times are milliseconds since 1970. An absent attribute is the zero time.
 
 type campaignRow struct {
 	key
@@ -147,10 +145,10 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 	return engine.FreeItem{Shard: s, Hash: h, Value: r.Item, EndsAt: fromMillis(r.EndsAt)}, nil
 }
 
-func newItemRow(a engine.AddRequest) itemRow {
+func newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
-		key: itemKey(a.Item.Shard.Campaign, a.Item.Hash), LoadID: a.LoadID, Row: a.Row,
-		Generation: a.Item.Shard.Generation, EndsAt: millis(a.Item.EndsAt),
+		key: itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
+		Generation: r.Item.Shard.Generation, EndsAt: millis(r.Item.EndsAt),
 	}
 }
 
@@ -199,8 +197,7 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}
 }
 
-// putIfAbsent is the action that all claims and loads rest on. The old row
-// comes back when there is one.
+// putIfAbsent puts a row if its key is absent. Otherwise the old row comes back.
 func putIfAbsent(table string, row any) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
 		TableName: aws.String(table), Item: dynamo.Encode(row), ConditionExpression: aws.String(ifAbsent),

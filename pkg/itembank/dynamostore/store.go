@@ -1,9 +1,18 @@
-// Package dynamostore keeps item banks on DynamoDB: the engine for production.
+// Package dynamostore keeps campaigns in DynamoDB. It is the engine for production.
 //
-// It works on two tables, each with the string keys pk and sk, which
-// CreateTables makes and docs/adr/0002-data-model.md describes. A claim is one
-// TransactWriteItems request of 4 write units (twice one unit for each of the
-// two rows, as long as both are within 1 KB), a claim that stood in the way comes back with it.
+// It uses two tables, each with the string keys pk and sk: one for campaigns, items and
+// loads, one for claims. [CreateTables] makes them for tests and first steps.
+// docs/adr/0002-data-model.md describes the rows.
+//
+//	store := dynamostore.New(client, "oncebox-bank", "oncebox-dedupe") // a *dynamodb.Client
+//	bank := itembank.New(store)
+//
+// A claim is one TransactWriteItems request and costs 4 write units: two for each of its
+// two rows, as long as a row has at most 1 KB. If the claimant holds a claim already, it
+// comes back with the reply.
+//
+// Use a client with explicit time-outs, such as that of package awsclient. The SDK's default
+// waits for a reply without a limit.
 package dynamostore
 
 import (
@@ -16,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Client is the part of *dynamodb.Client that the store calls.
+// Client is the part of *dynamodb.Client that a Store calls.
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -25,7 +34,7 @@ type Client interface {
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// Store is an engine.Store on DynamoDB. It is safe for concurrent use.
+// Store implements engine.Store on DynamoDB. It is safe for concurrent use.
 type Store struct {
 	client      Client
 	bankTable   string
@@ -34,17 +43,17 @@ type Store struct {
 
 var _ engine.Store = (*Store)(nil)
 
-// New makes a Store on two existing tables: one for campaigns, items and
-// loads, one for claims, which record deduplication may share.
+// New makes a Store on two existing tables: bankTable for campaigns, items and loads,
+// dedupeTable for claims. Record deduplication can use the same dedupeTable.
 func New(client Client, bankTable, dedupeTable string) *Store {
 	return &Store{client, bankTable, dedupeTable}
 }
 
-// ifAbsent is the condition of every put-if-absent. It says nothing about who
-// holds the row: the old row does, which comes back when the condition fails.
+// ifAbsent is the condition of every put-if-absent. It does not name an owner: the old row
+// comes back when the condition fails, and says who owns it.
 const ifAbsent = "attribute_not_exists(pk)"
 
-// ifPresent is the condition of changes to rows that must be there.
+// ifPresent is the condition of changes to rows that must exist.
 const ifPresent = "attribute_exists(pk)"
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld

@@ -19,21 +19,23 @@ type TableClient interface {
 	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
-// ErrOtherTable says that a table of that name exists with other keys.
+// ErrOtherTable says that a table of this name exists and has other keys. It was not
+// changed.
 var ErrOtherTable = errors.New("the table exists with other keys than pk and sk, both strings")
 
-// purgeAttribute is the TTL attribute: rows that carry it are swept by DynamoDB.
+// purgeAttribute is the TTL attribute: DynamoDB deletes rows some time after this time.
 const purgeAttribute = "purge_at"
 
-// tableWait bounds the wait for a new table; it usually takes a few seconds.
+// tableWait limits the wait for a new table, which usually takes a few seconds.
 const tableWait = 2 * time.Minute
 
-// CreateTables makes those of the two tables that do not exist: on demand,
-// with TTL on purge_at. It is safe to repeat. A table of other keys is
-// ErrOtherTable and is left alone.
+// CreateTables creates the tables that do not exist: on demand, with TTL on purge_at. It is
+// safe to repeat.
 //
-// It is for local engines and first steps. It turns on neither point-in-time
-// recovery nor deletion protection, which production tables should have.
+// It is for local engines and first steps. Production tables should also have point-in-time
+// recovery and deletion protection, which CreateTables does not turn on.
+//
+// Errors: ErrOtherTable, engine.ErrTryAgain.
 func CreateTables(ctx context.Context, client TableClient, names ...string) error {
 	for _, name := range names {
 		if err := createTable(ctx, client, name); err != nil {
@@ -86,7 +88,7 @@ func sameKeys(t *types.TableDescription) bool {
 	return texts == 2
 }
 
-// enableTTL looks first: turning on what is on is an error.
+// enableTTL reads the setting first: DynamoDB returns an error if TTL is enabled already.
 func enableTTL(ctx context.Context, client TableClient, name string) error {
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: aws.String(name)})
 	if err != nil {

@@ -1,31 +1,26 @@
 // Package engine is the contract between itembank and the databases behind it.
 //
-// It is for authors of engines, not for callers: callers use package itembank.
-// The contract is not stable. It changes with the rules that a Bank needs, also
-// in minor versions.
+// It is for authors of engines, not for callers: callers use package itembank. The
+// contract is not stable. It changes with the rules that a Bank needs, also in minor
+// versions.
 //
-// An engine implements [Store]. Package dynamostore does so on DynamoDB and
-// package sqlitestore on SQLite. Every engine passes the suite in package
-// enginetest unchanged.
+// An engine implements [Store]. Package dynamostore does so on DynamoDB and package
+// sqlitestore on SQLite. Every engine passes the suite in package enginetest unchanged.
 //
 // # Rows
 //
-// A campaign has four kinds of rows:
+//   - The campaign row has the rules of a campaign ([Campaign]).
+//   - A bank row says that an item is free ([FreeItem]). It is in one of the campaign's
+//     shards.
+//   - An item row says that an item was ever loaded, and how it ended ([ItemRow]). It
+//     outlives the bank row.
+//   - A claim row says that a claimant holds an item ([Claim]). Its key is the scope and the
+//     claimant.
+//   - A load row keeps the progress of a load ([Load]).
 //
-//   - The campaign row holds the rules ([Campaign]).
-//   - A bank row says that an item is free ([FreeItem]). It lies in one of the
-//     campaign's shards.
-//   - An item row says that an item was ever loaded, and how it ended
-//     ([ItemRow]). It outlives the bank row.
-//   - A claim row says that a claimant holds an item ([Claim]). Its key is the
-//     scope and the claimant.
+// # Results and errors
 //
-// A load has a row of its own, which keeps its progress ([Load]).
-//
-// # Answers and errors
-//
-// A condition that fails is an answer, never an error. The results of the
-// methods name every condition that failed; the Bank decides which one counts.
-// A busy, throttled or unreachable engine returns an error of the family
-// [ErrTryAgain].
+// A condition that fails is a result, never an error. Results name the conditions that
+// failed; the Bank decides which one counts. A busy, throttled or unreachable engine
+// returns an error of the family [ErrTryAgain].
 package engine

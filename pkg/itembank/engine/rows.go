@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Campaign is the row of a campaign. Engines store it and decide nothing by it.
+// Campaign is the row of a campaign. An engine stores it; the rules are the Bank's.
 type Campaign struct {
 	Name       string
 	Mode       Mode
@@ -14,8 +14,8 @@ type Campaign struct {
 	Scope      string        // the name space in which a claimant holds one claim
 	Shards     int           // parts of the bank
 	PageSize   int           // the least number of items read at a time
-	ItemLife   time.Duration // how long an item can be claimed after its load; 0: forever
-	ClaimLife  time.Duration // how long a claim lives; 0: forever
+	ItemLife   time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife  time.Duration // how long a claim lives; 0: for ever
 	OnEnd      OnEnd
 	Generation int // part of the keys of bank rows; always 1
 	CreatedAt  time.Time
@@ -31,13 +31,13 @@ const (
 	ClosedByHand Mode = "closed"   // closed whatever the times say
 )
 
-// OnEnd says what becomes of an item when its claim is released or ends.
+// OnEnd says what happens to an item when its claim is released or ends.
 type OnEnd string
 
-// What becomes of items.
+// What happens to an item.
 const (
-	Burn   OnEnd = "burn"   // nobody gets the item again: for codes, which the holder has seen
-	Return OnEnd = "return" // the item goes back to the bank: for seats and places
+	Burn   OnEnd = "burn"   // it ends
+	Return OnEnd = "return" // it goes back to the bank
 )
 
 // Shard names one part of a campaign's bank.
@@ -47,7 +47,7 @@ type Shard struct {
 	Number     int // 0 to Campaign.Shards-1
 }
 
-// FreeItem is a bank row: an item that nobody holds.
+// FreeItem is a bank row: an item that no claim holds.
 type FreeItem struct {
 	Shard  Shard
 	Hash   Hash
@@ -55,8 +55,8 @@ type FreeItem struct {
 	EndsAt time.Time // zero: never
 }
 
-// ItemRow says that an item was ever loaded. It outlives the item's stay in
-// the bank, so that a claimed item is never loaded again.
+// ItemRow says that an item was ever loaded. It stays when the item leaves the bank, so
+// that the item is never loaded again.
 type ItemRow struct {
 	LoadID     string
 	Row        int64 // position among the load's items, from 1
@@ -69,10 +69,9 @@ type ItemRow struct {
 // ItemState is how an item ended. It is empty while the item is in the bank or held.
 type ItemState string
 
-// The ends of an item. Each is for good: the item is neither handed out nor
-// loaded again.
+// The ways in which an item ends. It is neither handed out nor loaded again.
 const (
-	Burned    ItemState = "burned"    // its claim was released after the holder had seen it
+	Burned    ItemState = "burned"    // its claim was released
 	Expired   ItemState = "expired"   // its own life ended, or that of its claim
 	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
 )
@@ -117,7 +116,7 @@ type Tally struct {
 	Repeated int64 // an earlier row of this load had added it
 }
 
-// Counts counts the rows of a campaign.
+// Counts has the numbers of a campaign's rows.
 type Counts struct {
 	Loaded  int64 // item rows
 	Free    int64 // bank rows

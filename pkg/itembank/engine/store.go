@@ -16,91 +16,95 @@ const (
 	MaxClaimant = 256
 )
 
-// Store is what a Bank needs of an engine.
+// Store is what a Bank needs of an engine. These rules hold for all methods:
 //
-// These rules hold for all methods. Reads are strongly consistent, unless the
-// method says otherwise. A write is one transaction: all of it becomes visible
-// or nothing. A nil result or found = false means that the row is absent, which
-// is never an error. A busy, throttled or unreachable engine returns an error of
-// the family ErrTryAgain; the effect of the call is unknown then. Every method is
-// safe to call again. Times have a precision of one millisecond.
+//   - Reads are strongly consistent, unless the method says otherwise.
+//   - A write is one transaction: all of it becomes visible or nothing.
+//   - A nil result or found = false says that the row is absent. That is never an error.
+//   - A busy, throttled or unreachable engine returns an error of the family ErrTryAgain.
+//     The effect of the call is not known then.
+//   - Every method is safe to call again, and safe for concurrent use.
+//   - Times have a precision of one millisecond.
 type Store interface {
 	// Campaigns.
 
-	// CreateCampaign puts a campaign if its name is free. If the name is taken,
-	// it returns the existing campaign and changes nothing.
+	// CreateCampaign puts the campaign row if it is absent. Otherwise it returns the
+	// existing row and changes nothing.
 	CreateCampaign(ctx context.Context, c Campaign) (existing *Campaign, err error)
-	// Campaign reads a campaign.
+	// Campaign reads a campaign row.
 	Campaign(ctx context.Context, name string) (*Campaign, error)
-	// Campaigns lists all campaigns by name.
+	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of an existing campaign, and nothing else.
+	// SetMode changes the mode of a campaign row that exists, and nothing else.
 	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
 
 	// Claims.
 
-	// FreeItems returns up to limit free items of the shard in the order of their
-	// hashes. FreePage.More is false only if the range holds no others.
+	// FreeItems returns up to limit bank rows of the shard in the order of their hashes.
+	// The limit is 1 to 4,000. A page may have fewer rows, even none, and More. More is
+	// false only if the range has no other rows.
 	FreeItems(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
-	// Take deletes the item from the bank, if it is there and has not ended by
-	// claim.ClaimedAt, and puts the claim, if the claimant has none in the scope.
-	// It does both or neither. The result names every condition that failed.
+	// Take makes a claim in one transaction: it deletes the bank row if it is there and
+	// does not end by claim.ClaimedAt, and puts the claim row if the claimant has none in
+	// the scope. It does both or neither. The result names every condition that failed.
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
-	// HeldClaim reads the claim of a claimant in a scope.
+	// HeldClaim reads the claim row of a claimant in a scope.
 	HeldClaim(ctx context.Context, scope, claimant string) (*Claim, error)
-	// HeldClaimEventuallyConsistent is HeldClaim by an eventually consistent read,
-	// where the engine has one and it is cheaper. The answer may be a little old.
+	// HeldClaimEventuallyConsistent is HeldClaim with an eventually consistent read, if the
+	// engine has one that is cheaper. It may return a row that was deleted a moment ago, and
+	// miss one that was put a moment ago.
 	HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*Claim, error)
-	// CloseClaim deletes a claim. In the same transaction it returns the item to
-	// the bank and counts the return in the item row, or marks the item row as
-	// ended. The request says which, and under which conditions.
+	// CloseClaim deletes a claim row. In the same transaction it puts the bank row and
+	// counts a return in the item row, or writes the state of the item row. The request says
+	// which, and has the conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
 
 	// Items.
 
-	// ItemRow reads the row of an item; nil if it was never loaded.
+	// ItemRow reads an item row.
 	ItemRow(ctx context.Context, campaign string, h Hash) (*ItemRow, error)
-	// AddItems adds items that were never loaded before, each with its item row
-	// and its bank row. The requests are at most MaxAddItems, of different hashes
-	// and of one campaign. The results are in the order of the requests. The caller
-	// sends those that are AddUnsettled again.
+	// AddItems puts the item row and the bank row of each item, if both are absent. There
+	// are at most MaxAddItems requests, of different hashes and of one campaign. The results
+	// are in the order of the requests. The caller sends requests that are AddUnsettled
+	// again.
 	AddItems(ctx context.Context, requests []AddRequest) ([]AddResult, error)
-	// EndItems takes free items out of the bank. For each, one transaction deletes
-	// the bank row and marks the item row. The requests are at most MaxAddItems, of
-	// different hashes and of one campaign. The results are in the order of the
-	// requests. The caller sends those that are EndUnsettled again.
+	// EndItems ends free items: for each it deletes the bank row and writes the state of the
+	// item row, both or neither. There are at most MaxAddItems requests, of different hashes
+	// and of one campaign. The results are in the order of the requests. The caller sends
+	// requests that are EndUnsettled again.
 	EndItems(ctx context.Context, requests []EndRequest) ([]EndResult, error)
 
 	// Loads.
 
-	// LatestLoad returns the load with the highest number among those with this
-	// digest.
-	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
-	// Loaded reports whether the campaign has a load's row, finished or not.
+	// Loaded reports whether the campaign has a load row.
 	Loaded(ctx context.Context, campaign string) (bool, error)
-	// StartLoad puts a load's row if its number is free. started = false means that
-	// another loader's row is there.
+	// LatestLoad returns the load row of this digest with the highest number.
+	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
+	// StartLoad puts a load row if it is absent. started = false: the row was there.
 	StartLoad(ctx context.Context, l Load) (started bool, err error)
-	// AdvanceLoad writes progress and finished, unless the row is further already.
-	// The row count never falls, and finished never goes away.
+	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the
+	// row has more Rows, or as many and is finished. If there is no such row, the error is of
+	// the family ErrInconsistent.
 	AdvanceLoad(ctx context.Context, l Load) error
 
-	// Lists. They return pages in an engine's own order, and each row once if it is
-	// there all the time. A page may be empty and not the last. The cursor of the
-	// first page is ""; next is "" after the last page.
+	// Lists return pages, in an order of the engine's own. They return every row once that
+	// is there all the time. A page may be empty and not the last. The cursor of the first
+	// page is ""; next is "" after the last page.
 
+	// ListClaims lists the claim rows of a scope.
 	ListClaims(ctx context.Context, scope, cursor string) (claims []Claim, next string, err error)
+	// ListItemRows lists the item rows of a campaign.
 	ListItemRows(ctx context.Context, campaign, cursor string) (rows []ListedItem, next string, err error)
 	// Counts counts the rows of a campaign.
 	Counts(ctx context.Context, c Campaign) (Counts, error)
 
-	// Repair makes one change if its conditions hold, in one transaction. With
-	// done = false they do not hold any more, and nothing was changed.
+	// Repair makes one change if its condition holds, in one transaction. done = false: the
+	// condition does not hold or the change is made already; nothing was changed.
 	Repair(ctx context.Context, r RepairRequest) (done bool, err error)
 }
 
-// Range is a part of a shard: the hashes above After, up to and including
-// Through. A nil end is open.
+// Range is a part of a shard: the hashes above After, up to and including Through. nil
+// is no limit.
 type Range struct{ After, Through *Hash }
 
 // FreePage is the result of FreeItems.
@@ -109,14 +113,14 @@ type FreePage struct {
 	More  bool
 }
 
-// TakeResult says why a Take changed nothing. The zero value says that the claim
-// was made. Several conditions can fail at once; the Bank decides which one counts.
+// TakeResult says why a Take changed nothing. The zero value says that the claim was
+// made. Several fields can be set at once; the Bank decides which one counts.
 type TakeResult struct {
-	Held          *Claim // the claim row that was there already
+	Held          *Claim // the claim row that was there
 	ClaimConflict bool   // another transaction was working on the claim row
-	ItemConflict  bool   // another transaction was working on the item
+	ItemConflict  bool   // another transaction was working on the bank row
 	Throttled     bool   // the engine asked for fewer requests
-	ItemGone      bool   // the item was no longer in the bank, or had ended
+	ItemGone      bool   // the bank row was not there, or the item had ended
 }
 
 // Taken reports that the claim was made.
@@ -135,38 +139,38 @@ type AddResult struct {
 	Existing ItemRow // with AddKnown
 }
 
-// AddOutcome says what became of an AddRequest.
+// AddOutcome says how an AddRequest ended.
 type AddOutcome int
 
 // The outcomes of an AddRequest.
 const (
 	AddUnsettled AddOutcome = iota // nothing was changed and nothing is known: send it again
 	AddDone                        // both rows were put
-	AddKnown                       // there is an item row: AddResult.Existing
-	AddOrphan                      // there is a bank row without an item row: they are inconsistent
+	AddKnown                       // there was an item row: AddResult.Existing
+	AddOrphan                      // there was a bank row without an item row, which is inconsistent
 )
 
 // CloseRequest asks for the end of a claim. Its conditions are:
 //
-//   - The claim row still has the claim's id. If EndedBy is set, its end is before
-//     EndedBy.
+//   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy.
 //   - The item row has the generation. It has no state; with Marked it has State.
-//   - To return the item, there is no bank row of it.
+//   - With Return, there is no such bank row.
 type CloseRequest struct {
 	Claim      Claim
-	EndedBy    time.Time // zero: whatever its end
+	EndedBy    time.Time // zero: the claim's end does not matter
 	Generation int       // of the item row
 	Return     *FreeItem // the bank row to put; nil: the item ends
 	State      ItemState // how the item ends
 	Marked     bool      // the item row has State already; only the claim row changes
 }
 
-// CloseResult says why CloseClaim changed nothing. The zero value says that the
-// claim is closed.
+// CloseResult says why CloseClaim changed nothing. The zero value says that the claim is
+// closed. Several fields can be set at once. An engine need not set all that apply, but at
+// least one.
 type CloseResult struct {
-	ClaimChanged bool // the claim is gone, is another one, or has not ended
-	ItemChanged  bool // the item row is gone, has another generation, or a state
-	ItemFree     bool // the item is in the bank
+	ClaimChanged bool // the condition on the claim row failed
+	ItemChanged  bool // the condition on the item row failed
+	ItemFree     bool // there was a bank row
 	Conflict     bool // another transaction was working on a row
 	Throttled    bool // the engine asked for fewer requests
 }
@@ -174,32 +178,34 @@ type CloseResult struct {
 // Closed reports that the claim was closed.
 func (r CloseResult) Closed() bool { return r == CloseResult{} }
 
-// EndRequest asks for the end of a free item. Its conditions: the item is in the
-// bank and, if EndedBy is set, ends by then; its item row has no state.
+// EndRequest asks for the end of a free item. Its conditions are:
+//
+//   - The bank row is there. If EndedBy is set, the item ends by EndedBy.
+//   - The item row is there and has no state.
 type EndRequest struct {
-	Item    FreeItem // Shard and Hash count
-	EndedBy time.Time
-	State   ItemState
+	Item    FreeItem  // its Shard and Hash
+	EndedBy time.Time // zero: the item's end does not matter
+	State   ItemState // how the item ends
 }
 
-// EndResult says what became of an EndRequest.
+// EndResult says how an EndRequest ended.
 type EndResult int
 
 // The results of an EndRequest.
 const (
 	EndUnsettled    EndResult = iota // nothing was changed and nothing is known: send it again
-	EndDone                          // the bank row is deleted and the item row marked
-	EndNotFree                       // the item is not in the bank, or has not ended
-	EndInconsistent                  // the item is in the bank, and its item row is gone or has a state
+	EndDone                          // the bank row is deleted and the item row has the state
+	EndNotFree                       // the condition on the bank row failed
+	EndInconsistent                  // the bank row is there, and the condition on the item row failed
 )
 
-// RepairRequest asks for a change of one row of an item (one of the first three),
-// under one condition (one of the last three).
+// RepairRequest asks for one change of the rows of an item (PutFree, DropFree or PutRow)
+// under one condition (IfRow, IfClaim or IfFree).
 type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem // put the bank row if it is absent, and count a return in IfRow
+	PutFree  *FreeItem // put the bank row if it is absent; with IfRow, count a return in the item row
 	DropFree *FreeItem // delete the bank row if it is there
 	PutRow   *ItemRow  // put the item row if it is absent
 

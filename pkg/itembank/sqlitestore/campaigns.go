@@ -18,7 +18,7 @@ const (
 	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at,
 		item_life, claim_life, on_end FROM campaign WHERE name = ?`
 
-	// One statement, so that all counts are of one moment.
+	// One statement counts all rows at one moment.
 	selectCounts = `SELECT
 		(SELECT count(*)     FROM item  WHERE campaign = ?1),
 		(SELECT count(*)     FROM bank  WHERE campaign = ?1),
@@ -26,8 +26,7 @@ const (
 		(SELECT count(state) FROM item  WHERE campaign = ?1)`
 )
 
-// CreateCampaign puts a campaign if its name is free, else returns the one that
-// has it. Safe to repeat. Errors: engine.ErrTryAgain, or a fault of the file.
+// CreateCampaign puts a campaign row if it is absent. Otherwise it returns the existing row.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing *engine.Campaign, err error) {
 	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
 		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {
@@ -41,7 +40,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing
 	return existing, err
 }
 
-// Campaign reads a campaign; nil if there is none. Errors: as CreateCampaign.
+// Campaign reads a campaign row.
 func (s *Store) Campaign(ctx context.Context, name string) (c *engine.Campaign, err error) {
 	err = s.db.Read(ctx, "read campaign", func(ctx context.Context, r *sqlite.Statements) error {
 		c, err = readCampaign(ctx, r, name)
@@ -59,8 +58,7 @@ func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*eng
 	return &c, nil
 }
 
-// Campaigns lists all campaigns in the order of their names' bytes. Errors: as
-// CreateCampaign.
+// Campaigns lists all campaign rows in the order of the bytes of their names.
 func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	var all []engine.Campaign
 	err := s.db.Read(ctx, "list campaigns", func(ctx context.Context, r *sqlite.Statements) error {
@@ -85,8 +83,7 @@ func intoCampaign(c *engine.Campaign) []any {
 	}
 }
 
-// SetMode changes the mode of a campaign, if there is one. Safe to repeat.
-// Errors: as CreateCampaign.
+// SetMode changes the mode of a campaign row that exists.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
 	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
 		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
@@ -96,8 +93,7 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found 
 	return found, err
 }
 
-// Counts counts the rows of a campaign at one moment. It reads all of them, and
-// blocks nobody. Errors: as CreateCampaign.
+// Counts counts the rows of a campaign at one moment. It reads all of them and blocks nobody.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign) (n engine.Counts, err error) {
 	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)

@@ -7,11 +7,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// slot is the only one while a claimant has one claim in a scope.
+// slot is the part of a claim's key that numbers the claims of a claimant in a scope. There is
+// one.
 const slot = 1
 
 const (
-	// An absent end of the range is replaced by a blob below or above every hash.
+	// A missing end of the range becomes a blob below or above every hash.
 	selectFree = `SELECT hash, item, ends_at FROM bank
 		WHERE campaign = ? AND generation = ? AND shard = ?
 			AND hash > coalesce(?, x'') AND hash <= coalesce(?, x'ffffffffffffffffffffffffffffffffff')
@@ -20,7 +21,7 @@ const (
 	selectClaim = `SELECT id, campaign, scope, claimant, item, item_hash, claimed_at, ends_at
 		FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
 
-	// An item that has ended by then is not free any more.
+	// An item that ends by then is not free.
 	selectIsFree = `SELECT 1 FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?
 		AND (ends_at IS NULL OR ends_at > ?)`
 
@@ -31,9 +32,8 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// FreeItems returns up to limit free items of the shard in order of their
-// hashes; More says exactly whether the range holds others. Errors:
-// engine.ErrTryAgain, or a fault of the file.
+// FreeItems returns up to limit bank rows of the shard in the order of their hashes. More says
+// exactly whether the range has others.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	var page engine.FreePage
 	a := sqlite.Args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}
@@ -54,41 +54,39 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return page, nil
 }
 
-// Take moves the item to the claimant, if it is in the bank and has not ended,
-// and the claimant has no claim in the scope. Else it writes nothing and reports both. Safe to
-// repeat: after an answer that was lost, the claim is found. Errors: as FreeItems.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
+// Take deletes the bank row and puts the claim row, if the item is free and the claimant has no
+// claim in the scope. Otherwise it changes nothing and reports both conditions.
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (result engine.TakeResult, err error) {
 	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
-		found, err = take(ctx, w, item, claim)
+		result, err = take(ctx, w, item, claim)
 		return err
 	})
-	return found, err
+	return result, err
 }
 
-// take looks first, in the same transaction as it writes.
-func take(ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
-	if found.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
-		return found, err
+// take tests both conditions and then writes, in one transaction.
+func take(ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim) (result engine.TakeResult, err error) {
+	if result.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
+		return result, err
 	}
 	key := sqlite.Args{item.Shard.Campaign, item.Shard.Generation, item.Shard.Number, item.Hash[:]}
 	var free int
 	if _, err = w.One(ctx, selectIsFree, append(key, sqlite.Millis(claim.ClaimedAt)), &free); err != nil {
-		return found, err
+		return result, err
 	}
-	found.ItemGone = free == 0
-	if !found.Taken() {
-		return found, nil
+	result.ItemGone = free == 0
+	if !result.Taken() {
+		return result, nil
 	}
 	if _, err = w.Exec(ctx, deleteFree, key...); err != nil {
-		return found, err
+		return result, err
 	}
 	_, err = w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
 		claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
-	return found, err
+	return result, err
 }
 
-// HeldClaim reads the claim of a claimant in a scope; nil if there is none.
-// Errors: as FreeItems.
+// HeldClaim reads the claim row of a claimant in a scope.
 func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, err error) {
 	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
 		held, err = readClaim(ctx, r, scope, claimant)
@@ -97,7 +95,7 @@ func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *en
 	return held, err
 }
 
-// HeldClaimEventuallyConsistent is HeldClaim: nothing is cheaper here.
+// HeldClaimEventuallyConsistent is HeldClaim: SQLite has no cheaper read.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	return s.HeldClaim(ctx, scope, claimant)
 }
@@ -118,7 +116,7 @@ func intoClaim(c *engine.Claim) []any {
 	}
 }
 
-// blob is the column of a hash; NULL if there is none.
+// blob returns the column of a hash, NULL for nil.
 func blob(h *engine.Hash) []byte {
 	if h == nil {
 		return nil

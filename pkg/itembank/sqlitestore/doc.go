@@ -1,35 +1,34 @@
-// Package sqlitestore keeps campaigns, banks, claims and loads in one SQLite
-// file that several processes of one machine may use at once. It is the engine
-// for a single node, for development and for tests; it needs no server and no cgo.
+// Package sqlitestore keeps campaigns, items, claims and loads in one SQLite file. Several
+// processes of one machine can use the file at once. It is the engine for a single machine,
+// for development and for tests. It needs no server and no cgo.
 //
-//	store, err := sqlitestore.Create(ctx, "codes.db") // or Open, if it must exist
+//	store, err := sqlitestore.Create(ctx, "codes.db") // or Open, if the file must exist
 //	...
 //	defer store.Close()
 //	bank := itembank.New(store)
 //
-// The file may hold the tables of package dedupe/sqlitestore as well.
+// The file can also have the tables of package dedupe/sqlitestore.
 //
 // # Durability
 //
-// A write is answered after it is synced to the disk (WAL, synchronous=FULL):
-// a claim that was answered survives a crash of the process, of the system, and
-// a power cut, as far as the disk keeps what it said it kept.
+// A write returns after it is synced to the disk (WAL, synchronous=FULL). So a claim that was
+// returned survives a crash of the process, a crash of the system, and a power cut, if the
+// disk keeps what it reports as written.
 //
 // # Readers and writers
 //
-// Readers work on snapshots and wait for nobody. Writers take turns: in a
-// process in the order in which they came, and between processes through lock
-// files beside the database (its name with .lock0 to .lock4), so that a process
-// that writes without pause cannot starve the others. The locks serve fairness
-// only: correctness rests on SQLite's own, so a program without them, such as
-// the sqlite3 shell, does no harm. They are not removed after use; while no
-// process has the store open they may be.
+// Readers work on snapshots and wait for nobody. Writers take turns: in a process in the order
+// in which they came, and between processes through lock files beside the database (its name
+// with .lock0 to .lock4), so that a process that writes without pause cannot starve the
+// others. The lock files serve fairness only; SQLite's own locks protect the data. So a
+// program that does not know them, such as the sqlite3 shell, does no harm. They stay after
+// use. You can delete them while no process has the store open.
 //
 // # Limits
 //
-// The file must lie on a local disk: SQLite's shared memory and locks do not
-// work over network file systems. Nothing in the process but oncebox's engines,
-// of which several may, may open and close the file, not even for reading: by
-// the rules of POSIX locks that drops SQLite's. To restore a backup, stop all processes; a file that was replaced
-// under a running one refuses its writes.
+// The file must be on a local disk: SQLite's shared memory and locks do not work over network
+// file systems. In a process that has the store open, only oncebox's engines may open and close
+// the file, not even for reading: by the rules of POSIX locks, another close drops SQLite's
+// locks. To restore a backup, stop all processes first. A store whose file was replaced while
+// it was open refuses to write.
 package sqlitestore

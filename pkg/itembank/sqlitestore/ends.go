@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// The end of a claim is tested only where a bound is given.
+	// The end of the claim is tested only if there is a limit.
 	selectIsClaim = `SELECT 1 FROM claim WHERE scope = ? AND claimant = ? AND slot = ? AND id = ?
 		AND (?5 IS NULL OR ends_at < ?5)`
 
@@ -22,8 +22,7 @@ const (
 	updateReturns = `UPDATE item SET returns = returns + 1 WHERE campaign = ? AND hash = ?`
 )
 
-// ItemRow reads the row of an item; nil if it was never loaded. Errors:
-// engine.ErrTryAgain, or a fault of the file.
+// ItemRow reads an item row.
 func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
 	err = s.db.Read(ctx, "read item", func(ctx context.Context, r *sqlite.Statements) error {
 		row, err = readItemRow(ctx, r, campaign, h[:])
@@ -32,66 +31,63 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (ro
 	return row, err
 }
 
-// CloseClaim deletes a claim, if it is still the one, and returns or ends its
-// item. Else it writes nothing and says why. Repeated, it finds the claim
-// changed. Errors: as ItemRow.
-func (s *Store) CloseClaim(ctx context.Context, c engine.CloseRequest) (found engine.CloseResult, err error) {
+// CloseClaim deletes a claim row and returns or ends its item, if all conditions hold.
+// Otherwise it changes nothing and reports every condition that failed.
+func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
-		found, err = closeClaim(ctx, w, c)
+		result, err = closeClaim(ctx, w, r)
 		return err
 	})
-	return found, err
+	return result, err
 }
 
-// closeClaim looks first, in the same transaction as it writes.
-func closeClaim(ctx context.Context, w *sqlite.Statements, c engine.CloseRequest) (found engine.CloseResult, err error) {
-	claim := c.Claim
-	there, err := is(ctx, w, selectIsClaim, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(c.EndedBy))
+// closeClaim tests all conditions and then writes, in one transaction.
+func closeClaim(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest) (result engine.CloseResult, err error) {
+	claim := r.Claim
+	there, err := is(ctx, w, selectIsClaim, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(r.EndedBy))
 	if err != nil {
-		return found, err
+		return result, err
 	}
 	row, err := readItemRow(ctx, w, claim.Campaign, claim.ItemHash[:])
 	if err != nil {
-		return found, err
+		return result, err
 	}
-	found.ClaimChanged = !there
+	result.ClaimChanged = !there
 	var marked engine.ItemState
-	if c.Marked {
-		marked = c.State
+	if r.Marked {
+		marked = r.State
 	}
-	found.ItemChanged = row == nil || row.Generation != c.Generation || row.State != marked
-	if i := c.Return; i != nil {
-		found.ItemFree, err = is(ctx, w, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
+	result.ItemChanged = row == nil || row.Generation != r.Generation || row.State != marked
+	if i := r.Return; i != nil {
+		result.ItemFree, err = is(ctx, w, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
 		if err != nil {
-			return found, err
+			return result, err
 		}
 	}
-	if !found.Closed() {
-		return found, nil
+	if !result.Closed() {
+		return result, nil
 	}
 	if _, err := w.Exec(ctx, deleteClaim, claim.Scope, claim.Claimant, slot); err != nil {
-		return found, err
+		return result, err
 	}
-	if c.Return == nil {
-		_, err = w.Exec(ctx, updateState, c.State, claim.Campaign, claim.ItemHash[:])
-		return found, err
+	if r.Return == nil {
+		_, err = w.Exec(ctx, updateState, r.State, claim.Campaign, claim.ItemHash[:])
+		return result, err
 	}
 	if _, err := w.Exec(ctx, updateReturns, claim.Campaign, claim.ItemHash[:]); err != nil {
-		return found, err
+		return result, err
 	}
-	i := c.Return
+	i := r.Return
 	_, err = w.Exec(ctx, insertFree, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
-	return found, err
+	return result, err
 }
 
-// EndItems ends items in one transaction and answers every one: none is left
-// engine.EndUnsettled. Repeated, it finds those that it ended not free. Errors: as
-// ItemRow.
-func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
-	answers := make([]engine.EndResult, len(endings))
+// EndItems ends items in one transaction. It settles every request.
+func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	results := make([]engine.EndResult, len(requests))
 	err := s.db.Write(ctx, "end items", func(ctx context.Context, w *sqlite.Statements) (err error) {
-		for i, e := range endings {
-			if answers[i], err = endItem(ctx, w, e); err != nil {
+		for i, r := range requests {
+			if results[i], err = endItem(ctx, w, r); err != nil {
 				return err
 			}
 		}
@@ -100,16 +96,16 @@ func (s *Store) EndItems(ctx context.Context, endings []engine.EndRequest) ([]en
 	if err != nil {
 		return nil, err
 	}
-	return answers, nil
+	return results, nil
 }
 
-func endItem(ctx context.Context, w *sqlite.Statements, e engine.EndRequest) (engine.EndResult, error) {
-	shard, hash := e.Item.Shard, e.Item.Hash[:]
-	free, err := is(ctx, w, selectInBank, shard.Campaign, shard.Generation, shard.Number, hash, sqlite.Millis(e.EndedBy))
+func endItem(ctx context.Context, w *sqlite.Statements, r engine.EndRequest) (engine.EndResult, error) {
+	shard, hash := r.Item.Shard, r.Item.Hash[:]
+	free, err := is(ctx, w, selectInBank, shard.Campaign, shard.Generation, shard.Number, hash, sqlite.Millis(r.EndedBy))
 	if err != nil || !free {
 		return engine.EndNotFree, err
 	}
-	n, err := w.Exec(ctx, updateState, e.State, shard.Campaign, hash)
+	n, err := w.Exec(ctx, updateState, r.State, shard.Campaign, hash)
 	if err != nil || n == 0 {
 		return engine.EndInconsistent, err
 	}
@@ -117,7 +113,7 @@ func endItem(ctx context.Context, w *sqlite.Statements, e engine.EndRequest) (en
 	return engine.EndDone, err
 }
 
-// is reports that a query finds a row.
+// is reports whether a query returns a row.
 func is(ctx context.Context, on *sqlite.Statements, query string, args ...any) (bool, error) {
 	var one int
 	return on.One(ctx, query, args, &one)

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// listPage is how many rows are read at a time.
+// listPage is how many rows a page has.
 const listPage = 1000
 
 const (
@@ -19,8 +19,8 @@ const (
 		WHERE campaign = ? AND hash > ? ORDER BY hash LIMIT ?`
 )
 
-// ListClaims lists the claims of a scope by claimant; the cursor is the last one.
-// Errors: engine.ErrTryAgain, or a fault of the file.
+// ListClaims lists the claim rows of a scope in the order of claimants. The cursor is the last
+// claimant.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	err = s.db.Read(ctx, "list claims", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectClaims, sqlite.Args{scope, cursor, listPage}, func(scan func(...any) error) error {
@@ -39,8 +39,8 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 	return claims, next, nil
 }
 
-// ListItemRows lists the item rows of a campaign by hash; the cursor is the last
-// one. Errors: as ListClaims.
+// ListItemRows lists the item rows of a campaign in the order of hashes. The cursor is the last
+// hash.
 func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
 	after, err := hex.DecodeString(cursor)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
+	selectLoaded = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
+
 	selectLatestLoad = `SELECT campaign, digest, number, generation, finished, rows, added, known, repeated
 		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
-
-	selectLoaded = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
 
 	insertLoad = `INSERT INTO load
 		(campaign, digest, number, generation, finished, rows, added, known, repeated)
@@ -26,7 +26,7 @@ const (
 
 	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
 
-	// The answer is 1, or 0 because of an item row or of a bank row.
+	// It inserts one row, or none because there is an item row or a bank row.
 	insertItem = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND generation = ?5 AND shard = ?7 AND hash = ?2)
@@ -38,8 +38,16 @@ const (
 		WHERE campaign = ? AND hash = ?`
 )
 
-// LatestLoad returns the load of the digest with the highest number; nil if
-// there is none. Errors: engine.ErrTryAgain, or a fault of the file.
+// Loaded reports whether the campaign has a load row.
+func (s *Store) Loaded(ctx context.Context, campaign string) (found bool, err error) {
+	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) error {
+		found, err = is(ctx, r, selectLoaded, campaign)
+		return err
+	})
+	return found, err
+}
+
+// LatestLoad reads the load row of the digest with the highest number.
 func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest *engine.Load, err error) {
 	err = s.db.Read(ctx, "read load", func(ctx context.Context, r *sqlite.Statements) error {
 		latest, err = readLatestLoad(ctx, r, campaign, digest)
@@ -59,17 +67,7 @@ func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest 
 	return &l, nil
 }
 
-// Loaded reports whether the campaign has a load. Errors: as LatestLoad.
-func (s *Store) Loaded(ctx context.Context, campaign string) (loaded bool, err error) {
-	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) (err error) {
-		loaded, err = r.One(ctx, selectLoaded, sqlite.Args{campaign}, new(int))
-		return err
-	})
-	return loaded, err
-}
-
-// StartLoad puts a load's row if its number is free. Repeated, it finds its own
-// row and answers false. Errors: as LatestLoad.
+// StartLoad puts a load row if it is absent.
 func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
 	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
@@ -81,10 +79,8 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err
 	return started, err
 }
 
-// AdvanceLoad writes progress, forward only: with fewer rows than the row has it
-// changes nothing, with as many it can only finish the load, and a finished load
-// stays finished. Safe to repeat. Errors: as LatestLoad, and
-// engine.ErrInconsistent for a load that was never started.
+// AdvanceLoad writes progress. It changes nothing if the row has more rows, or as many and is
+// finished. A load row that does not exist is engine.ErrInconsistent.
 func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
@@ -97,24 +93,23 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	})
 }
 
-// checkStarted tells a load that is further from one that is not there.
+// checkStarted distinguishes a load row that is further from one that does not exist.
 func checkStarted(ctx context.Context, w *sqlite.Statements, l engine.Load) error {
 	var one int
 	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
 	if err == nil && !found {
-		err = fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
+		err = fmt.Errorf("%w: load %s does not exist", engine.ErrInconsistent, l.ID())
 	}
 	return err
 }
 
-// AddItems adds items in one transaction and answers every one: none is left
-// engine.AddUnsettled. Safe to repeat. Errors: as LatestLoad.
-func (s *Store) AddItems(ctx context.Context, additions []engine.AddRequest) ([]engine.AddResult, error) {
-	answers := make([]engine.AddResult, len(additions))
+// AddItems adds items in one transaction. It settles every request.
+func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	results := make([]engine.AddResult, len(requests))
 	err := s.db.Write(ctx, "add items", func(ctx context.Context, w *sqlite.Statements) (err error) {
-		for i, a := range additions {
-			if answers[i], err = add(ctx, w, a); err != nil {
-				return fmt.Errorf("row %d of the load: %w", a.Row, err)
+		for i, r := range requests {
+			if results[i], err = add(ctx, w, r); err != nil {
+				return fmt.Errorf("row %d of the load: %w", r.Row, err)
 			}
 		}
 		return nil
@@ -122,26 +117,26 @@ func (s *Store) AddItems(ctx context.Context, additions []engine.AddRequest) ([]
 	if err != nil {
 		return nil, err
 	}
-	return answers, nil
+	return results, nil
 }
 
 // add puts the item row and the bank row, or says which of them was there.
-func add(ctx context.Context, w *sqlite.Statements, a engine.AddRequest) (engine.AddResult, error) {
-	shard, hash, ends := a.Item.Shard, a.Item.Hash[:], sqlite.Millis(a.Item.EndsAt)
-	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, a.LoadID, a.Row, shard.Generation, ends, shard.Number)
+func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine.AddResult, error) {
+	shard, hash, ends := r.Item.Shard, r.Item.Hash[:], sqlite.Millis(r.Item.EndsAt)
+	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, shard.Generation, ends, shard.Number)
 	if err != nil {
 		return engine.AddResult{}, err
 	}
 	if n == 0 {
-		return whatStood(ctx, w, shard.Campaign, hash)
+		return whyNotAdded(ctx, w, shard.Campaign, hash)
 	}
-	_, err = w.Exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, a.Item.Value, ends)
+	_, err = w.Exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, r.Item.Value, ends)
 	return engine.AddResult{Outcome: engine.AddDone}, err
 }
 
-// whatStood reads why an item was not added. The item row counts first; without
-// one it was the bank row.
-func whatStood(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (engine.AddResult, error) {
+// whyNotAdded reads why an item was not added: because of the item row or, if there is none, of
+// the bank row.
+func whyNotAdded(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (engine.AddResult, error) {
 	row, err := readItemRow(ctx, w, campaign, hash)
 	if err != nil || row == nil {
 		return engine.AddResult{Outcome: engine.AddOrphan}, err

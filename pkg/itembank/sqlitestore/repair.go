@@ -7,53 +7,52 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Repair makes a change if what it rests on is so, in one transaction. Errors:
-// engine.ErrTryAgain, or a fault of the file.
-func (s *Store) Repair(ctx context.Context, m engine.RepairRequest) (done bool, err error) {
+// Repair makes a change if its condition holds, in one transaction.
+func (s *Store) Repair(ctx context.Context, request engine.RepairRequest) (done bool, err error) {
 	err = s.db.Write(ctx, "repair", func(ctx context.Context, w *sqlite.Statements) error {
-		if done, err = holds(ctx, w, m); err != nil || !done {
+		if done, err = holds(ctx, w, request); err != nil || !done {
 			return err
 		}
-		done, err = change(ctx, w, m)
+		done, err = change(ctx, w, request)
 		return err
 	})
 	return done && err == nil, err
 }
 
-// holds reports that what the change rests on is so.
-func holds(ctx context.Context, w *sqlite.Statements, m engine.RepairRequest) (bool, error) {
+// holds reports whether the condition holds.
+func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) (bool, error) {
 	switch {
-	case m.IfRow != nil:
-		row, err := readItemRow(ctx, w, m.Campaign, m.Hash[:])
-		return row != nil && row.Generation == m.IfRow.Generation && row.State == m.IfRow.State && row.Returns == m.IfRow.Returns, err
-	case m.IfClaim != nil:
-		return is(ctx, w, selectIsClaim, m.IfClaim.Scope, m.IfClaim.Claimant, slot, m.IfClaim.ID, nil)
+	case request.IfRow != nil:
+		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
+		return row != nil && row.Generation == request.IfRow.Generation && row.State == request.IfRow.State && row.Returns == request.IfRow.Returns, err
+	case request.IfClaim != nil:
+		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	default:
-		return inBank(ctx, w, *m.IfFree)
+		return inBank(ctx, w, *request.IfFree)
 	}
 }
 
-func change(ctx context.Context, w *sqlite.Statements, m engine.RepairRequest) (bool, error) {
+func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) (bool, error) {
 	switch {
-	case m.PutFree != nil:
-		i := *m.PutFree
+	case request.PutFree != nil:
+		i := *request.PutFree
 		if there, err := inBank(ctx, w, i); there || err != nil {
 			return false, err
 		}
-		if m.IfRow != nil {
-			if _, err := w.Exec(ctx, updateReturns, m.Campaign, m.Hash[:]); err != nil {
+		if request.IfRow != nil {
+			if _, err := w.Exec(ctx, updateReturns, request.Campaign, request.Hash[:]); err != nil {
 				return false, err
 			}
 		}
 		_, err := w.Exec(ctx, insertFree, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
 		return true, err
-	case m.DropFree != nil:
-		s := m.DropFree.Shard
-		n, err := w.Exec(ctx, deleteFree, s.Campaign, s.Generation, s.Number, m.DropFree.Hash[:])
+	case request.DropFree != nil:
+		s := request.DropFree.Shard
+		n, err := w.Exec(ctx, deleteFree, s.Campaign, s.Generation, s.Number, request.DropFree.Hash[:])
 		return n == 1, err
 	default:
-		r := m.PutRow
-		n, err := w.Exec(ctx, insertRow, m.Campaign, m.Hash[:], r.LoadID, r.Row, r.Generation, sqlite.Millis(r.EndsAt))
+		r := request.PutRow
+		n, err := w.Exec(ctx, insertRow, request.Campaign, request.Hash[:], r.LoadID, r.Row, r.Generation, sqlite.Millis(r.EndsAt))
 		return n == 1, err
 	}
 }

@@ -14,9 +14,9 @@ var part = sqlite.Part{
 	TryAgain: engine.ErrTryAgain,
 }
 
-// makeTables makes the tables of this package. Times are Unix milliseconds, NULL
-// for none; hashes are 16 bytes, which SQLite orders as bytes. The rows are
-// small and always asked for by key, hence WITHOUT ROWID.
+// makeTables makes the tables of this package. Times are Unix milliseconds, or NULL for no
+// time. Hashes are 16 bytes, which SQLite orders as bytes. The tables are WITHOUT ROWID
+// because the rows are small and always read by key.
 const makeTables = `
 	CREATE TABLE campaign (
 		name       TEXT NOT NULL PRIMARY KEY,
@@ -44,7 +44,7 @@ const makeTables = `
 		PRIMARY KEY (campaign, generation, shard, hash)
 	) STRICT, WITHOUT ROWID;
 
-	-- Every item that was ever loaded, wherever it is now.
+	-- Every item that was ever loaded.
 	CREATE TABLE item (
 		campaign   TEXT NOT NULL,
 		hash       BLOB NOT NULL CHECK (length(hash) = 16),
@@ -70,7 +70,7 @@ const makeTables = `
 		PRIMARY KEY (campaign, digest, number)
 	) STRICT, WITHOUT ROWID;
 
-	-- slot is 1 until campaigns allow several claims.
+	-- slot numbers the claims of a claimant in a scope; it is always 1.
 	CREATE TABLE claim (
 		scope      TEXT NOT NULL,
 		claimant   TEXT NOT NULL,
@@ -87,7 +87,7 @@ const makeTables = `
 	-- For counting; several campaigns may share a scope.
 	CREATE INDEX claim_of_campaign ON claim (campaign);`
 
-// addLives leads from version 1 to 2.
+// addLives upgrades version 1 to 2.
 const addLives = `
 	ALTER TABLE campaign ADD COLUMN item_life INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE campaign ADD COLUMN claim_life INTEGER NOT NULL DEFAULT 0;
