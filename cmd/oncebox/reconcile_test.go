@@ -234,7 +234,7 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 	}
 	text := run("text")
 	for _, d := range r.Inconsistencies {
-		line := regexp.MustCompile(`(?m)^` + string(d.Kind) + ` .*$`).FindString(text)
+		line := regexp.MustCompile(`(?m)^` + d.Kind + ` .*$`).FindString(text)
 		for _, want := range append([]string{d.LoadID, d.Item}, d.Claims...) {
 			if !strings.Contains(line, want) {
 				w.Errorf("want %s in the line of %+v, got\n%s", want, d, text)

@@ -68,7 +68,7 @@ func checkPlace(doing string, found, own key) error {
 	if found == own {
 		return nil
 	}
-	return fmt.Errorf("dynamodb: %s: %w: the row with the keys %q and %q must have the keys %q and %q; change them, or delete the row if there is one with these keys already",
+	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q must have the keys %q, %q; change them, or delete the row if there is one with these keys already",
 		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
