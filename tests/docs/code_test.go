@@ -47,15 +47,7 @@ var goName = regexp.MustCompile("`((?:[a-z]+|\\(\\*[A-Za-z]+\\))\\.)?([A-Z][A-Za
 // TestFunctionsExist: docs/how-it-works.md names functions as `Type.method` or `package.Type.Method`, and they exist.
 func TestFunctionsExist(t *testing.T) {
 	t.Parallel()
-	var source strings.Builder
-	must(t, filepath.WalkDir(filepath.Join(root, "pkg"), func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		source.Write(raw)
-		return err
-	}))
+	source := goSource(t)
 	found := 0
 	for _, line := range strings.Split(read(t, "docs/how-it-works.md"), "\n") {
 		columns := cells(line)
@@ -65,7 +57,7 @@ func TestFunctionsExist(t *testing.T) {
 		for _, name := range goName.FindAllStringSubmatch(columns[1], -1) {
 			found++
 			method := regexp.MustCompile(`func (\([a-zA-Z]* ?\*?` + name[2] + `\) )` + name[3] + `\(`)
-			if !method.MatchString(source.String()) {
+			if !method.MatchString(source) {
 				t.Errorf("docs/how-it-works.md names %s, which does not exist", name[0])
 			}
 		}
