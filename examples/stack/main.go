@@ -1,5 +1,5 @@
-// Command stack is an example of a stack of your own: a ticketing team hands out
-// seats by the claim API, and lets each of its orders through once.
+// Command stack is an example of a stack of your own. A ticketing team hands out seats by the claim API, and passes on
+// each of its orders once.
 //
 //	make zip
 //	cdk synth --app 'go run ./examples/stack'
@@ -37,8 +37,7 @@ func run() error {
 	return nil
 }
 
-// orders is a stream that another team has, and retention how long it keeps records,
-// which a stream's ARN does not tell.
+// orders is an existing stream of another team. retention is how long it keeps records; the ARN does not tell.
 const (
 	orders    = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 	retention = 72 * time.Hour
@@ -46,28 +45,27 @@ const (
 
 func addTickets(app awscdk.App) error {
 	stack := awscdk.NewStack(app, jsii.String("tickets"), &awscdk.StackProps{
-		// Tables with a key of yours want to know where they will be.
+		// A table with a key of your own needs a stack with a region.
 		Env: &awscdk.Environment{Account: jsii.String("123456789012"), Region: jsii.String("eu-west-1")},
 	})
 	key := awskms.NewKey(stack, jsii.String("Key"), &awskms.KeyProps{EnableKeyRotation: jsii.Bool(true)})
 	alarms := awssns.NewTopic(stack, jsii.String("Alarms"), nil)
 	alarms.AddSubscription(awssnssubscriptions.NewEmailSubscription(jsii.String("on-call@tickets.example"), nil))
 
-	// Both jobs use one table for what was seen; each has its part of the keys. When
-	// a sale opens, everybody comes in the same second: 5,000 seats a second take
-	// 10,000 write units of either table, and the rest is for orders.
+	// Both jobs share the dedupe table, in which their keys differ. When a sale opens, all customers come in the same
+	// second. 5,000 claims a second take 10,000 write units of each table. The other 2,000 are for orders.
 	tables := infra.TableProps{EncryptionKey: key, WarmReadUnits: 12_000, WarmWriteUnits: 12_000}
-	seen, err := infra.NewTable(stack, "Seen", tables)
+	dedupe, err := infra.NewTable(stack, "Seen", tables)
 	if err != nil {
 		return err
 	}
 
-	// The shop's customers call the API themselves, with the token of their login. Who
-	// they are is in a claim of it, so nobody takes a seat in another one's name.
+	// The customers call the API with the token of their login. The token names the customer, so nobody can claim a
+	// seat in the name of somebody else.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
 		Auth:         infra.AuthJWT("https://login.tickets.example", "shop"),
 		ClaimantFrom: "jwt:customer_id",
-		DedupeTable:  seen,
+		DedupeTable:  dedupe,
 		Table:        tables, // for the bank of seats
 		RateLimit:    5_000,
 		BurstLimit:   5_000,
@@ -77,8 +75,7 @@ func addTickets(app awscdk.App) error {
 		return err
 	}
 
-	// The shop sends an order again when it hears no answer, with the time of that
-	// attempt in it, which makes it no other order.
+	// Without an answer, the shop sends an order again. The second copy has a new sent_at, but it is the same order.
 	unique, err := infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
 		Rules: infra.RecordRules{
 			IDPath:   "order.id",
@@ -87,7 +84,7 @@ func addTickets(app awscdk.App) error {
 		},
 		Source:          awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), jsii.String(orders)),
 		SourceRetention: retention,
-		DedupeTable:     seen,
+		DedupeTable:     dedupe,
 		EncryptionKey:   key,
 		Alarms:          infra.AlarmProps{Topic: alarms},
 	})

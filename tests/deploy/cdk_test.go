@@ -1,6 +1,6 @@
-// Package deploy deploys the stack of infra/app with the CDK's own command line to
-// an emulated CloudFormation, and reads back what is there then. That a deployment
-// ends well says little there, so nothing is believed that a service does not say.
+// Package deploy deploys the stack of infra/app with the command line of the CDK to an emulated CloudFormation. Then it
+// reads every resource back from its service: an emulated deployment may succeed although a resource is missing or has
+// other properties.
 package deploy
 
 import (
@@ -20,7 +20,7 @@ import (
 // root is the project's folder, where cdk.json is.
 const root = "../.."
 
-// buildDir holds the functions that the tests of this process share.
+// buildDir holds the built functions, which the tests of this process share.
 var buildDir string
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ var (
 	dedupeARM = builder("dedupe", "arm64")
 )
 
-// builder returns what builds a function, once, and gives its folder.
+// builder returns a function that builds a Lambda function once and returns its folder.
 func builder(name, arch string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(buildDir, name+"-"+arch)
@@ -53,7 +53,7 @@ func builder(name, arch string) func() (string, error) {
 	})
 }
 
-// built skips the test before anything is built, where it could not go on.
+// built builds a function. It skips the test first if a tool is missing.
 func built(t *testing.T, build func() (string, error)) (dir string) {
 	t.Helper()
 	testengine.Tool(t, "cdk")
@@ -63,7 +63,7 @@ func built(t *testing.T, build func() (string, error)) (dir string) {
 	return dir
 }
 
-// codeFact is what a zip with the executable of a folder holds.
+// codeFact describes a zip with the executable of a folder.
 func codeFact(t *testing.T, dir string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, "bootstrap"))
@@ -75,13 +75,13 @@ func fileFact(name string, mode fs.FileMode, content []byte) string {
 	return fmt.Sprintf("%s %v %x", name, mode, sha256.Sum256(content))
 }
 
-// cdk runs the CDK's command line in a folder against the emulator.
+// cdk runs the command line of the CDK in a folder against the emulator.
 func cdk(t *testing.T, dir string, args ...string) (output string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testengine.Tool(t, "cdk"), args...)
 	cmd.Dir = dir
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "AWS_") { // the developer's own
+		if !strings.HasPrefix(variable, "AWS_") { // which would lead to the developer's account
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
@@ -94,15 +94,14 @@ func cdk(t *testing.T, dir string, args ...string) (output string, err error) {
 	return string(out), err
 }
 
-// An assembly is what `cdk synth` made of the app: one stack, with its templates and
-// assets.
+// An assembly is the output of `cdk synth`: one stack, with its template and assets.
 type assembly struct {
 	stack string
 	dir   string
 }
 
-// synth assembles the stack that cdk.json and these context values say. The names
-// of the values are without their prefix.
+// synth makes the assembly of a stack with these context values over those of cdk.json. The names of the values have no
+// "oncebox:".
 func synth(t *testing.T, stack string, context map[string]string) assembly {
 	t.Helper()
 	a := assembly{stack: stack, dir: t.TempDir()}
@@ -115,7 +114,7 @@ func synth(t *testing.T, stack string, context map[string]string) assembly {
 	return a
 }
 
-// cdk runs a command on the assembly, away from cdk.json, which has had its say.
+// cdk runs a command on the assembly. It runs in the assembly's folder, where no cdk.json changes the context again.
 func (a assembly) cdk(t *testing.T, command string, args ...string) (output string, err error) {
 	t.Helper()
 	return cdk(t, a.dir, append([]string{command, a.stack, "--app", a.dir}, args...)...)
@@ -127,19 +126,19 @@ func (a assembly) deploy(t *testing.T) (output string) {
 		_, bootstrap.err = cdk(t, a.dir, "bootstrap", "aws://"+account+"/"+region)
 	})
 	must(t, bootstrap.err)
-	// A change set would have to be waited for.
+	// The direct method needs no change set.
 	output, err := a.cdk(t, "deploy", "--method", "direct", "--require-approval", "never")
 	must(t, err)
 	return output
 }
 
-// bootstrap makes what the CDK needs in the account, once.
+// bootstrap makes the resources that the CDK needs in the account, once.
 var bootstrap struct {
 	sync.Once
 	err error
 }
 
-// diff compares with what is deployed. A difference is an error.
+// diff returns an error if the assembly differs from the deployed stack.
 func (a assembly) diff(t *testing.T) error {
 	t.Helper()
 	_, err := a.cdk(t, "diff", "--method", "template", "--fail")
@@ -152,8 +151,7 @@ func (a assembly) destroy(t *testing.T) {
 	must(t, err)
 }
 
-// template returns the path of the stack's template.
-func (a assembly) template() string { return filepath.Join(a.dir, a.stack+".template.json") }
+func (a assembly) templatePath() string { return filepath.Join(a.dir, a.stack+".template.json") }
 
 func must(t testing.TB, err error) {
 	t.Helper()

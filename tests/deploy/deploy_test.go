@@ -22,32 +22,32 @@ import (
 
 var stacks atomic.Int64
 
-// stackName is a name of a test's own: the emulator is shared, also by the runs of
-// -count.
+// stackName returns a name that no other test has. The runs of -count share the emulator, too.
 func stackName(prefix string) string { return prefix + "-" + strconv.FormatInt(stacks.Add(1), 10) }
 
 const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
 
-// TestBothJobs deploys what cdk.json says, with everything that can be left out left
-// out.
+// TestBothJobs deploys the stack of cdk.json with all defaults.
 func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, dedupe := built(t, claimARM), built(t, dedupeARM)
-	context := map[string]string{"id-path": "event.id", "claim-code": claim, "dedupe-code": dedupe, "alarm-topic-arn": topic}
+	context := map[string]string{
+		"id-path": "event.id", "claim-code": claim, "dedupe-code": dedupe, "alarm-topic-arn": topic,
+	}
 	app := synth(t, stackName("both"), context)
 	app.deploy(t)
 	d := describe(t, app.stack)
 	want := merged(
 		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth),
-		streamFacts("SourceStream"), streamFacts("DestinationStream"), failureStoreFacts, mappingFacts,
+		streamFacts("SourceStream"), streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
 		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment,
 		apiFacts("AWS_IAM", 30), claimAlarms(topic), recordAlarms(topic),
 	)
 	check(t, d.read(t), want)
 
-	t.Run("another synth makes no difference", func(t *testing.T) {
+	t.Run("another synth changes nothing", func(t *testing.T) {
 		again := synth(t, app.stack, context)
 		if err := again.diff(t); err != nil {
 			t.Errorf("there are differences: %v", err)
@@ -61,7 +61,7 @@ func TestBothJobs(t *testing.T) {
 		}
 		check(t, d.read(t), want)
 	})
-	t.Run("a difference would be seen", func(t *testing.T) {
+	t.Run("diff finds a difference", func(t *testing.T) {
 		altered := app.alter(t, func(resources map[string]resource) {
 			for _, r := range of(resources, "AWS::Lambda::EventSourceMapping") {
 				r.Properties["BisectBatchOnFunctionError"] = false
@@ -71,19 +71,18 @@ func TestBothJobs(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("every fault would be read", func(t *testing.T) { readFaults(t, app, want) })
+	t.Run("every planted fault is read", func(t *testing.T) { readFaults(t, app, want) })
 	t.Run("destroy keeps the data", func(t *testing.T) {
 		saved := d.save(t)
 		app.destroy(t)
-		left := want.afterwards("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "DeadLetterBucket",
+		left := want.afterDestroy("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "DeadLetterBucket",
 			"access-logs", "claim-function-logs", "dedupe-function-logs")
 		check(t, d.read(t), left)
 		d.checkSaved(t, saved)
 	})
 }
 
-// TestClaimsForATest deploys one job with the settings that the first has not, to be
-// thrown away.
+// TestClaimsForATest deploys one job with other settings. The stack is disposable.
 func TestClaimsForATest(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -103,10 +102,10 @@ func TestClaimsForATest(t *testing.T) {
 	)
 	check(t, d.read(t), want)
 	app.destroy(t)
-	check(t, d.read(t), want.afterwards())
+	check(t, d.read(t), want.afterDestroy())
 }
 
-// check compares what is read with what is to be there.
+// check compares the facts that were read with those that are wanted.
 func check(t *testing.T, got, want facts) {
 	t.Helper()
 	for _, name := range got.differences(want) {
@@ -114,18 +113,19 @@ func check(t *testing.T, got, want facts) {
 	}
 }
 
-// events counts what has happened to a stack.
+// events counts the events of a stack.
 func (d *deployed) events(t *testing.T, stack string) int {
 	t.Helper()
-	got, err := d.cloudformation.DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: &stack})
+	input := &cloudformation.DescribeStackEventsInput{StackName: &stack}
+	got, err := d.cloudformation.DescribeStackEvents(t.Context(), input)
 	must(t, err)
 	return len(got.StackEvents)
 }
 
-// saved is where a record was put.
+// saved is the position of a record in the source stream.
 type saved struct{ shard, sequence *string }
 
-// save puts something into what a stack must not take with it.
+// save puts data into the resources that stay when the stack is deleted.
 func (d *deployed) save(t *testing.T) saved {
 	t.Helper()
 	for _, table := range []string{"BankTable", "DedupeTable"} {
@@ -146,7 +146,8 @@ func (d *deployed) save(t *testing.T) saved {
 const savedText = "saved"
 
 var row = map[string]dynamodbtypes.AttributeValue{
-	"pk": &dynamodbtypes.AttributeValueMemberS{Value: savedText}, "sk": &dynamodbtypes.AttributeValueMemberS{Value: savedText},
+	"pk": &dynamodbtypes.AttributeValueMemberS{Value: savedText},
+	"sk": &dynamodbtypes.AttributeValueMemberS{Value: savedText},
 }
 
 func (d *deployed) checkSaved(t *testing.T, s saved) {
@@ -162,7 +163,7 @@ func (d *deployed) checkSaved(t *testing.T, s saved) {
 		Bucket: aws.String(d.outputs["DeadLetterBucket"]), Key: aws.String(savedText),
 	})
 	if err != nil {
-		t.Errorf("the failure bucket has lost an object: %v", err)
+		t.Errorf("the dead-letter bucket has lost an object: %v", err)
 	}
 	iterator, err := d.kinesis.GetShardIterator(t.Context(), &kinesis.GetShardIteratorInput{
 		StreamName: aws.String(d.outputs["SourceStream"]), ShardId: s.shard,
@@ -176,15 +177,17 @@ func (d *deployed) checkSaved(t *testing.T, s saved) {
 	}
 }
 
-// TestWhatCannotBeMadeEndsTheDeployment: the emulator must not pass over what it
-// does not know.
-func TestWhatCannotBeMadeEndsTheDeployment(t *testing.T) {
+// TestUnknownPropertiesFail checks that the emulator ignores no type and no property that it does not know.
+func TestUnknownPropertiesFail(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	for _, tc := range []struct{ what, kind, properties, says string }{
 		{"a type", "AWS::Glue::Database", `{}`, "nor a maker"},
-		{"a property", "AWS::Logs::LogGroup", `{"RetentionInDay": 7}`, "no use of RetentionInDay"},
-		{"a property inside", "AWS::S3::Bucket", `{"VersioningConfiguration": {"State": "Enabled"}}`, `Unknown parameter in VersioningConfiguration: "State"`},
+		{"a property", "AWS::Logs::LogGroup", `{"RetentionInDay": 7}`, "does not use RetentionInDay"},
+		{
+			"a property inside", "AWS::S3::Bucket", `{"VersioningConfiguration": {"State": "Enabled"}}`,
+			`Unknown parameter in VersioningConfiguration: "State"`,
+		},
 		{"a property of the API", "AWS::CloudWatch::Alarm", `{"Treshold": 1}`, `Unknown parameter in input: "Treshold"`},
 		{"a value", "AWS::S3::Bucket", `{"AccessControl": "PublicRead"}`, "private buckets only"},
 	} {
@@ -201,23 +204,28 @@ func TestWhatCannotBeMadeEndsTheDeployment(t *testing.T) {
 	}
 }
 
-// TestUpdatesEndTheDeployment: the emulator makes and deletes, and must not say that
-// it has updated what stays as it was.
-func TestUpdatesEndTheDeployment(t *testing.T) {
+// TestUpdatesFail checks that the emulator, which can only make and delete stacks, does not pretend to update one.
+func TestUpdatesFail(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	client, stack := newClients(t).cloudformation, stackName("update")
 	template := func(days int) *string {
-		return aws.String(`{"Resources": {"It": {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": ` + strconv.Itoa(days) + `}}}}`)
+		return aws.String(`{"Resources": {"It": {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": ` +
+			strconv.Itoa(days) + `}}}}`)
 	}
-	_, err := client.CreateStack(t.Context(), &cloudformation.CreateStackInput{StackName: &stack, TemplateBody: template(7)})
+	_, err := client.CreateStack(t.Context(), &cloudformation.CreateStackInput{
+		StackName: &stack, TemplateBody: template(7),
+	})
 	must(t, err)
-	_, err = client.UpdateStack(t.Context(), &cloudformation.UpdateStackInput{StackName: &stack, TemplateBody: template(1)})
+	_, err = client.UpdateStack(t.Context(), &cloudformation.UpdateStackInput{
+		StackName: &stack, TemplateBody: template(1),
+	})
 	if err == nil || !strings.Contains(err.Error(), "cannot update") {
 		t.Errorf("directly: %v", err)
 	}
 	changes, err := client.CreateChangeSet(t.Context(), &cloudformation.CreateChangeSetInput{
-		StackName: &stack, ChangeSetName: aws.String("change"), TemplateBody: template(1), ChangeSetType: cloudformationtypes.ChangeSetTypeUpdate,
+		StackName: &stack, ChangeSetName: aws.String("change"), TemplateBody: template(1),
+		ChangeSetType: cloudformationtypes.ChangeSetTypeUpdate,
 	})
 	must(t, err)
 	_, err = client.ExecuteChangeSet(t.Context(), &cloudformation.ExecuteChangeSetInput{ChangeSetName: changes.Id})
@@ -232,7 +240,7 @@ type resource struct {
 	Properties map[string]any
 }
 
-// of are the resources of a type.
+// of returns the resources of a type.
 func of(resources map[string]resource, kind string) (all []resource) {
 	for _, r := range resources {
 		if r.Type == kind {
@@ -242,12 +250,12 @@ func of(resources map[string]resource, kind string) (all []resource) {
 	return all
 }
 
-// alter returns a copy of the assembly with another template.
+// alter returns a copy of the assembly with a changed template.
 func (a assembly) alter(t *testing.T, change func(resources map[string]resource)) assembly {
 	t.Helper()
 	altered := assembly{stack: a.stack, dir: t.TempDir()}
 	must(t, os.CopyFS(altered.dir, os.DirFS(a.dir)))
-	content, err := os.ReadFile(a.template())
+	content, err := os.ReadFile(a.templatePath())
 	must(t, err)
 	var template map[string]json.RawMessage
 	must(t, json.Unmarshal(content, &template))
@@ -258,6 +266,6 @@ func (a assembly) alter(t *testing.T, change func(resources map[string]resource)
 	must(t, err)
 	content, err = json.Marshal(template)
 	must(t, err)
-	must(t, os.WriteFile(altered.template(), content, 0o600))
+	must(t, os.WriteFile(altered.templatePath(), content, 0o600))
 	return altered
 }

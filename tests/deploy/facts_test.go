@@ -41,12 +41,11 @@ const (
 	account = "123456789012" // the emulator's
 )
 
-// facts are what services say of the resources of a stack, as "BankTable TTL" is
-// "purge_at ENABLED". The names that the deployment made are replaced: by the stack's
-// outputs that tell them, or by what uses them.
+// facts hold what services report about the resources of a stack, for example "BankTable TTL": "ENABLED purge_at". They
+// have no names that the deployment chose: the stack's output stands for the name, or a word for what uses it.
 type facts map[string]string
 
-// differences lists the facts that two have not in common, by name.
+// differences lists the names of the facts in which two readings differ.
 func (f facts) differences(other facts) (names []string) {
 	for name := range f {
 		if value, ok := other[name]; !ok || value != f[name] {
@@ -62,7 +61,7 @@ func (f facts) differences(other facts) (names []string) {
 	return names
 }
 
-// gone is the one fact of a resource that is not there.
+// gone is the only fact of a resource that does not exist.
 const gone = "gone"
 
 type clients struct {
@@ -86,7 +85,7 @@ func newClients(t *testing.T) clients {
 	return clients{
 		cloudformation: cloudformation.NewFromConfig(cfg),
 		cloudwatch: cloudwatch.NewFromConfig(cfg, func(o *cloudwatch.Options) {
-			o.Protocol = awsjson.New10(schemas.GraniteServiceVersion20100801) // the emulator does not know CBOR
+			o.Protocol = awsjson.New10(schemas.GraniteServiceVersion20100801) // the emulator has no CBOR
 		}),
 		logs:     cloudwatchlogs.NewFromConfig(cfg),
 		dynamodb: dynamodb.NewFromConfig(cfg),
@@ -98,12 +97,12 @@ func newClients(t *testing.T) clients {
 	}
 }
 
-// deployed is a stack that was deployed. It can be read after it was destroyed, too.
+// deployed is a stack that was deployed. Its resources can still be read after it was destroyed.
 type deployed struct {
 	clients
 	outputs   map[string]string
 	resources map[string][]string // type to physical ids
-	names     map[string]string   // physical id to what facts call it
+	names     map[string]string   // physical id to the name in facts
 }
 
 func describe(t *testing.T, stack string) *deployed {
@@ -113,9 +112,10 @@ func describe(t *testing.T, stack string) *deployed {
 	must(t, err)
 	for _, o := range stacks.Stacks[0].Outputs {
 		d.outputs[*o.OutputKey] = *o.OutputValue
-		d.names[path.Base(*o.OutputValue)] = *o.OutputKey // a name, or the URL of a queue
+		d.names[path.Base(*o.OutputValue)] = *o.OutputKey // the value is a name, or the URL of a queue
 	}
-	resources, err := d.cloudformation.DescribeStackResources(t.Context(), &cloudformation.DescribeStackResourcesInput{StackName: &stack})
+	input := &cloudformation.DescribeStackResourcesInput{StackName: &stack}
+	resources, err := d.cloudformation.DescribeStackResources(t.Context(), input)
 	must(t, err)
 	for _, r := range resources.StackResources {
 		d.resources[*r.ResourceType] = append(d.resources[*r.ResourceType], *r.PhysicalResourceId)
@@ -123,8 +123,8 @@ func describe(t *testing.T, stack string) *deployed {
 	return d
 }
 
-// readers read resources, by type, in this order: what names others comes first.
-// A type with none is read with what it belongs to.
+// readers read the resources of a type, in this order: a resource that gives others their names comes first. A type
+// without a function is read with the resource that it belongs to.
 var readers = []struct {
 	kind string
 	read func(r *reading, id string)
@@ -145,8 +145,7 @@ var readers = []struct {
 	{"AWS::Lambda::Permission", nil},
 	{"AWS::Logs::LogGroup", (*reading).logGroup},
 	{"AWS::CloudWatch::Alarm", (*reading).alarm},
-	// Not read: what a role allows is in the template as it is in the account, and
-	// the tests of infra read it there.
+	// Policies are the same in the template and in the account. tests/stack reads them in the template.
 	{"AWS::IAM::Role", nil},
 	{"AWS::IAM::Policy", nil},
 }
@@ -177,8 +176,8 @@ func (d *deployed) read(t *testing.T) facts {
 	return r.facts
 }
 
-// say adds what is said of a resource, or that it is gone.
-func (r *reading) say(id, what, format string, args ...any) {
+// add adds a fact of a resource.
+func (r *reading) add(id, what, format string, args ...any) {
 	name := strings.TrimSpace(r.named(id) + " " + what)
 	if old, ok := r.facts[name]; ok {
 		r.t.Errorf("there are two of %s: %s", name, old)
@@ -186,23 +185,25 @@ func (r *reading) say(id, what, format string, args ...any) {
 	r.facts[name] = r.named(fmt.Sprintf(format, args...))
 }
 
-// there tells from the error of a first request whether the resource exists.
-func (r *reading) there(id string, err error) bool {
+// exists tells from the error of the first request whether the resource exists, and adds the fact if it does not.
+func (r *reading) exists(id string, err error) bool {
 	r.t.Helper()
 	if !missing(err) {
 		must(r.t, err)
 		return true
 	}
-	r.say(id, "", gone)
+	r.add(id, "", gone)
 	return false
 }
 
 func missing(err error) bool {
 	var answer smithy.APIError
-	return errors.As(err, &answer) && regexp.MustCompile("NotFound|NoSuch|NonExistent|DoesNotExist").MatchString(answer.ErrorCode())
+	return errors.As(err, &answer) && notFound.MatchString(answer.ErrorCode())
 }
 
-// named puts names for what the deployment made up.
+var notFound = regexp.MustCompile("NotFound|NoSuch|NonExistent|DoesNotExist")
+
+// named replaces the names that the deployment chose.
 func (r *reading) named(text string) string {
 	var pairs []string
 	for id, name := range r.names {
@@ -213,7 +214,7 @@ func (r *reading) named(text string) string {
 
 func (r *reading) table(id string) {
 	got, err := r.dynamodb.DescribeTable(r.t.Context(), &dynamodb.DescribeTableInput{TableName: &id})
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
 	var key []string
@@ -224,62 +225,64 @@ func (r *reading) table(id string) {
 			}
 		}
 	}
-	r.say(id, "key", "%s", strings.Join(key, ", "))
-	r.say(id, "billing", "%s", got.Table.BillingModeSummary.BillingMode)
-	r.say(id, "deletion protection", "%t", *got.Table.DeletionProtectionEnabled)
+	r.add(id, "key", "%s", strings.Join(key, ", "))
+	r.add(id, "billing", "%s", got.Table.BillingModeSummary.BillingMode)
+	r.add(id, "deletion protection", "%t", *got.Table.DeletionProtectionEnabled)
 	warm := got.Table.WarmThroughput
-	r.say(id, "warm throughput", "%d reads, %d writes", *warm.ReadUnitsPerSecond, *warm.WriteUnitsPerSecond)
+	r.add(id, "warm throughput", "%d reads, %d writes", *warm.ReadUnitsPerSecond, *warm.WriteUnitsPerSecond)
 	ttl, err := r.dynamodb.DescribeTimeToLive(r.t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &id})
 	must(r.t, err)
-	r.say(id, "TTL", "%s %s", ttl.TimeToLiveDescription.TimeToLiveStatus, aws.ToString(ttl.TimeToLiveDescription.AttributeName))
-	backups, err := r.dynamodb.DescribeContinuousBackups(r.t.Context(), &dynamodb.DescribeContinuousBackupsInput{TableName: &id})
+	status := ttl.TimeToLiveDescription
+	r.add(id, "TTL", "%s %s", status.TimeToLiveStatus, aws.ToString(status.AttributeName))
+	input := &dynamodb.DescribeContinuousBackupsInput{TableName: &id}
+	backups, err := r.dynamodb.DescribeContinuousBackups(r.t.Context(), input)
 	must(r.t, err)
-	r.say(id, "point-in-time recovery", "%s",
+	r.add(id, "point-in-time recovery", "%s",
 		backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus)
 }
 
 func (r *reading) stream(id string) {
 	got, err := r.kinesis.DescribeStreamSummary(r.t.Context(), &kinesis.DescribeStreamSummaryInput{StreamName: &id})
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
 	s := got.StreamDescriptionSummary
-	r.say(id, "mode", "%s", s.StreamModeDetails.StreamMode)
-	r.say(id, "retention", "%d h", *s.RetentionPeriodHours)
-	r.say(id, "encryption", "%s %s", s.EncryptionType, aws.ToString(s.KeyId))
+	r.add(id, "mode", "%s", s.StreamModeDetails.StreamMode)
+	r.add(id, "retention", "%d h", *s.RetentionPeriodHours)
+	r.add(id, "encryption", "%s %s", s.EncryptionType, aws.ToString(s.KeyId))
 }
 
 func (r *reading) bucket(id string) {
 	encryption, err := r.s3.GetBucketEncryption(r.t.Context(), &s3.GetBucketEncryptionInput{Bucket: &id})
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
 	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
-		r.say(id, "encryption", "%s", rule.ApplyServerSideEncryptionByDefault.SSEAlgorithm)
+		r.add(id, "encryption", "%s", rule.ApplyServerSideEncryptionByDefault.SSEAlgorithm)
 	}
 	versioning, err := r.s3.GetBucketVersioning(r.t.Context(), &s3.GetBucketVersioningInput{Bucket: &id})
 	must(r.t, err)
-	r.say(id, "versioning", "%s", versioning.Status)
+	r.add(id, "versioning", "%s", versioning.Status)
 	block, err := r.s3.GetPublicAccessBlock(r.t.Context(), &s3.GetPublicAccessBlockInput{Bucket: &id})
 	if !missing(err) {
 		must(r.t, err)
 		b := block.PublicAccessBlockConfiguration
-		r.say(id, "blocks", "public ACLs %t, ignores them %t, public policies %t, restricts to the account %t",
+		r.add(id, "blocks", "public ACLs %t, ignores them %t, public policies %t, restricts to the account %t",
 			*b.BlockPublicAcls, *b.IgnorePublicAcls, *b.BlockPublicPolicy, *b.RestrictPublicBuckets)
 	}
 	policy, err := r.s3.GetBucketPolicy(r.t.Context(), &s3.GetBucketPolicyInput{Bucket: &id})
 	if !missing(err) {
 		must(r.t, err)
-		r.say(id, "policy", "%s", r.policy(*policy.Policy))
+		r.add(id, "policy", "%s", r.policy(*policy.Policy))
 	}
 	_, err = r.s3.GetBucketLifecycleConfiguration(r.t.Context(), &s3.GetBucketLifecycleConfigurationInput{Bucket: &id})
 	if !missing(err) {
 		must(r.t, err)
-		r.say(id, "lifecycle", "deletes objects")
+		r.add(id, "lifecycle", "deletes objects")
 	}
 }
 
-// policy is a policy's statements, on one line and always in the same order.
+// policy returns the statements of a policy on one line, with their members sorted.
 func (r *reading) policy(document string) string {
 	r.t.Helper()
 	var policy struct{ Statement []map[string]any }
@@ -294,19 +297,19 @@ func (r *reading) queue(id string) {
 		QueueUrl: &id, AttributeNames: []sqstypes.QueueAttributeName{sqstypes.QueueAttributeNameAll},
 	})
 	id = path.Base(id)
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
-	r.say(id, "retention", "%s s", got.Attributes["MessageRetentionPeriod"])
-	r.say(id, "encryption by SQS", "%s", got.Attributes["SqsManagedSseEnabled"])
+	r.add(id, "retention", "%s s", got.Attributes["MessageRetentionPeriod"])
+	r.add(id, "encryption by SQS", "%s", got.Attributes["SqsManagedSseEnabled"])
 	if policy := got.Attributes["Policy"]; policy != "" {
-		r.say(id, "policy", "%s", r.policy(policy))
+		r.add(id, "policy", "%s", r.policy(policy))
 	}
 }
 
 func (r *reading) function(id string) {
 	got, err := r.lambda.GetFunctionConfiguration(r.t.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: &id})
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
 	r.names[id] = "dedupe-function"
@@ -314,17 +317,16 @@ func (r *reading) function(id string) {
 		r.names[id] = "claim-function"
 	}
 	r.names[*got.LoggingConfig.LogGroup] = r.names[id] + "-logs"
-	r.say(id, "runs", "%s on %s with %s", got.Architectures, got.Runtime, *got.Handler)
-	r.say(id, "has", "%d MiB, %d s", *got.MemorySize, *got.Timeout)
-	r.say(id, "logs to", "%s", *got.LoggingConfig.LogGroup)
-	r.say(id, "code", "%s", r.code(*got.CodeSha256))
+	r.add(id, "runs", "%s on %s with %s", got.Architectures, got.Runtime, *got.Handler)
+	r.add(id, "has", "%d MiB, %d s", *got.MemorySize, *got.Timeout)
+	r.add(id, "logs to", "%s", *got.LoggingConfig.LogGroup)
+	r.add(id, "code", "%s", r.code(*got.CodeSha256))
 	for name, value := range got.Environment.Variables {
-		r.say(id, name, "%s", value)
+		r.add(id, name, "%s", value)
 	}
 }
 
-// code finds the zip that a function has among what the CDK uploaded, and says what
-// is in it.
+// code finds the zip of a function among the objects that the CDK uploaded, and describes its content.
 func (r *reading) code(digest string) string {
 	r.t.Helper()
 	assets := aws.String("cdk-hnb659fds-assets-" + account + "-" + region)
@@ -360,53 +362,55 @@ func unzip(t *testing.T, content []byte) string {
 func (r *reading) mapping(id string) {
 	got, err := r.lambda.GetEventSourceMapping(r.t.Context(), &lambda.GetEventSourceMappingInput{UUID: &id})
 	r.names[id] = "mapping"
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
-	r.say(id, "from", "%s", *got.EventSourceArn)
-	r.say(id, "to", "%s", *got.FunctionArn)
-	r.say(id, "is", "%s", *got.State)
-	r.say(id, "starts at", "%s", got.StartingPosition)
-	r.say(id, "batch", "%d records, %d s", *got.BatchSize, aws.ToInt32(got.MaximumBatchingWindowInSeconds))
-	r.say(id, "parallelization", "%d", aws.ToInt32(got.ParallelizationFactor))
-	r.say(id, "reports", "%s", got.FunctionResponseTypes)
-	r.say(id, "bisects", "%t", aws.ToBool(got.BisectBatchOnFunctionError))
-	r.say(id, "retries", "%d", aws.ToInt32(got.MaximumRetryAttempts))
-	r.say(id, "record age", "%d s", aws.ToInt32(got.MaximumRecordAgeInSeconds))
+	r.add(id, "from", "%s", *got.EventSourceArn)
+	r.add(id, "to", "%s", *got.FunctionArn)
+	r.add(id, "is", "%s", *got.State)
+	r.add(id, "starts at", "%s", got.StartingPosition)
+	r.add(id, "batch", "%d records, %d s", *got.BatchSize, aws.ToInt32(got.MaximumBatchingWindowInSeconds))
+	r.add(id, "parallelization", "%d", aws.ToInt32(got.ParallelizationFactor))
+	r.add(id, "reports", "%s", got.FunctionResponseTypes)
+	r.add(id, "bisects", "%t", aws.ToBool(got.BisectBatchOnFunctionError))
+	r.add(id, "retries", "%d", aws.ToInt32(got.MaximumRetryAttempts))
+	r.add(id, "record age", "%d s", aws.ToInt32(got.MaximumRecordAgeInSeconds))
 	if d := got.DestinationConfig; d != nil && d.OnFailure != nil {
-		r.say(id, "gives up to", "%s", *d.OnFailure.Destination)
+		r.add(id, "gives up to", "%s", *d.OnFailure.Destination)
 	}
 	if got.MetricsConfig != nil {
-		r.say(id, "counts", "%s", got.MetricsConfig.Metrics)
+		r.add(id, "counts", "%s", got.MetricsConfig.Metrics)
 	}
 }
 
 func (r *reading) api(id string) {
 	r.names[id] = "Api"
 	got, err := r.gateway.GetApi(r.t.Context(), &apigatewayv2.GetApiInput{ApiId: &id})
-	if !r.there(id, err) {
+	if !r.exists(id, err) {
 		return
 	}
-	r.say(id, "protocol", "%s", got.ProtocolType)
+	r.add(id, "protocol", "%s", got.ProtocolType)
 	routes, err := r.gateway.GetRoutes(r.t.Context(), &apigatewayv2.GetRoutesInput{ApiId: &id})
 	must(r.t, err)
 	for _, route := range routes.Items {
-		r.say(id, *route.RouteKey+" asks for", "%s%s", route.AuthorizationType, r.authorizer(id, aws.ToString(route.AuthorizerId)))
-		r.say(id, *route.RouteKey+" leads to", "%s", r.target(id, *route.RouteKey, *route.Target))
+		authorizer := r.authorizer(id, aws.ToString(route.AuthorizerId))
+		r.add(id, *route.RouteKey+" asks for", "%s%s", route.AuthorizationType, authorizer)
+		r.add(id, *route.RouteKey+" leads to", "%s", r.target(id, *route.RouteKey, *route.Target))
 	}
 	stages, err := r.gateway.GetStages(r.t.Context(), &apigatewayv2.GetStagesInput{ApiId: &id})
 	must(r.t, err)
 	for _, s := range stages.Items {
 		name := "stage " + *s.StageName
-		r.say(id, name, "deployed by itself %t", aws.ToBool(s.AutoDeploy))
+		r.add(id, name, "deployed by itself %t", aws.ToBool(s.AutoDeploy))
 		if d := s.DefaultRouteSettings; d != nil {
-			r.say(id, name+" limits", "%v/s, %d at once", aws.ToFloat64(d.ThrottlingRateLimit), aws.ToInt32(d.ThrottlingBurstLimit))
+			rate, burst := aws.ToFloat64(d.ThrottlingRateLimit), aws.ToInt32(d.ThrottlingBurstLimit)
+			r.add(id, name+" limits", "%v/s, %d at once", rate, burst)
 		}
 		if s.AccessLogSettings != nil {
 			_, group, _ := strings.Cut(*s.AccessLogSettings.DestinationArn, ":log-group:")
 			group, _, _ = strings.Cut(group, ":")
 			r.names[group] = "access-logs"
-			r.say(id, name+" logs to", "%s", group)
+			r.add(id, name+" logs to", "%s", group)
 		}
 	}
 }
@@ -422,7 +426,7 @@ func (r *reading) authorizer(api, id string) string {
 	return fmt.Sprintf(" of %s for %s in %s", *jwt.Issuer, jwt.Audience, got.IdentitySource)
 }
 
-// target says where a route leads, and whether the API may call what is there.
+// target describes the integration of a route, and whether the API may call its function.
 func (r *reading) target(api, routeKey, target string) string {
 	r.t.Helper()
 	got, err := r.gateway.GetIntegration(r.t.Context(), &apigatewayv2.GetIntegrationInput{
@@ -434,7 +438,8 @@ func (r *reading) target(api, routeKey, target string) string {
 	if !missing(err) {
 		must(r.t, err)
 		_, routePath, _ := strings.Cut(routeKey, " ")
-		if strings.Contains(*policy.Policy, fmt.Sprintf(`"arn:aws:execute-api:%s:%s:%s/*/*%s"`, region, account, api, routePath)) {
+		source := fmt.Sprintf(`"arn:aws:execute-api:%s:%s:%s/*/*%s"`, region, account, api, routePath)
+		if strings.Contains(*policy.Policy, source) {
 			allowed = "allowed"
 		}
 	}
@@ -445,19 +450,19 @@ func (r *reading) logGroup(id string) {
 	got, err := r.logs.DescribeLogGroups(r.t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{LogGroupNamePrefix: &id})
 	must(r.t, err)
 	if len(got.LogGroups) == 0 {
-		r.say(id, "", gone)
+		r.add(id, "", gone)
 		return
 	}
-	r.say(id, "retention", "%d days", aws.ToInt32(got.LogGroups[0].RetentionInDays))
+	r.add(id, "retention", "%d days", aws.ToInt32(got.LogGroups[0].RetentionInDays))
 }
 
-// alarm reads what an alarm watches, which the deployment names, and whom it tells.
-// Its limits are the template's.
+// alarm reads which resources an alarm watches and which topics it tells. Its limits are the same in the template,
+// where tests/stack reads them.
 func (r *reading) alarm(id string) {
 	got, err := r.cloudwatch.DescribeAlarms(r.t.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{id}})
 	must(r.t, err)
 	if len(got.MetricAlarms) == 0 {
-		r.say(id, "", gone)
+		r.add(id, "", gone)
 		return
 	}
 	a := got.MetricAlarms[0]
@@ -467,10 +472,10 @@ func (r *reading) alarm(id string) {
 		watched = queriesText(a.Metrics)
 	}
 	r.names[id] = "alarm " + section
-	if section == "throttled-keys" { // one a table
+	if section == "throttled-keys" { // each table has one
 		r.names[id] += " " + r.named(*a.Metrics[len(a.Metrics)-1].MetricStat.Metric.Dimensions[0].Value)
 	}
-	r.say(id, "", "watches %s, tells %s, when over %s", watched, a.AlarmActions, a.OKActions)
+	r.add(id, "", "watches %s, tells %s, when over %s", watched, a.AlarmActions, a.OKActions)
 }
 
 func metricText(namespace, name *string, dimensions []cloudwatchtypes.Dimension) string {

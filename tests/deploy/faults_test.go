@@ -12,11 +12,10 @@ import (
 	cloudformationtypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// A fault is made in all resources of a type, and must change these facts, and no
-// other.
+// A fault is planted into all resources of a type. It must change these facts and no others.
 type fault struct {
 	kind  string
-	make  func(properties map[string]any)
+	plant func(properties map[string]any)
 	facts []string
 }
 
@@ -57,16 +56,21 @@ const (
 	tableType   = "AWS::DynamoDB::GlobalTable"
 )
 
+var emptyPolicy = map[string]any{"Version": "2012-10-17", "Statement": []any{}}
+
 var faults = []fault{
 	{tableType, withoutSortKey, eachTable("key")},
 	{tableType, without("TimeToLiveSpecification"), eachTable("TTL")},
 	{tableType, inReplica(without("PointInTimeRecoverySpecification")), eachTable("point-in-time recovery")},
 	{tableType, inReplica(set("DeletionProtectionEnabled", false)), eachTable("deletion protection")},
-	{tableType, set("WarmThroughput", map[string]any{"ReadUnitsPerSecond": 13000, "WriteUnitsPerSecond": 5000}), eachTable("warm throughput")},
+	{
+		tableType, set("WarmThroughput", map[string]any{"ReadUnitsPerSecond": 13000, "WriteUnitsPerSecond": 5000}),
+		eachTable("warm throughput"),
+	},
 	{streamType, set("RetentionPeriodHours", 48), eachStream("retention")},
 	{streamType, without("StreamEncryption"), eachStream("encryption")},
 	{streamType, set("StreamModeDetails", map[string]any{"StreamMode": "PROVISIONED"}), eachStream("mode")},
-	{streamType, set("ShardCount", 1), nil}, // which provisioned ones need
+	{streamType, set("ShardCount", 1), nil}, // a provisioned stream needs it
 	{mappingType, set("Enabled", false), []string{"mapping is"}},
 	{mappingType, set("StartingPosition", "LATEST"), []string{"mapping starts at"}},
 	{mappingType, set("BatchSize", 10), []string{"mapping batch"}},
@@ -85,14 +89,16 @@ var faults = []fault{
 	{"AWS::ApiGatewayV2::Stage", without("AutoDeploy"), []string{"Api stage $default"}},
 	{bucketType, without("VersioningConfiguration"), []string{"DeadLetterBucket versioning"}},
 	{bucketType, without("PublicAccessBlockConfiguration"), []string{"DeadLetterBucket blocks"}},
-	{bucketType, set("LifecycleConfiguration", map[string]any{"Rules": []any{
-		map[string]any{"Id": "forget", "Status": "Enabled", "NoncurrentVersionExpiration": map[string]any{"NoncurrentDays": 1}},
-	}}), []string{"DeadLetterBucket lifecycle"}},
-	{"AWS::S3::BucketPolicy", set("PolicyDocument", map[string]any{"Version": "2012-10-17", "Statement": []any{}}), []string{"DeadLetterBucket policy"}},
+	{bucketType, set("LifecycleConfiguration", map[string]any{"Rules": []any{map[string]any{
+		"Id": "forget", "Status": "Enabled", "NoncurrentVersionExpiration": map[string]any{"NoncurrentDays": 1},
+	}}}), []string{"DeadLetterBucket lifecycle"}},
+	{"AWS::S3::BucketPolicy", set("PolicyDocument", emptyPolicy), []string{"DeadLetterBucket policy"}},
 	{queueType, set("SqsManagedSseEnabled", false), []string{"NotifyQueueUrl encryption by SQS"}},
 	{queueType, without("MessageRetentionPeriod"), []string{"NotifyQueueUrl retention"}},
-	{"AWS::SQS::QueuePolicy", set("PolicyDocument", map[string]any{"Version": "2012-10-17", "Statement": []any{}}), []string{"NotifyQueueUrl policy"}},
-	{"AWS::Logs::LogGroup", without("RetentionInDays"), []string{"access-logs retention", "claim-function-logs retention", "dedupe-function-logs retention"}},
+	{"AWS::SQS::QueuePolicy", set("PolicyDocument", emptyPolicy), []string{"NotifyQueueUrl policy"}},
+	{"AWS::Logs::LogGroup", without("RetentionInDays"), []string{
+		"access-logs retention", "claim-function-logs retention", "dedupe-function-logs retention",
+	}},
 	{alarmType, without("AlarmActions"), slices.Collect(maps.Keys(merged(claimAlarms(""), recordAlarms(""))))},
 }
 
@@ -105,7 +111,7 @@ func routes(fact string) (names []string) {
 	return names
 }
 
-// readFaults deploys the stack with all faults at once, and compares what changed.
+// readFaults deploys the stack with all faults at once and compares the facts that changed.
 func readFaults(t *testing.T, app assembly, want facts) {
 	expected := []string{"AWS::SNS::Topic", "Api $default asks for", "Api $default leads to"}
 	altered := app.alter(t, func(resources map[string]resource) {
@@ -115,17 +121,17 @@ func readFaults(t *testing.T, app assembly, want facts) {
 				t.Errorf("there is no %s", fault.kind)
 			}
 			for _, r := range found {
-				fault.make(r.Properties)
+				fault.plant(r.Properties)
 			}
 			expected = append(expected, fault.facts...)
 		}
-		// What should not be there at all.
+		// Two resources that the stack should not have.
 		resources["Other"] = resource{Type: "AWS::SNS::Topic", Properties: map[string]any{}}
 		open := maps.Clone(of(resources, routeType)[0].Properties)
 		open["RouteKey"] = "$default"
 		resources["Open"] = resource{Type: routeType, Properties: open}
 	})
-	template, err := os.ReadFile(altered.template())
+	template, err := os.ReadFile(altered.templatePath())
 	must(t, err)
 	stack := stackName("faults")
 	_, err = newClients(t).cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
@@ -137,7 +143,7 @@ func readFaults(t *testing.T, app assembly, want facts) {
 	slices.Sort(expected)
 	for _, name := range expected {
 		if !slices.Contains(changed, name) {
-			t.Errorf("a fault is not read: %s", name)
+			t.Errorf("the fault of this fact is not read: %s", name)
 		}
 	}
 	for _, name := range changed {

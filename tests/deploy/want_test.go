@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// These are the facts that the stacks of the tests are to have. They are written
-// down here once more, and taken from no template.
+// The functions and variables of this file are the wanted facts. They are written by hand and not taken from a
+// template, so that they also find faults of the template.
 
 func merged(all ...facts) facts {
 	merged := facts{}
@@ -29,7 +29,7 @@ func tableFacts(name string, protected bool, warm string) facts {
 	}
 }
 
-// noWarmth is what a new on-demand table serves anyway.
+// noWarmth is the throughput of a new on-demand table.
 const noWarmth = "12000 reads, 4000 writes"
 
 func streamFacts(name string) facts {
@@ -40,14 +40,17 @@ func streamFacts(name string) facts {
 	}
 }
 
-// Everything is denied without TLS.
-const onlyTLS = `[{"Action":"%s:*","Condition":{"Bool":{"aws:SecureTransport":"false"}},"Effect":"Deny","Principal":{"AWS":"*"},"Resource":%s}]`
+// onlyTLS denies every request without TLS.
+const onlyTLS = `[{"Action":"%s:*","Condition":{"Bool":{"aws:SecureTransport":"false"}},"Effect":"Deny",` +
+	`"Principal":{"AWS":"*"},"Resource":%s}]`
 
-var failureStoreFacts = facts{
+var deadLetterFacts = facts{
 	"DeadLetterBucket encryption": "AES256",
 	"DeadLetterBucket versioning": "Enabled",
-	"DeadLetterBucket blocks":     "public ACLs true, ignores them true, public policies true, restricts to the account true",
-	"DeadLetterBucket policy":     fmt.Sprintf(onlyTLS, "s3", `["arn:aws:s3:::DeadLetterBucket","arn:aws:s3:::DeadLetterBucket/*"]`),
+	"DeadLetterBucket blocks": "public ACLs true, ignores them true, public policies true, " +
+		"restricts to the account true",
+	"DeadLetterBucket policy": fmt.Sprintf(onlyTLS, "s3",
+		`["arn:aws:s3:::DeadLetterBucket","arn:aws:s3:::DeadLetterBucket/*"]`),
 
 	"NotifyQueueUrl retention":         "1209600 s",
 	"NotifyQueueUrl encryption by SQS": "true",
@@ -112,7 +115,8 @@ func apiFacts(authorization string, logDays int) facts {
 		"POST /campaigns/{campaign}/claims", "GET /campaigns/{campaign}/claims/{claimant+}", "GET /campaigns/{campaign}",
 	} {
 		f["Api "+route+" asks for"] = authorization
-		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function by AWS_PROXY 2.0, allowed"
+		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function by AWS_PROXY 2.0, " +
+			"allowed"
 	}
 	return f
 }
@@ -145,12 +149,13 @@ func claimAlarms(topic string) facts {
 func recordAlarms(topic string) facts {
 	f := facts{}
 	for section, metric := range map[string]string{
-		"dedupe-function-errors":        "Sum of AWS/Lambda Errors FunctionName=dedupe-function",
-		"dedupe-function-throttles":     "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
-		"iterator-age":                  "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
-		"stream-not-read":               "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
-		"dead-letters":                  "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
-		"batches-given-up":              "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount EventSourceMappingUUID=mapping",
+		"dedupe-function-errors":    "Sum of AWS/Lambda Errors FunctionName=dedupe-function",
+		"dedupe-function-throttles": "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
+		"iterator-age":              "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
+		"stream-not-read":           "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
+		"dead-letters":              "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
+		"batches-given-up": "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount " +
+			"EventSourceMappingUUID=mapping",
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
 		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",
 	} {
@@ -159,17 +164,16 @@ func recordAlarms(topic string) facts {
 	return f
 }
 
-// afterwards are the facts that are left when the stack is destroyed: the kept
-// resources are as before, which names tells by their first word, and all others are
-// gone.
-func (f facts) afterwards(kept ...string) facts {
+// afterDestroy returns the facts of a destroyed stack: the resources that stay have the same facts as before, all
+// others are gone. The first word of a fact's name is the resource.
+func (f facts) afterDestroy(staying ...string) facts {
 	left := facts{}
 	for name, value := range f {
 		resource, _, _ := strings.Cut(name, " ")
 		switch {
 		case strings.HasPrefix(name, "alarm "):
 			left[name] = gone
-		case slices.Contains(kept, resource):
+		case slices.Contains(staying, resource):
 			left[name] = value
 		default:
 			left[resource] = gone

@@ -1,3 +1,3 @@
-// Package sam holds the tests of scripts/invoke and scripts/sam: of single events
-// given to the built functions in emulators of Lambda.
+// Package sam tests scripts/invoke and scripts/sam, which give single events to the built functions in emulators of
+// Lambda.
 package sam

@@ -20,10 +20,9 @@ import (
 
 const eventFolder = "../../events"
 
-// TestInvoke gives events to scripts/invoke: to the built functions, in the
-// runtime emulator. The claim events are those that depend on each of the
-// campaigns that scripts/event-campaigns makes. They go one after the other: the
-// scripts take free ports without holding them.
+// TestInvoke gives events to the built functions in the runtime emulator. The claim events use each of the campaigns of
+// scripts/event-campaigns. The events run one after the other, because the scripts choose free ports without reserving
+// them.
 func TestInvoke(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -50,13 +49,15 @@ func TestInvoke(t *testing.T) {
 				t.Errorf("want %d and %s, got %d %s", want.status, want.holds, reply.StatusCode, reply.Body)
 			}
 			if !strings.Contains(got.stderr, `"msg":"request"`) {
-				t.Errorf("the log is not shown: %s", got.stderr)
+				t.Errorf("the log of the function is missing: %s", got.stderr)
 			}
 		})
 	}
 	t.Run("records", func(t *testing.T) {
 		got := invoke(t, "dedupe/poison-among-good")
-		for _, part := range []string{`"batchItemFailures": []`, "delivered: 2\n" + `{"id":"among-1"`, "kept: 1\n", `"reason":"not valid JSON"`} {
+		for _, part := range []string{
+			`"batchItemFailures": []`, "delivered: 2\n" + `{"id":"among-1"`, "kept: 1\n", `"reason":"not valid JSON"`,
+		} {
 			if !strings.Contains(got.stdout, part) {
 				t.Errorf("want %s in %s", part, got.stdout)
 			}
@@ -67,7 +68,8 @@ func TestInvoke(t *testing.T) {
 	})
 	t.Run("a failed invocation", func(t *testing.T) {
 		got := invoke(t, "dedupe/sqs")
-		if got.status != 1 || !strings.Contains(got.stderr, "the function failed") || !strings.Contains(got.stdout, "delivered: 0") {
+		failed := strings.Contains(got.stderr, "the function failed")
+		if got.status != 1 || !failed || !strings.Contains(got.stdout, "delivered: 0") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -106,7 +108,7 @@ func TestBadUsageOfInvoke(t *testing.T) {
 	}
 }
 
-// TestInvokeWithoutTools runs a copy of the scripts, beside which there are none.
+// TestInvokeWithoutTools runs a copy of the scripts in a folder without .tools.
 func TestInvokeWithoutTools(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "scripts")
@@ -129,7 +131,7 @@ type result struct {
 	stdout, stderr string
 }
 
-// run runs a script to its end. It must leave no process and no file behind.
+// run runs a script to its end, and checks that it leaves no process and no file behind.
 func run(t *testing.T, script string, args []string, env ...string) result {
 	t.Helper()
 	temporary := t.TempDir()
@@ -152,7 +154,7 @@ func run(t *testing.T, script string, args []string, env ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// needTools ends the test where tools are not installed, as testengine does.
+// needTools skips the test if a tool is not installed. Like testengine, it fails instead under ONCEBOX_REQUIRE=all.
 func needTools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -24,8 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The tests of this file run inside scripts/sam check, which starts what they
-// need: they are the only ones of a name that begins with TestSAM.
+// The tests whose names begin with TestSAM run inside of `scripts/sam check`, which starts the container engine and the
+// stack.
 
 func needSAM(t *testing.T) {
 	t.Helper()
@@ -34,13 +34,13 @@ func needSAM(t *testing.T) {
 	}
 }
 
-// claim is what the claim API answers.
+// claim is an answer of the claim API.
 type claim struct {
 	Campaign, Claimant, Item, State, Type string
 	ClaimID                               string `json:"claim_id"`
 }
 
-// TestSAMClaim: a claim, and again.
+// TestSAMClaim claims twice and gets the same claim.
 func TestSAMClaim(t *testing.T) {
 	needSAM(t)
 	var claims [2]claim
@@ -57,10 +57,10 @@ func TestSAMClaim(t *testing.T) {
 	}
 }
 
-// TestSAMDedupe: of four records two are natural duplicates. The ledger has a name
-// for each of the others, and the checkpoint, which moves after the delivery, is at
-// the last record. The log counts what was delivered, but SAM loses a line of it
-// now and then; the file of the sink ends with the container.
+// TestSAMDedupe gives four records to the function, two of which are natural duplicates. The ledger then has an entry
+// for each of the others. The checkpoint, which moves after the delivery, is at the last record. The test cannot read the
+// delivered records: the file of the sink is deleted with the container. It reads their count in the log, which SAM
+// sometimes loses.
 func TestSAMDedupe(t *testing.T) {
 	needSAM(t)
 	const event = "dedupe/synthetic-duplicates"
@@ -69,8 +69,9 @@ func TestSAMDedupe(t *testing.T) {
 	}
 	var reply events.KinesisEventResponse
 	log := invokeSAM(t, event, &reply)
-	if strings.Contains(log, `"msg":"batch"`) && !strings.Contains(log, `"natural":2,"synthetic":1,"dead_lettered":0,"skipped":0,"failed":0,"out":2,`) {
-		t.Errorf("counted otherwise than natural 2, synthetic 1, out 2: %s", log)
+	const counts = `"natural":2,"synthetic":1,"dead_lettered":0,"skipped":0,"failed":0,"out":2,`
+	if strings.Contains(log, `"msg":"batch"`) && !strings.Contains(log, counts) {
+		t.Errorf("the counts are not %s: %s", counts, log)
 	}
 	if reply.BatchItemFailures == nil || len(reply.BatchItemFailures) > 0 {
 		t.Errorf("answered %+v, want an empty list", reply)
@@ -100,7 +101,7 @@ func TestSAMDedupe(t *testing.T) {
 	}
 }
 
-// ledger returns the texts in the rows of records and checkpoints.
+// ledger returns the text attributes of the rows of records and checkpoints.
 func ledger(t *testing.T) (rows []map[string]string) {
 	t.Helper()
 	cfg, err := config.LoadDefaultConfig(t.Context())
@@ -126,11 +127,11 @@ func ledger(t *testing.T) (rows []map[string]string) {
 	return rows
 }
 
-// TestSAMAPI: claims over HTTP, through the routes of the template.
+// TestSAMAPI claims over HTTP, through the routes of the template.
 func TestSAMAPI(t *testing.T) {
 	needSAM(t)
 	url := serveAPI(t)
-	const claimant = "ann/of the team" // it takes a greedy route
+	const claimant = "ann/of the team" // only a greedy route takes the slash
 	post := func(want int) claim {
 		return call(t, want, http.MethodPost, url+"/campaigns/spring/claims", fmt.Sprintf(`{"claimant":%q}`, claimant))
 	}
@@ -141,13 +142,14 @@ func TestSAMAPI(t *testing.T) {
 	if again := post(http.StatusOK); again != first {
 		t.Errorf("claimed again: %+v, want %+v", again, first)
 	}
-	if got := call(t, http.StatusOK, http.MethodGet, url+"/campaigns/spring/claims/ann%2Fof%20the%20team", ""); got != first {
+	get := func(want int, path string) claim { return call(t, want, http.MethodGet, url+path, "") }
+	if got := get(http.StatusOK, "/campaigns/spring/claims/ann%2Fof%20the%20team"); got != first {
 		t.Errorf("read %+v, want %+v", got, first)
 	}
-	if got := call(t, http.StatusOK, http.MethodGet, url+"/campaigns/spring", ""); got != (claim{Campaign: "spring", State: "open"}) {
-		t.Errorf("the campaign is %+v", got)
+	if got, want := get(http.StatusOK, "/campaigns/spring"), (claim{Campaign: "spring", State: "open"}); got != want {
+		t.Errorf("the campaign is %+v, want %+v", got, want)
 	}
-	if got := call(t, http.StatusNotFound, http.MethodGet, url+"/campaigns/autumn", ""); !strings.HasSuffix(got.Type, "#no-such-campaign") {
+	if got := get(http.StatusNotFound, "/campaigns/autumn"); !strings.HasSuffix(got.Type, "#no-such-campaign") {
 		t.Errorf("an unknown campaign: %+v", got)
 	}
 }
@@ -174,7 +176,7 @@ func serveAPI(t *testing.T) string {
 	ended := make(chan error, 1)
 	go func() { ended <- api.Wait() }()
 	t.Cleanup(func() {
-		_ = api.Process.Signal(syscall.SIGTERM) // fails only when it has ended; it removes its container
+		_ = api.Process.Signal(syscall.SIGTERM) // it removes its container; the signal fails only after its end
 		if err := <-ended; t.Failed() {
 			t.Logf("scripts/sam api: %v\n%s", err, &log)
 		}
@@ -220,8 +222,7 @@ func call(t *testing.T, want int, method, url, body string) (got claim) {
 	return got
 }
 
-// invokeSAM gives an event to its function by scripts/sam invoke, and returns the
-// log.
+// invokeSAM gives an event to its function by scripts/sam invoke. It decodes the reply and returns the log.
 func invokeSAM(t *testing.T, event string, reply any) string {
 	t.Helper()
 	got := run(t, "../../scripts/sam", []string{"invoke", eventFolder + "/" + event + ".json"})

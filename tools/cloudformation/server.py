@@ -1,17 +1,17 @@
-"""CloudFormation in an emulator: moto, and what the project's stack needs beyond it.
+"""A CloudFormation emulator: moto, with the resource types and properties that the project's stack needs.
 
-Usage: server.py --port N     (on 127.0.0.1; .tools/bin/moto-cloudformation is how to start it)
+Usage: server.py --port N     (on 127.0.0.1; .tools/bin/moto-cloudformation starts it)
 
-What moto's own CloudFormation does not know it passes over: whole types, such as global tables, HTTP APIs, alarms
-and bucket policies, and properties of types it has, such as the versioning of a bucket or the architecture of a
-function. The stack is green, and half of it is not there.
+The CloudFormation of moto ignores what it does not know. It ignores whole types, for example global tables, HTTP APIs,
+alarms and bucket policies. It also ignores properties, for example the versioning of a bucket or the architecture of a
+function. The deployment succeeds, and half of the stack is missing.
 
-Here the types of MAKERS are made as CloudFormation makes them, by calls to the API of their service, to which this
-very server listens: boto3 then refuses a property that the API does not have, and this file one that it makes no
-use of. A type that nobody makes is refused too. What still can be lost is what an API of moto's takes and forgets,
-so tests have to read everything back.
+Here a function of MAKERS makes each of these types as CloudFormation does: by calls to the API of the service, which
+this server emulates, too. boto3 refuses a property that the API does not have. This file refuses a property that its
+function does not use, and a type that neither moto nor MAKERS makes. An API of moto may still accept a property and
+forget it, so tests have to read everything back.
 
-Stacks are made and deleted, and not updated: that is refused as well.
+This emulator makes and deletes stacks. It refuses to update one.
 """
 
 import argparse
@@ -39,16 +39,16 @@ MAKERS = {}  # CloudFormation type to function
 
 
 class Resource:
-    """A resource of a stack, with the attributes and methods that moto's parsing asks for."""
+    """A resource of a stack, with the attributes and methods that moto uses."""
 
     def __init__(self, ref, delete, **attributes):
-        self.physical_resource_id = ref  # what Ref gives
-        self.attributes = attributes  # what Fn::GetAtt gives
+        self.physical_resource_id = ref  # the value of Ref
+        self.attributes = attributes  # the values of Fn::GetAtt
         self._delete = delete
 
     @classmethod
     def has_cfn_attr(cls, attr):
-        return True  # which are there shows when one is asked for
+        return True  # get_cfn_attribute fails for others
 
     def get_cfn_attribute(self, name):
         return self.attributes[name]
@@ -60,7 +60,7 @@ class Resource:
         try:
             self._delete()
         except ClientError as error:
-            # Resources are deleted in no order, and routes, say, go with their API.
+            # Resources are deleted in any order, and an API, for example, takes its routes with it.
             if not re.search("NotFound|NoSuch|NonExistent", error.response["Error"]["Code"]):
                 raise Failed(message=f"{self.cf_resource_type} {self.logical_resource_id}: {error}") from error
 
@@ -70,17 +70,17 @@ class Resource:
 
 
 def refuse_update(*_, **__):
-    """Replaces CloudFormationBackend.update_stack; with a change set, moto asks the resources."""
+    """Replaces CloudFormationBackend.update_stack. For a change set, moto asks the resources instead."""
     raise ValidationError(message="this emulator makes and deletes stacks, but cannot update them")
 
 
 class Refused(Exception):
-    """The template asks for something that would not be there."""
+    """The template has something that this emulator would not make."""
 
 
 class Failed(ValidationError):
-    """A resource was not made or deleted. It ends the deployment; any other exception would make moto answer 500,
-    which clients take for a passing weakness and try again."""
+    """A resource was not made or deleted. It ends the deployment. For any other exception moto answers 500, and clients
+    try again."""
 
 
 def make(logical_id, resource_json, resources_map, account_id, region_name):
@@ -99,7 +99,7 @@ def make(logical_id, resource_json, resources_map, account_id, region_name):
         resource = MAKERS[kind](functools.partial(client, region_name), name, properties)
         used_up(properties)
     except Failed:
-        raise  # that of a resource which this one needs
+        raise  # another resource failed, which this one needs
     except Exception as error:
         raise Failed(message=f"{kind} {logical_id}: {type(error).__name__}: {error}") from error
     resource.cf_resource_type, resource.logical_resource_id = kind, logical_id
@@ -121,8 +121,8 @@ def client(region_name, service):
     )
 
 
-# Makers take a function that gives the client of a service, the name that CloudFormation would generate, and the
-# properties, from which they take out what they use.
+# A maker has three parameters: a function that returns the client of a service, the name that CloudFormation would
+# generate, and the properties. It removes the properties that it uses.
 
 
 def maker(kind):
@@ -134,7 +134,7 @@ def maker(kind):
 
 
 def rest(properties):
-    """All properties that were not taken, for an API that has parameters of the same names."""
+    """Returns and removes all remaining properties, for an API that has parameters of the same names."""
     taken = dict(properties)
     properties.clear()
     return taken
@@ -142,7 +142,7 @@ def rest(properties):
 
 def used_up(properties):
     if properties:
-        raise Refused(f"its maker in tools/cloudformation/server.py makes no use of {', '.join(sorted(properties))}")
+        raise Refused(f"its maker in tools/cloudformation/server.py does not use {', '.join(sorted(properties))}")
 
 
 def tags(properties):
@@ -194,7 +194,7 @@ def log_group(service, name, p):
     logs.create_log_group(logGroupName=name, tags=tags(p))
     if days:
         logs.put_retention_policy(logGroupName=name, retentionInDays=days)
-    # CloudFormation's Arn is that of the group's streams.
+    # The Arn of CloudFormation is that of the group's streams.
     arn = f"arn:aws:logs:{logs.meta.region_name}:{DEFAULT_ACCOUNT_ID}:log-group:{name}:*"
     return Resource(name, functools.partial(logs.delete_log_group, logGroupName=name), Arn=arn)
 
@@ -215,7 +215,7 @@ stock_configuration = LambdaFunction.get_configuration
 
 
 def configuration(self, on_create=False):
-    """Replaces LambdaFunction.get_configuration, which has no LoggingConfig."""
+    """Replaces LambdaFunction.get_configuration, which lacks LoggingConfig."""
     config = stock_configuration(self, on_create)
     default = {"LogFormat": "Text", "LogGroup": self.logs_group_name}
     config["LoggingConfig"] = default | getattr(self, "oncebox_logging_config", {})
@@ -247,7 +247,7 @@ def api(service, name, p):
 
 
 def part_of_api(part, key):
-    """The maker of a part: what has an API's id, and an id or name of its own in key."""
+    """Returns the maker of a part of an API. The property key holds the id or name of the part."""
 
     def make_part(service, name, p):
         gateway = service("apigatewayv2")
@@ -281,7 +281,7 @@ def queue(service, name, p):
     attributes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in rest(p).items()}
     sqs.create_queue(QueueName=name, Attributes=attributes, tags=labels)
     region = sqs.meta.region_name
-    # moto's own URL would name this server, which only the API's endpoint should.
+    # The URL of moto would name this server.
     url = f"https://sqs.{region}.amazonaws.com/{DEFAULT_ACCOUNT_ID}/{name}"
     arn = f"arn:aws:sqs:{region}:{DEFAULT_ACCOUNT_ID}:{name}"
     return Resource(url, functools.partial(sqs.delete_queue, QueueUrl=url), Arn=arn, QueueName=name, QueueUrl=url)
@@ -345,8 +345,8 @@ def bucket_policy(service, name, p):
 
 
 def no_opinion(self, action, resource):
-    """Replaces FakeBucket.get_permission: moto reads no conditions, so that "no access without TLS" would be "no
-    access". Policies are kept, to be read back, and have no effect."""
+    """Replaces FakeBucket.get_permission, so that bucket policies can be read back but have no effect. moto ignores
+    conditions: "no access without TLS" would mean "no access"."""
     return PermissionResult.NEUTRAL
 
 
@@ -357,7 +357,7 @@ def main():
     port = parser.parse_args().port
     endpoint = f"http://{HOST}:{port}"
     for name in [name for name in os.environ if name.startswith("AWS_")]:
-        del os.environ[name]  # the developer's own, which boto3 would read
+        del os.environ[name]  # boto3 would use the developer's settings
     parsing.parse_and_create_resource = make
     parsing.get_model_map().update(dict.fromkeys(MAKERS, Resource))
     CloudFormationBackend.update_stack = refuse_update
