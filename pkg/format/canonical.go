@@ -9,32 +9,28 @@ import (
 	"strconv"
 )
 
-// The canonical form of a record is one byte string for all the ways to write
-// the same JSON document, and different ones for different documents: it can be
-// read back. Its fingerprint is the lower-case hexadecimal SHA-256 of it.
+// The canonical form is the same byte string for all ways to write a JSON document, and a different one for each other
+// document. The fingerprint is its SHA-256, in hexadecimal digits of lower case.
 //
 //	object  {  then each member, its name (as a string) and its value  }
 //	array   [  then each element  ]
-//	string  s  then what it means (see appendText), then the bytes 0 1
+//	string  s  then its meaning (see appendText), then the bytes 0 1
 //	number  n  then - if it is negative, digits, e, exponent, ;
 //	others  t true, f false, z null
 //
-// Members are in the order of the bytes of their names' meaning; members of one
-// name stay in the record's order, since readers differ in which one they take.
-// The digits of a number are without zeros at either end, so that its value,
-// digits times ten to the exponent, has one form; zero has no digits. Nothing
-// is rounded and nothing is written out, however large the exponent. Only an
-// exponent of more than 18 digits is not calculated with: it follows the
-// other, after a second e, and numbers like that are equal only when written
-// alike.
+// Members are in the order of the bytes of their names' meaning. Members of one name stay in the record's order, since
+// JSON readers differ in which one they take.
 //
-// Left out are the id, the owner, the contexts and the volatile members, and
-// the objects made to hold the contexts: those on the way to them in which
-// nothing else is left. So a record has the same fingerprint before and after
-// Rename.
+// The value of a number is its digits times ten to the exponent. The digits have no zeros at either end, so that a
+// value has one form; zero has no digits. Numbers are exact: they are never rounded, whatever the exponent. An
+// exponent of more than 18 digits is not added to the other one, but follows it after a second e; such numbers are
+// equal only if they are written alike.
+//
+// The canonical form leaves out the id, the owner, the contexts and the volatile values. It also leaves out objects
+// on the path to the contexts in which nothing else is left, since a rename may have made them. So a record has the
+// same fingerprint before and after Rename.
 
-// usualNodes is how many values find room on the stack. A record of 1 KB has
-// about 40.
+// usualNodes is the number of values for which the stack has room. A record of 1 KB has about 40.
 const usualNodes = 96
 
 // compute returns the fingerprint of the scanned record.
@@ -49,7 +45,7 @@ func (f *JSON) compute(scanned *scan) string {
 	if scanned.count > usualNodes {
 		s.nodes, room = make([]node, scanned.count), make([]int, scanned.count)
 	}
-	_ = s.record(f.tree.root) // it was good the first time
+	_ = s.record(f.tree.root) // the first scan had no error
 	out := make([]byte, 0, len(s.text)*5/4)
 	sum := sha256.Sum256(s.canonical(out, 0, room))
 	var text [2 * sha256.Size]byte
@@ -57,8 +53,7 @@ func (f *JSON) compute(scanned *scan) string {
 	return string(text[:])
 }
 
-// canonical appends the canonical form of node number n. room has at least as
-// many slots as there are nodes from n on.
+// canonical appends the canonical form of node n. room has at least one slot for each node from n on.
 func (s *scan) canonical(out []byte, n int, room []int) []byte {
 	value := s.nodes[n].value.of(s.text)
 	switch value[0] {
@@ -102,7 +97,7 @@ func (s *scan) canonicalArray(out []byte, n int, room []int) []byte {
 	return append(out, ']')
 }
 
-// sortedMembers returns the members of object n that count, and the room that remains.
+// sortedMembers returns the members of object n that are not left out, in order, and the room that remains.
 func (s *scan) sortedMembers(n int, room []int) (members, rest []int) {
 	count := 0
 	for m := n + 1; m < s.nodes[n].next; m = s.nodes[m].next {
@@ -168,7 +163,7 @@ func appendNumber(out, raw []byte) []byte {
 	return appendExponent(append(out, 'e'), scale, exponent)
 }
 
-// appendExponent appends the sum of a scale and an exponent as it is written.
+// appendExponent appends the sum of a scale and an exponent, which is given as it is written.
 func appendExponent(out []byte, scale int64, exponent []byte) []byte {
 	exponent = bytes.TrimPrefix(exponent, []byte("+"))
 	exponent, negative := bytes.CutPrefix(exponent, []byte("-"))

@@ -11,9 +11,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestCanonicalForm pins the form itself: ledgers hold fingerprints, and a
-// change makes every late copy a synthetic duplicate. "|" stands for the end of
-// a string, the bytes 0 and 1.
+// TestCanonicalForm fixes the form itself: ledgers hold fingerprints, and a change of the form would make every late
+// copy a synthetic duplicate. "|" stands for the end of a string, the bytes 0 and 1.
 func TestCanonicalForm(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", OwnerPath: "owner", ContextsPath: "meta.c.contexts", Volatile: []string{"v", "list.1", "deep.v"}})
@@ -52,7 +51,7 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-// TestSame: other ways to write the same document have the same fingerprint.
+// TestSame: all ways to write a document have the same fingerprint.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", Volatile: []string{"v"}})
@@ -76,7 +75,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestDifferent: no two of these documents are the same.
+// TestDifferent: all these documents have different fingerprints.
 func TestDifferent(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", Volatile: []string{"v", "o.v"}})
@@ -85,19 +84,19 @@ func TestDifferent(t *testing.T) {
 		``, `,"a":1`, `,"a":"1"`, `,"a":true`, `,"a":false`, `,"a":null`, `,"a":"null"`, `,"a":"true"`, `,"a":[]`, `,"a":{}`, `,"a":""`, `,"a":[1]`, `,"a":[[1]]`,
 		`,"a":[1,2]`, `,"a":[2,1]`, `,"a":[12]`, `,"a":["1","2"]`, `,"a":["1,2"]`, `,"a":["12"]`, `,"a":["","12"]`, `,"a":["12",""]`, `,"a":[[],1]`, `,"a":[1,[]]`, `,"a":[[1],2]`, `,"a":[[1,2]]`,
 		`,"a":0`, `,"a":-1`, `,"a":10`, `,"a":0.1`, `,"a":11`, `,"a":1.1`, `,"a":1e-1000000000000`, `,"a":1e1000000000000`,
-		// What a float64 makes one.
+		// Numbers that are equal as float64.
 		`,"a":12345678901234567890`, `,"a":12345678901234567891`, `,"a":12345678901234567890.1`, `,"a":1e400`, `,"a":1e401`, `,"a":2e400`, `,"a":1e-400`, `,"a":0.1000000000000000055511151231257827`,
 		`,"a":9007199254740992`, `,"a":9007199254740993`, `,"a":1e999999999`, `,"a":1e9999999999`, `,"a":1e99999999999999999999`, `,"a":1e999999999999999999999`, `,"a":-1e99999999999999999999`, `,"a":1e-99999999999999999999`,
 		`,"a":10e99999999999999999999`, `,"a":11e99999999999999999999`, `,"a":1.1e99999999999999999999`,
-		// What a careless reader of strings makes one.
+		// Strings that a careless reader makes equal.
 		`,"a":"\ud800"`, `,"a":"\ud801"`, `,"a":"\udc00"`, `,"a":"\ufffd"`, `,"a":"\ud800\ud800"`, `,"a":"\udc00\ud800"`, `,"a":"\ud800\udc00"`, `,"a":"\\ud800"`, `,"a":"?"`,
 		",\"a\":\"\xff\"", ",\"a\":\"\xfe\"", ",\"a\":\"\xed\xa0\x80\"", ",\"a\":\"\xed\xa0\xbd\xed\xb8\x80\"", `,"a":"\ud83d\ude00"`, `,"a":"😀😀"`, ",\"a\":\"\xc3\"", ",\"a\":\"\xc3\xa9\"", `,"a":"\u00c3\u00a9"`,
 		`,"a":"\u0000"`, `,"a":"\u0000\u0000"`, `,"a":"\u0000\u0001"`, `,"a":"\u0001"`, `,"a":"\\u0000"`, `,"a":"\u0000\u00d8"`, `,"a":" "`, `,"a":"A"`, `,"a":"a"`, `,"a":"e\u0301"`,
-		// What delimiters could be taken for.
+		// Strings that look like delimiters.
 		`,"a":"}"`, `,"a":"{"`, `,"a":"|sb|"`, `,"a":"\u0000\u0001sb"`, `,"a":"\u0000\u0001sb\u0000\u0001s"`, `,"a":"","b":""`, `,"a\u0000\u0001sb":""`, `,"a":"n1e0;"`,
 		// Names.
 		`,"b":1`, `,"A":1`, `,"":1`, `,"\ud800":1`, `,"\udc00":1`, `,"\ufffd":1`, ",\"\xff\":1", `,"a":1,"b":2`, `,"a":2,"b":1`, `,"ab":1`, `,"a":{"b":1}`, `,"a":{"b":1,"c":2}`, `,"a":{"b":1},"c":2`, `,"a":[{"b":1},{"c":2}]`, `,"a":[{"b":1,"c":2}]`,
-		// Names that occur twice: readers differ in which one they take.
+		// Names that occur twice: JSON readers differ in which one they take.
 		`,"a":1,"a":2`, `,"a":2,"a":1`, `,"a":1,"a":1`, `,"a":1,"a":1,"a":1`, `,"id":"x"`, `,"id":"y"`, `,"v":1,"v":2`, `,"contexts":1,"contexts":2`, `,"o":{"v":1},"o":{"v":2}`, `,"o":{},"o":{}`, `,"o":{}`,
 	} {
 		record := `{"id":"x"` + members + `}`
@@ -109,8 +108,7 @@ func TestDifferent(t *testing.T) {
 	}
 }
 
-// TestManyValues: what does not fit into the usual space is read all the same,
-// whatever the number of values and of paths.
+// TestManyValues: records with more values or paths than the stack has room for are read, too.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{30, 31, 32, 33, 34, 5000} {

@@ -1,6 +1,5 @@
-// Package format reads records: what makes two of them the same, and how the
-// copy of a synthetic duplicate is renamed. JSON is the format of records that
-// are JSON objects.
+// Package format reads records: it finds what makes two records the same, and renames the copy of a synthetic
+// duplicate. [JSON] is the format of records that are JSON objects.
 //
 //	f, err := format.NewJSON(format.Options{IDPath: "event_id", Volatile: []string{"sent_at"}})
 //	...
@@ -10,31 +9,26 @@
 //	newID := format.DerivedID(fields.ID, fields.Fingerprint)
 //	renamed, err := f.Rename(record, fields.ID, newID)
 //
-// # One reading
+// # One scan
 //
-// One scan over the whole record says whether it is JSON, where each path leads,
-// what a rename replaces and what the fingerprint leaves out. So no two of these
-// can disagree, whatever names occur twice or are written with escapes. Where a
-// path leads to several values the first one in the record is meant, everywhere.
+// One scan over the whole record decides whether it is JSON, which value each path leads to, what a rename replaces,
+// and what the fingerprint leaves out. So these decisions always agree, also where a name occurs twice or has
+// escapes. Where a path leads to several values, the first one in the record counts.
 //
 // # What is JSON
 //
-// What RFC 8259 says and encoding/json accepts, at most MaxDepth deep, with an
-// object at the top. Bytes that are not UTF-8 may stand in strings and names,
-// as encoding/json allows: they stay as they are and compare as bytes. The
-// texts that identify a record, which stores keep, must be Unicode: an id with
-// other bytes, or with half of a surrogate pair, is bad rather than repaired,
-// since repair makes different ids one.
+// A record is JSON by RFC 8259 that encoding/json accepts, with at most MaxDepth levels and an object at the top.
+// Invalid UTF-8 in strings and names is allowed, as in encoding/json: the bytes stay unchanged and compare as bytes.
+// The strings that identify a record must be Unicode, since stores keep them. An id with invalid UTF-8, or with half
+// of a surrogate pair, is refused and not repaired: a repair would make different ids equal.
 //
 // # Bad records
 //
-// A record that can never be processed gives a *BadRecord. Its reason is one of
-// a few fixed texts, without anything from the record, and the same record
-// always gives the same one.
+// A record that can never be processed gives a *BadRecord. Its reason is one of a few fixed texts, which hold nothing
+// from the record. The same record always gives the same reason.
 //
-// # Not promised
+// # Limits
 //
-// That texts which look alike are equal: Unicode is not normalised. That an id
-// written as a number is told from the same digits in a string: both are the
-// id 17. That 17 and 17.0 are one id: a number is an id as it is written.
+// Unicode is not normalised: strings that look alike may differ. An id is compared as it is written: the number 17 and
+// the string "17" are the same id, and 17 and 17.0 are different ids.
 package format

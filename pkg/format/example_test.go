@@ -18,8 +18,7 @@ func ExampleJSON() {
 		fmt.Println(err)
 		return
 	}
-	// Another record holds this id with another fingerprint: this one is a
-	// synthetic duplicate.
+	// Another record has this id and another fingerprint: this record is a synthetic duplicate.
 	renamed, err := f.Rename(record, fields.ID, format.DerivedID(fields.ID, fields.Fingerprint))
 	if err != nil {
 		fmt.Println(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// seeds are records of every kind, good and bad.
+// seeds are good and bad records of every kind.
 var seeds = []string{
 	string(page),
 	`{"id":"x"}`, `{"id":17.50e+3,"a":[1,{"b":null}],"contexts":null}`, `{"id":"x","contexts":[1]}`, `{"id":"x","contexts":{}}`,
@@ -25,9 +25,12 @@ var seeds = []string{
 	strings.Repeat(`{"a":`, 1001) + "1" + strings.Repeat("}", 1001),
 }
 
-// FuzzRead: Read never panics; takes for JSON what encoding/json does, but for
-// what is nested deeper than MaxDepth; finds the id where gjson does; does not
-// see white space; and does not see a Rename but for the id.
+// FuzzRead checks these properties of Read:
+//
+//   - It never panics.
+//   - It accepts the JSON that encoding/json accepts, up to MaxDepth levels.
+//   - It finds the id that gjson finds.
+//   - White space changes nothing, and a Rename changes only the id.
 func FuzzRead(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
@@ -114,7 +117,7 @@ func fuzzRename(t *testing.T, f *format.JSON, record []byte, fields format.Field
 	}
 }
 
-// FuzzNumbers: two numbers are the same exactly if their values are.
+// FuzzNumbers: two numbers have the same form exactly if they have the same value.
 func FuzzNumbers(f *testing.F) {
 	numbers := []string{"0", "-0", "1", "1.0", "10e-1", "0.1E+1", "12345678901234567890.1", "1e400", "10e399", "-1.50", "-15e-1", "0.0e5", "100", "1e2"}
 	for _, a := range numbers {
@@ -139,7 +142,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// rational returns the value of a JSON number that big.Rat can hold; else nil.
+// rational returns the value of a JSON number, or nil if big.Rat cannot hold it.
 func rational(text string) *big.Rat {
 	if text == "" || strings.Trim(text, "0123456789+-.eE") != "" || !json.Valid([]byte(text)) {
 		return nil

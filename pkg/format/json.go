@@ -9,13 +9,11 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// MaxText is the most bytes that a fingerprint or an owner may have. Stores
-// keep both; a longer one would fail the whole batch that it is in, not only
-// its record. (DynamoDB takes 1,024 bytes where an owner is a sort key.)
+// MaxText is the length of the longest fingerprint or owner, in bytes. Stores keep both. A longer one would fail not
+// only its record, but the whole batch. (DynamoDB takes 1,024 bytes where an owner is a sort key.)
 const MaxText = 1000
 
-// JSON reads and renames records that are JSON objects. It is safe for
-// concurrent use.
+// JSON reads and renames records that are JSON objects. It is safe for concurrent use.
 type JSON struct {
 	tree                         *tree
 	id, fingerprint, owner, time *place   // nil: not set
@@ -24,10 +22,10 @@ type JSON struct {
 	byPath, computed string // the versions
 }
 
-// NewJSON checks the options together. Its error is an *OptionError.
+// NewJSON makes a JSON. It checks each option and their combination; the error is an *OptionError.
 func NewJSON(o Options) (*JSON, error) {
 	if o.IDPath == "" {
-		return nil, &OptionError{"IDPath", "is required: the path of the id, as in event.id"}
+		return nil, &OptionError{"IDPath", "is required: set the path of the id, as in event.id"}
 	}
 	if o.ContextsPath == "" {
 		o.ContextsPath = DefaultContextsPath
@@ -54,7 +52,7 @@ func NewJSON(o Options) (*JSON, error) {
 	return f, nil
 }
 
-// end returns the place that a path leads to.
+// end returns the place of a path.
 func (f *JSON) end(p path) *place {
 	if p == nil {
 		return nil
@@ -63,30 +61,26 @@ func (f *JSON) end(p path) *place {
 	return trail[len(trail)-1]
 }
 
-// Fields are what a record says about itself.
+// Fields are the values that identify a record.
 type Fields struct {
-	// ID is never empty, and Unicode.
+	// ID is Unicode and never empty.
 	ID string
-	// Fingerprint is never empty, and Unicode. A computed one has 64
-	// hexadecimal digits, in lower case.
+	// Fingerprint is Unicode and never empty. A computed one has 64 hexadecimal digits in lower case.
 	Fingerprint string
-	// Version names the settings that shaped the fingerprint: "p1-" and a
-	// digest if it was found, "c1-" and a digest if it was computed. It never
-	// decides anything; fingerprints of different versions just differ.
+	// Version names the settings of the fingerprint: "p1-" and a digest if it was found, "c1-" and a digest if it was
+	// computed. It decides nothing: fingerprints of different versions differ anyway.
 	Version string
 	// Owner is empty only without OwnerPath.
 	Owner string
-	// Time is zero only without TimePath; else UTC.
+	// Time is in UTC. It is zero only without TimePath.
 	Time time.Time
 }
 
-// usualPlaces is how many places find room on the stack.
+// usualPlaces is the number of places for which the stack has room.
 const usualPlaces = 16
 
-// Read reads what identifies the record. Its error is a *BadRecord.
-//
-// Whether the contexts can take another one is not looked at: only a synthetic
-// duplicate needs that, and Rename says it.
+// Read returns the values that identify the record. The error is a *BadRecord. Read does not check whether the contexts
+// are an array: only a synthetic duplicate needs that, and Rename checks it.
 func (f *JSON) Read(record []byte) (Fields, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
@@ -100,7 +94,7 @@ func (f *JSON) Read(record []byte) (Fields, error) {
 	return fields, nil
 }
 
-// room returns a slot for each place, in the space given if that is enough.
+// room returns a slot for each place. It uses space if that suffices.
 func (f *JSON) room(space []span) []span {
 	if f.tree.count > len(space) {
 		return make([]span, f.tree.count)
@@ -134,7 +128,7 @@ func (f *JSON) fields(s *scan) (fields Fields, err *BadRecord) {
 	return fields, nil
 }
 
-// required is textAt for what every record must have.
+// required is textAt for a value that every record must have.
 func (s *scan) required(at *place, what string, limit int) (string, *BadRecord) {
 	text, err := s.textAt(at, what, limit)
 	if err == nil && text == "" {
@@ -143,8 +137,8 @@ func (s *scan) required(at *place, what string, limit int) (string, *BadRecord) 
 	return text, err
 }
 
-// textAt returns the string or the number at a place; empty if there is
-// nothing or null. what is its name in a reason.
+// textAt returns the string or the number at a place, or "" if the value is absent or null. what is its name in a
+// reason.
 func (s *scan) textAt(at *place, what string, limit int) (string, *BadRecord) {
 	value := s.found[at.number].of(s.text)
 	if len(value) == 0 || value[0] == 'n' {
@@ -180,7 +174,7 @@ func (s *scan) time(at *place) (time.Time, *BadRecord) {
 	}
 	t, ok := parse(text)
 	if !ok {
-		return time.Time{}, bad("the time is neither as in RFC 3339 nor a number of seconds or milliseconds since 1970")
+		return time.Time{}, bad("the time is neither a time of RFC 3339 nor a number of seconds or milliseconds since 1970")
 	}
 	return t, nil
 }
@@ -190,8 +184,8 @@ func rfc3339(text string) (time.Time, bool) {
 	return t.UTC(), err == nil
 }
 
-// unixTime reads seconds or milliseconds since 1970. A fraction counts to the
-// microsecond, which is about what a float64 holds, and the sender had one.
+// unixTime reads seconds or milliseconds since 1970. A fraction counts to the microsecond, which is about the
+// precision of a float64.
 func unixTime(text string) (time.Time, bool) {
 	const (
 		firstMillisecond = 1e11 // as milliseconds in 1973, as seconds in 5138

@@ -48,7 +48,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":[]}}`, "", neither},
 		{`{"a":{"id":["x"]}}`, "", neither},
 		{`{"a":{"id":{}}}`, "", neither},
-		// What would be repaired to U+FFFD, and so to one id.
+		// A repair would make one id of these, with U+FFFD.
 		{`{"a":{"id":"` + "\xff" + `"}}`, "", unlawful},
 		{`{"a":{"id":"\n` + "\xc3" + `"}}`, "", unlawful},
 		{`{"a":{"id":"` + "\xed\xa0\x80" + `"}}`, "", unlawful},
@@ -56,7 +56,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":"\udc00\ud800"}}`, "", unlawful},
 		{`{"a":{"id":"\ud800x\udc00"}}`, "", unlawful},
 
-		// The first that the whole path leads to is meant.
+		// The first value of the whole path counts.
 		{`{"a":{"id":"x","id":"y"}}`, "x", ""},
 		{`{"a":{"\u0069d":"x","id":"y"}}`, "x", ""},
 		{`{"a":{"id":"x"},"a":{"id":"y"}}`, "x", ""},
@@ -84,7 +84,7 @@ func checkReason(t *testing.T, record string, err error, reason string) {
 	}
 }
 
-// TestNotJSON: every record here is refused as a whole, and encoding/json agrees.
+// TestNotJSON: each of these records is refused as a whole, by encoding/json as well.
 func TestNotJSON(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})
@@ -206,7 +206,7 @@ func TestReadTime(t *testing.T) {
 	const (
 		missing = "the time is missing, null or empty"
 		neither = "the time is neither a string nor a number"
-		wrong   = "the time is neither as in RFC 3339 nor a number of seconds or milliseconds since 1970"
+		wrong   = "the time is neither a time of RFC 3339 nor a number of seconds or milliseconds since 1970"
 	)
 	f := newJSON(t, format.Options{IDPath: "id", TimePath: "at"})
 	for _, test := range []struct{ member, time, reason string }{
@@ -246,8 +246,7 @@ func TestReadTime(t *testing.T) {
 	checkReason(t, "no time", err, missing)
 }
 
-// TestReasonsHoldNothing: a reason goes to logs and metrics, so nothing of the
-// record may be in it.
+// TestReasonsHoldNothing: a reason goes to logs and metrics, so it must not hold anything from the record.
 func TestReasonsHoldNothing(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", OwnerPath: "owner", TimePath: "at", FingerprintPath: "fp"})
@@ -264,8 +263,7 @@ func TestReasonsHoldNothing(t *testing.T) {
 	}
 }
 
-// TestReadAllocations: what Read allocates is what it returns, the text of the
-// time, and one buffer for the canonical form.
+// TestReadAllocations: Read allocates its results, the text of the time, and one buffer for the canonical form.
 func TestReadAllocations(t *testing.T) {
 	for _, test := range []struct {
 		name    string

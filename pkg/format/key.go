@@ -6,14 +6,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// Key is what a ledger knows of an id: two records are the same when their keys
-// are equal.
+// Key is what a ledger stores of an id: two records are the same if their keys are equal.
 type Key [16]byte
 
-// KeyOf returns the key of an id: the raw bytes of a UUID (of the form 8-4-4-4-12,
-// in either case), so that UUIDs compare by value; else the first 128 bits of
-// the id's SHA-256, so that ids compare byte for byte. (64 bits would lose a
-// good record every two days at two million a minute.)
+// KeyOf returns the key of an id. For a UUID (8-4-4-4-12, in upper or lower case) it is the value, so that UUIDs
+// compare by value. For another id it is the first 128 bits of the SHA-256, so that ids compare byte for byte. (With
+// 64 bits, two million records a minute would lose a good record every two days.)
 func KeyOf(id string) Key {
 	if u, ok := parseUUID(id); ok {
 		return Key(u)
@@ -26,9 +24,9 @@ func KeyOf(id string) Key {
 // uuid5(URL, "https://github.com/oncebox/oncebox").
 var derived = uuid.MustParse("f75bcdec-c9df-522e-9113-3b335390f077")
 
-// DerivedID returns the id of the synthetic duplicate that has this id and this
-// fingerprint: uuid5(uuid5(name space, id), fingerprint). It is the same in
-// every run and on every machine; a UUID gives the same in either case.
+// DerivedID returns the new id of a synthetic duplicate with this id and fingerprint:
+// uuid5(uuid5(name space, id), fingerprint). It is the same in every run and on every machine. A UUID gives the same
+// derived id in upper and lower case.
 func DerivedID(id, fingerprint string) string {
 	if u, ok := parseUUID(id); ok {
 		id = u.String() // in lower case
@@ -36,7 +34,7 @@ func DerivedID(id, fingerprint string) string {
 	return uuid.NewSHA1(uuid.NewSHA1(derived, []byte(id)), []byte(fingerprint)).String()
 }
 
-// parseUUID reads the form 8-4-4-4-12; package uuid reads others too.
+// parseUUID reads the form 8-4-4-4-12 only. Package uuid reads other forms, too.
 func parseUUID(id string) (uuid.UUID, bool) {
 	if len(id) != 36 {
 		return uuid.UUID{}, false

@@ -18,7 +18,7 @@ func TestKeyOf(t *testing.T) {
 			t.Errorf("%s: want %s, got %x", id, want, got)
 		}
 	}
-	// Whatever has not that form is bytes.
+	// All other forms compare as bytes.
 	for _, id := range []string{
 		"", "order-1", "ORDER-1", "0f6dd1f57b3f4a389c0e5d6f1a2b3c4d", "{0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d}", "urn:uuid:0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",
 		"0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4g", "0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4", "0f6dd1f57-b3f-4a38-9c0e-5d6f1a2b3c4d", " 0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",

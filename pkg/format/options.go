@@ -7,40 +7,33 @@ import (
 	"slices"
 )
 
-// DefaultContextsPath is where the contexts are when Options do not say it.
+// DefaultContextsPath is the ContextsPath of Options that have none.
 const DefaultContextsPath = "contexts"
 
-// Options say where a JSON record has what identifies it. A path is in the
-// syntax of gjson, of which only names, array indexes and escapes are allowed:
-// "id", "event.id", "parts.0.id", `a\.dotted\.name`, `\@timestamp`.
-//
-// Where several values have a path's names the first in the record is meant,
-// and it alone.
+// Options say where a JSON record has the values that identify it. A path has the syntax of gjson, of which only names,
+// array indexes and escapes are allowed: "id", "event.id", "parts.0.id", `a\.dotted\.name`, `\@timestamp`. Where a path
+// leads to several values, only the first one in the record counts.
 type Options struct {
-	// IDPath leads to the id: a string, or a number as it is written. Required.
+	// IDPath leads to the id: a string, or a number as it is written. It is required.
 	IDPath string
-	// FingerprintPath leads to the fingerprint: a string, or a number as it is
-	// written. Without it, and in a record where it is absent, null or empty,
-	// the fingerprint is computed.
+	// FingerprintPath leads to the fingerprint: a string, or a number as it is written. Without the option, and for a
+	// record whose fingerprint is absent, null or empty, the fingerprint is computed.
 	FingerprintPath string
-	// OwnerPath leads to the owner: a string, or a number as it is written.
-	// When it is set every record must have one: records without would share
-	// the empty one, and be taken for retries of each other.
+	// OwnerPath leads to the owner: a string, or a number as it is written. With the option every record must have an
+	// owner: records without an owner would be retries of each other.
 	OwnerPath string
-	// ContextsPath leads to the array that gets the duplicate context; names
-	// only. Default: DefaultContextsPath.
+	// ContextsPath leads to the array that gets the duplicate context. It has names only. The default is
+	// DefaultContextsPath.
 	ContextsPath string
-	// TimePath leads to the time: a string as in RFC 3339, or a number, which
-	// counts milliseconds since 1970 if it is at least 10^11 (in 1973), and
-	// seconds if it is less. When it is set every record must have one.
+	// TimePath leads to the time: a string of RFC 3339, or a number. A number of at least 10^11 (in 1973) counts
+	// milliseconds since 1970, a smaller one seconds. With the option every record must have a time.
 	TimePath string
-	// Volatile lead to members that copies of a record do not share, such as
-	// the time of sending. They are left out of a computed fingerprint, as are
-	// the id, the owner and the contexts.
+	// Volatile lead to values that differ between copies of a record, such as the time of sending. A computed
+	// fingerprint leaves them out, together with the id, the owner and the contexts.
 	Volatile []string
 }
 
-// paths are Options taken apart; a path that is not set is nil.
+// paths are the parsed Options. A path that is not set is nil.
 type paths struct {
 	id, fingerprint, owner, contexts, time path
 	volatile                               []path // in order
@@ -75,31 +68,32 @@ func (o Options) parse() (p paths, err error) {
 	return p, nil
 }
 
-// check refuses paths that contradict each other. Each path needs a value of
-// its own, and nothing is inside a text or inside the contexts, where a rename
-// moves it. Anything may be inside a volatile member: what is left out can
-// still be read and rewritten.
+// check refuses paths that conflict with each other. Each path needs a value of its own. No path may lead into a
+// string, or into the contexts, where a rename moves values. Every path may lead into a volatile value: what the
+// fingerprint leaves out can still be read and rewritten.
 func (p paths) check() error {
 	if slices.ContainsFunc(p.contexts, func(part string) bool { return index(part) >= 0 }) {
-		return &OptionError{"ContextsPath", "has an array index; only names are allowed, since what is absent has to be made"}
+		return &OptionError{"ContextsPath", "has an array index; only names are allowed, since a rename makes what is absent"}
 	}
 	all := p.all()
 	for i, a := range all {
 		for j, b := range all {
 			if i != j && a.path.inside(b.path) && !a.mayLieIn(b) {
-				return &OptionError{a.option, fmt.Sprintf("leads to or into what %s leads to; each needs its own place", b.option)}
+				return &OptionError{
+					a.option, fmt.Sprintf("leads to the value of %s, or into it; each path needs its own value", b.option),
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// role is a path and what it is for.
+// role is a path and its use.
 type role struct {
 	option   string
 	path     path
 	volatile bool
-	readOnly bool // neither rewritten nor left out, so that it may also be volatile
+	readOnly bool // neither rewritten nor left out, so it may be volatile, too
 }
 
 func (p paths) all() []role {
@@ -117,7 +111,7 @@ func (p paths) all() []role {
 	return roles
 }
 
-// mayLieIn reports whether a path may lead to or into what another leads to.
+// mayLieIn reports whether a path may lead to the value of another path, or into it.
 func (r role) mayLieIn(other role) bool {
 	switch {
 	case r.volatile == other.volatile:
@@ -129,18 +123,17 @@ func (r role) mayLieIn(other role) bool {
 	}
 }
 
-// versionByPath names what a fingerprint found in the record depends on.
+// versionByPath returns the version of a fingerprint that was found in the record.
 func (p paths) versionByPath() string {
 	return version("p1", p.fingerprint)
 }
 
-// versionComputed names what a computed fingerprint depends on. The number
-// counts canonical forms.
+// versionComputed returns the version of a computed fingerprint. The number in "c1" counts canonical forms.
 func (p paths) versionComputed() string {
 	return version("c1", p.id, p.owner, p.contexts, p.volatile)
 }
 
-// version returns a name of settings in 11 characters.
+// version returns a name of 11 characters for settings.
 func version(kind string, settings ...any) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", settings)) // quoted, in ASCII: the same in every version of Go
 	return kind + "-" + hex.EncodeToString(sum[:4])

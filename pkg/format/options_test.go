@@ -28,7 +28,7 @@ func TestOptions(t *testing.T) {
 		{"begins like another", format.Options{IDPath: "id", OwnerPath: "id2", Volatile: []string{"i", "context"}}, "", ""},
 
 		{"no id", format.Options{OwnerPath: "a"}, "IDPath", "is required"},
-		{"id is owner", format.Options{IDPath: "a", OwnerPath: "a"}, "IDPath", "leads to or into what OwnerPath leads to"},
+		{"id is owner", format.Options{IDPath: "a", OwnerPath: "a"}, "IDPath", "leads to the value of OwnerPath, or into it"},
 		{"id is fingerprint", format.Options{IDPath: "a", FingerprintPath: "a"}, "IDPath", "FingerprintPath"},
 		{"id is time", format.Options{IDPath: "a", TimePath: "a"}, "IDPath", "TimePath"},
 		{"id is volatile", format.Options{IDPath: "a", Volatile: []string{"a"}}, "IDPath", "Volatile"},
@@ -129,7 +129,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestNoIndex: an index has one spelling, and no name is one in an array.
+// TestNoIndex: an index has one spelling, and no name is an index of an array.
 func TestNoIndex(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"a.01", "a.-1", "a.+1", "a.2", "a.x", "a.18446744073709551616"} {
@@ -151,7 +151,7 @@ func TestVersion(t *testing.T) {
 	}
 	const record = `{"id":"a","i":"b","o":"c","fp":"d","at":1}`
 	base := format.Options{IDPath: "id", Volatile: []string{"x", "y"}}
-	// Versions are stored: a change of these says that fingerprints changed.
+	// Versions are stored: a change of these means that fingerprints have changed.
 	if got := version(base, record); got != wantComputed {
 		t.Errorf("computed: want %s, got %s", wantComputed, got)
 	}

@@ -9,12 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// path is an option's path, taken apart: the names and indexes that lead to a value.
+// path is a parsed path: the names and indexes that lead to a value.
 type path []string
 
-// parsePath reads a path in the syntax of gjson, of which only names, array
-// indexes and escapes are allowed: a record has one id, and it has to be
-// rewritten where it stands.
+// parsePath reads a path in the syntax of gjson, of which only names, array indexes and escapes are allowed: a record
+// has one id, which a rename replaces in its place.
 func parsePath(option, text string) (path, error) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return nil, &OptionError{option, "must be UTF-8 without control characters"}
@@ -25,30 +24,33 @@ func parsePath(option, text string) (path, error) {
 		switch c := text[i]; {
 		case c == '\\':
 			if i++; i == len(text) {
-				return nil, &OptionError{option, `ends with a lone \; a name's own \ is written \\`}
+				return nil, &OptionError{option, `ends with a single \; write \\ for a \ in a name`}
 			}
 			part = append(part, text[i])
 		case c == '.':
 			parts, part = append(parts, string(part)), nil
 		case strings.IndexByte(`*?#|`, c) >= 0, len(part) == 0 && strings.IndexByte(`@![{`, c) >= 0:
 			return nil, &OptionError{option, fmt.Sprintf(
-				`has a %c; only names and array indexes with dots between are allowed, no wildcards, queries, modifiers or pipes; in a name it is written \%c`, c, c)}
+				`has a %c; only names and array indexes with dots between are allowed, no wildcards, queries, modifiers or pipes; `+
+					`write \%c for a %c in a name`, c, c, c)}
 		default:
 			part = append(part, c)
 		}
 	}
 	parts = append(parts, string(part))
 	if slices.Contains(parts, "") {
-		return nil, &OptionError{option, `has an empty part; names and array indexes with one dot between are allowed, and a name's own dot is written \.`}
+		return nil, &OptionError{
+			option, `has an empty part; write one dot between names and array indexes, and \. for a dot in a name`,
+		}
 	}
 	return parts, nil
 }
 
-// inside reports whether p leads into what q leads to, or to the same.
+// inside reports whether p leads to the value of q, or into it.
 func (p path) inside(q path) bool { return len(p) >= len(q) && slices.Equal(p[:len(q)], q) }
 
-// index returns the array index that a part can be, or -1. An index has one
-// spelling, so that no two paths lead to one element.
+// index returns the array index of a part, or -1 if the part is not an index. An index has one spelling, so that two
+// paths never lead to one element.
 func index(part string) int {
 	n, err := strconv.Atoi(part)
 	if err != nil || n < 0 || strconv.Itoa(n) != part {
@@ -57,18 +59,18 @@ func index(part string) int {
 	return n
 }
 
-// place is where a path, or the beginning of one, leads. Places form a tree
-// that all paths share, so that one scan finds everything.
+// place is the value of a path, or of the beginning of a path. Places form one tree for all paths, so that one scan
+// finds all values.
 type place struct {
 	name    string
-	index   int  // as an array index; -1: it cannot be one
-	number  int  // its slot in scan.found
+	index   int  // the name as an array index, or -1
+	number  int  // the index in scan.found
 	leftOut bool // not part of the canonical form
-	host    bool // holds the contexts: not part of the canonical form when nothing else is in it
+	host    bool // holds the contexts: not part of the canonical form if it holds nothing else
 	below   []*place
 }
 
-// tree makes places, numbered from the root, which is the record itself.
+// tree makes places. Their numbers begin at the root, which is the record itself.
 type tree struct {
 	root  *place
 	count int
@@ -76,7 +78,7 @@ type tree struct {
 
 func newTree() *tree { return &tree{&place{index: -1}, 1} }
 
-// add returns the places that lead to the path's end, the root first.
+// add returns the places along a path, from the root to its end.
 func (t *tree) add(p path) []*place {
 	at := t.root
 	trail := []*place{at}
@@ -93,8 +95,7 @@ func (t *tree) add(p path) []*place {
 	return trail
 }
 
-// member returns the place below p of a member with that name, given as it is
-// written in the record; nil if no path leads there.
+// member returns the place below p of a member, or nil if no path leads there. The name is given as the record has it.
 func (p *place) member(name []byte, escaped bool) *place {
 	if p == nil || len(p.below) == 0 {
 		return nil
@@ -111,7 +112,7 @@ func (p *place) member(name []byte, escaped bool) *place {
 	return nil
 }
 
-// element is member for an element of an array.
+// element returns the place below p of an element of an array, or nil.
 func (p *place) element(index int) *place {
 	if p == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// A document is what a record means, apart from how it is written: the model
-// that the properties compare with. It shares no code with the package.
+// A document is the meaning of a record, independent of how it is written: the model that the properties compare
+// with. It shares no code with the package.
 type document struct {
 	kind     kind
 	text     []rune // of a string; halves of surrogate pairs are runes, badByte a byte that is not UTF-8
@@ -137,7 +137,7 @@ func drawMembers(t *rapid.T, k kind, depth int) []member {
 	return members
 }
 
-// drawName often draws names that the paths have, and names twice.
+// drawName often draws names of the paths, and names that occur already.
 func drawName(t *rapid.T) []rune {
 	if rapid.Bool().Draw(t, "plain name") {
 		return []rune(rapid.SampledFrom([]string{"a", "b", "id", "owner", "meta", "contexts", "v", "0", ""}).Draw(t, "name"))
@@ -145,7 +145,7 @@ func drawName(t *rapid.T) []rune {
 	return drawText(t, "odd name")
 }
 
-// spelling writes documents, each time in another way.
+// spelling writes documents in a different way each time.
 type spelling struct {
 	t       *rapid.T
 	shuffle bool
@@ -292,7 +292,7 @@ func drawRecord(t *rapid.T, deep bool) document {
 	return d
 }
 
-// drawTwin draws a document that may be the same, or differs in one place.
+// drawTwin draws a document that is the same, or that differs in one place.
 func drawTwin(t *rapid.T, original document) document {
 	d := original.clone()
 	if rapid.Bool().Draw(t, "the same") {
@@ -338,8 +338,7 @@ func drawTwin(t *rapid.T, original document) document {
 	return d
 }
 
-// TestFingerprintIsMeaning: two records have one fingerprint exactly if they
-// mean the same, however they are written.
+// TestFingerprintIsMeaning: two records have the same fingerprint exactly if they have the same meaning.
 func TestFingerprintIsMeaning(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, properties["top"])
@@ -372,8 +371,8 @@ func meaningWithout(d document) string {
 	return d.meaning()
 }
 
-// TestRenameChangesNothingElse: taking away what Rename added gives the record
-// back, byte for byte; and Read sees nothing of it but the id.
+// TestRenameChangesNothingElse: the copy without the additions of Rename is the record, byte for byte. Read finds
+// another id and no other difference.
 func TestRenameChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, o := range properties {
@@ -419,7 +418,7 @@ func checkRenamed(t *rapid.T, f *format.JSON, record, renamed []byte, before for
 	t.Fatalf("more has changed than was added:\n%s\n%s", record, renamed)
 }
 
-// withoutContext returns what Rename can have added the context to.
+// withoutContext returns the texts to which Rename can have added the context.
 func withoutContext(renamed string) []string {
 	var out []string
 	for _, added := range []struct{ text, instead string }{

@@ -6,25 +6,23 @@ import (
 	"slices"
 )
 
-// duplicateSchema is Snowplow's schema of the context that a synthetic
-// duplicate gets; its loader writes the same (iglu-central, schema "duplicate").
+// duplicateSchema is Snowplow's schema of the context that a synthetic duplicate gets. Snowplow's loader writes the
+// same context (iglu-central, schema "duplicate").
 const duplicateSchema = "iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0"
 
-// edit replaces a span of a record, which may be empty.
+// edit replaces a span of a record. The span may be empty.
 type edit struct {
 	at   span
 	with []byte
 }
 
-// Rename returns a copy of the record in which the id is newID, and the
-// contexts begin with a duplicate context that holds oldID. No other byte
-// changes. The array is made if it is absent or null, the objects on its way if
-// they are absent. Anything else in their place is a *BadRecord, as is a record
-// that Read refuses for its form or its id.
+// Rename returns a copy of the record in which the id is newID, and the contexts begin with a duplicate context that
+// holds oldID. No other byte changes. Rename makes the array if it is absent or null, and the objects on the path to
+// it if they are absent. If another value is in their place, the error is a *BadRecord. So it is for a record whose
+// form or id Read refuses.
 //
-// Reading what Rename returns gives newID, and for the rest what the record
-// gave. Both ids are Unicode, as Read and DerivedID return them; whether oldID
-// is the record's id is not looked at.
+// Read of the copy gives newID, and else the same fields as before. Both ids must be Unicode, as Read and DerivedID
+// return them. Rename does not check whether oldID is the id of the record.
 func (f *JSON) Rename(record []byte, oldID, newID string) ([]byte, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
@@ -41,7 +39,7 @@ func (f *JSON) Rename(record []byte, oldID, newID string) ([]byte, error) {
 	return splice(record, edit{s.found[f.id.number], appendQuoted(nil, newID)}, addition), nil
 }
 
-// addContext returns the edit that puts the duplicate context in front of the others.
+// addContext returns the edit that puts the duplicate context before the others.
 func (f *JSON) addContext(s *scan, oldID string) (edit, *BadRecord) {
 	context := appendContext(nil, oldID)
 	last := len(f.contexts) - 1
@@ -65,7 +63,7 @@ func (f *JSON) addContext(s *scan, oldID string) (edit, *BadRecord) {
 	}
 }
 
-// insertElement puts an element in front of an array's others.
+// insertElement puts an element before the others of an array.
 func (s *scan) insertElement(array span, element []byte) edit {
 	if s.text[s.text.Space(array.from+1)] != ']' {
 		element = append(element, ',')
@@ -73,8 +71,8 @@ func (s *scan) insertElement(array span, element []byte) edit {
 	return edit{span{array.from + 1, array.from + 1}, element}
 }
 
-// insertMember puts a member behind an object's others: objects within each
-// other by the names of the places, and in the innermost an array of one element.
+// insertMember puts a member after the others of an object. The member holds one object for each further name, and the
+// innermost holds an array of one element.
 func (s *scan) insertMember(object span, names []*place, element []byte) edit {
 	var member []byte
 	if s.text[s.text.Space(object.from+1)] != '}' {
@@ -91,7 +89,7 @@ func (s *scan) insertMember(object span, names []*place, element []byte) edit {
 	return edit{span{object.to - 1, object.to - 1}, member}
 }
 
-// splice carries out two edits that do not overlap.
+// splice makes two edits that do not overlap.
 func splice(record []byte, a, b edit) []byte {
 	if b.at.from < a.at.from {
 		a, b = b, a
@@ -105,8 +103,7 @@ func appendContext(out []byte, oldID string) []byte {
 	return append(out, "}}"...)
 }
 
-// appendQuoted appends a text as a JSON string, with no escapes but those that
-// it needs. (encoding/json also escapes what HTML could misread.)
+// appendQuoted appends a text as a JSON string with the necessary escapes only. (encoding/json also escapes for HTML.)
 func appendQuoted(out []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	out = append(out, '"')

@@ -15,7 +15,7 @@ func TestRename(t *testing.T) {
 	t.Parallel()
 	const (
 		noArray  = "the contexts are not an array"
-		noParent = "what should hold the contexts is not an object"
+		noParent = "a parent of the contexts is not an object"
 	)
 	top := format.Options{IDPath: "id"}
 	deep := format.Options{IDPath: "e.0.id", ContextsPath: `meta.a\.b.contexts`}
@@ -69,7 +69,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// TestRenameIDs: whatever stands in an id, the record stays JSON and the ids are read back.
+// TestRenameIDs: the record stays JSON and the ids are read back, whatever characters they have.
 func TestRenameIDs(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})

@@ -9,40 +9,38 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// MaxDepth is how deep a record may be nested; the record itself is level 1.
-// Without a limit some megabytes of brackets are a stack overflow, which ends
-// the process. 1,000 is the default of Jackson 2.15 and later, of which nobody
-// complained, says its issue 1233 (jackson-core); Jackson 3 has 500.
+// MaxDepth is the deepest nesting of a record; the record itself is level 1. Without a limit, a few megabytes of
+// brackets overflow the stack, which ends the process. 1,000 is the default of Jackson 2.15 and later, about which
+// nobody complained (jackson-core issue 1233); Jackson 3 has 500.
 const MaxDepth = 1000
 
-// span is a part of a record: its bytes from one index to before another. A
-// value is never empty, so the zero span is no value.
+// span is a part of a record: the bytes from one index up to another. A value is never empty, so the zero span means
+// that there is no value.
 type span struct{ from, to int }
 
 func (s span) of(text []byte) []byte { return text[s.from:s.to] }
 
-// node is a value in the table that a scan makes. The values inside a value
-// follow it directly, up to next.
+// node is a value in the table of a scan. The values inside a value follow it directly, up to next.
 type node struct {
-	name        span // without its quotes; of a member only
+	name        span // of a member, without its quotes
 	value       span
 	next        int
-	nameEscaped bool // the name is written with escapes
-	escaped     bool // the value is a string that is
+	nameEscaped bool // the name has escapes
+	escaped     bool // the value is a string that has escapes
 	leftOut     bool
 	host        bool
 }
 
-// scan goes through one record. It writes into slices of fixed length, and
-// never keeps a pointer, so that its caller can have them on the stack.
+// scan reads one record. It writes into slices of fixed length and keeps no pointer, so that they can be on the stack
+// of the caller.
 type scan struct {
 	text  jsonscan.Text
-	found []span // by the number of the place: where it is first in the record
-	nodes []node // room for a table of the values; those that do not fit are only counted
+	found []span // the first value of each place, by the number of the place
+	nodes []node // the table of values; values beyond its length are only counted
 	count int    // the number of values
 }
 
-// record checks the whole record and finds the places.
+// record checks the whole record and finds the values of the places.
 func (s *scan) record(root *place) *BadRecord {
 	begin := s.text.Space(0)
 	end := s.value(begin, 1, root, node{})
@@ -60,7 +58,7 @@ func (s *scan) record(root *place) *BadRecord {
 	return nil
 }
 
-// value scans the value that begins at i and returns where it ends. n holds its name.
+// value scans the value that begins at i and returns its end. n holds its name.
 func (s *scan) value(i, depth int, at *place, n node) int {
 	number := s.count
 	s.count++
@@ -155,11 +153,10 @@ func (s *scan) array(i, depth int, at *place) int {
 	}
 }
 
-// appendText appends what a scanned string means, given without its quotes. It
-// is exact also for what is not Unicode: bytes that are not UTF-8 stay; U+0000
-// becomes the bytes 0 0, and half of a surrogate pair the byte 0 and its two
-// bytes, of which the first is D8 to DF. So different strings give different
-// bytes, and none has the byte 0 before a byte from 1 to D7.
+// appendText appends the meaning of a scanned string, which is given without its quotes. Strings that are not Unicode
+// stay distinct, too: invalid UTF-8 stays unchanged, U+0000 becomes the bytes 0 0, and half of a surrogate pair
+// becomes the byte 0 and its two bytes, of which the first is D8 to DF. So different strings give different bytes,
+// and the byte 0 is never followed by a byte from 1 to D7.
 func appendText(out, raw []byte, escaped bool) []byte {
 	if !escaped {
 		return append(out, raw...)
@@ -183,7 +180,7 @@ func appendText(out, raw []byte, escaped bool) []byte {
 	return out
 }
 
-// unicodeText returns what a scanned string means, if it is Unicode.
+// unicodeText returns the meaning of a scanned string, and whether it is Unicode.
 func unicodeText(raw []byte) (string, bool) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw), utf8.Valid(raw)
@@ -204,9 +201,8 @@ func unicodeText(raw []byte) (string, bool) {
 	return string(out), utf8.Valid(out)
 }
 
-// unescape reads the escape at i of a scanned string and returns the index
-// behind it. Two halves of a surrogate pair are one rune; half of a pair alone
-// is returned as it is.
+// unescape reads the escape at i of a scanned string and returns the index after it. A surrogate pair is one rune.
+// Half of a pair is returned unchanged.
 func unescape(raw []byte, i int) (r rune, next int) {
 	switch c := raw[i+1]; c {
 	case 'b':
@@ -232,7 +228,7 @@ func unescape(raw []byte, i int) (r rune, next int) {
 	return r, i
 }
 
-// codeUnit reads the four digits of the \u at i.
+// codeUnit reads the four digits of the escape \u at i.
 func codeUnit(raw []byte, i int) rune {
 	var unit [2]byte
 	hex.Decode(unit[:], raw[i+2:i+6]) //nolint:errcheck // the scan has checked the digits
