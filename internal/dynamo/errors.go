@@ -16,9 +16,8 @@ import (
 
 var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
 
-// Translate wraps an error of the SDK with what was being done. One that says
-// "busy, throttled or out of reach" gets the family tryAgain; after it the effect
-// is unknown. A cancelled or timed-out context keeps its own error.
+// Translate adds the operation to an error of the SDK. An error that says busy, throttled or unreachable gets the
+// family tryAgain; after it the effect is unknown. The error of a context stays in the chain.
 func Translate(doing string, err, tryAgain error) error {
 	var missing *types.ResourceNotFoundException
 	switch {
@@ -27,16 +26,15 @@ func Translate(doing string, err, tryAgain error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("dynamodb: %s: %w", doing, err)
 	case errors.As(err, &missing):
-		return fmt.Errorf("dynamodb: %s: table not found; check its name and region, or make it with oncebox init: %w", doing, err)
+		return fmt.Errorf("dynamodb: %s: table not found; check its name and region, or run oncebox init to make it: %w", doing, err)
 	case retryable(err):
 		return fmt.Errorf("dynamodb: %s: %w: %w%s", doing, tryAgain, err, throttlingReasons(err))
 	}
 	return fmt.Errorf("dynamodb: %s: %w", doing, err)
 }
 
-// retryable adds to the SDK's own judgement what it has no further attempt
-// for: a spent retry budget, a reply that could not be read, a conflict with a
-// transaction on the same item, a deadline.
+// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a conflict with a
+// transaction on the same item, a reply that was cut, a retry budget that is used up, and a deadline.
 func retryable(err error) bool {
 	var (
 		conflict *types.TransactionConflictException
@@ -47,8 +45,7 @@ func retryable(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
 }
 
-// throttlingReasons says what was throttled: a hot key range and a table's
-// limit need different remedies.
+// throttlingReasons says what was throttled: a hot key range and the limit of a table need different measures.
 func throttlingReasons(err error) string {
 	var all []types.ThrottlingReason
 	var a *types.ThrottlingException
@@ -72,15 +69,15 @@ func throttlingReasons(err error) string {
 	return " (throttled: " + strings.Join(texts, ", ") + ")"
 }
 
-// Reason is why an action of a cancelled transaction did not take place.
+// Reason is why an action of a cancelled transaction failed.
 type Reason int
 
-// The reasons, from the codes of TransactWriteItems' CancellationReasons.
+// The reasons, by the codes of CancellationReasons of TransactWriteItems.
 const (
-	NoReason        Reason = iota // the action would have taken place
-	ConditionFailed               // its condition was false; Cancellation.Item is the old item, if asked for
-	Conflict                      // another transaction had the item
-	Throttled                     // the partition or table gave less
+	NoReason        Reason = iota // the action itself did not fail
+	ConditionFailed               // its condition was false; Cancellation.Item is the old item, if the request wanted it
+	Conflict                      // another transaction used the item
+	Throttled                     // the partition or the table was throttled
 )
 
 // Cancellation is the reason of one action.
@@ -89,9 +86,8 @@ type Cancellation struct {
 	Item   map[string]types.AttributeValue
 }
 
-// Cancellations reads the reasons of a cancelled transaction, one per action
-// and in their order. ok is false for every other error, and for a cancellation
-// whose cause is a fault in the request.
+// Cancellations returns the reasons of a cancelled transaction, one for each action and in their order. ok is false for
+// every other error, and for a cancellation that was caused by a wrong request.
 func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	var cancelled *types.TransactionCanceledException
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != actions {
@@ -116,7 +112,7 @@ var reasonCodes = map[string]Reason{
 	"ProvisionedThroughputExceeded": Throttled,
 }
 
-// ConditionFailure returns the old item of a single write whose condition was false.
+// ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.
 func ConditionFailure(err error) (old map[string]types.AttributeValue, ok bool) {
 	var failed *types.ConditionalCheckFailedException
 	if !errors.As(err, &failed) {

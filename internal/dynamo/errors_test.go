@@ -27,8 +27,8 @@ func status(code int) error {
 	}}
 }
 
-// TestTranslate: a failure of the store is never mistaken for an answer, and
-// only what may pass by itself is to be tried again.
+// TestTranslate: a failure of the store is never taken for an answer, and only a transient failure is to be tried
+// again.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -54,7 +54,7 @@ func TestTranslate(t *testing.T) {
 		{"token with other parameters", &types.IdempotentParameterMismatchException{}, false, ""},
 		{"denied", status(403), false, ""},
 		{"bad request", status(400), false, ""},
-		{"unsent of", errors.New("?"), false, ""},
+		{"unknown", errors.New("?"), false, ""},
 	} {
 		got := dynamo.Translate("claim", test.err, errTryAgain)
 		if errors.Is(got, errTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||

@@ -7,20 +7,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Encode turns a row or key into attributes. The rows are fixed structs of
-// strings, numbers and booleans, which always encode.
+// Encode makes attributes of a row or a key. Rows are structs of strings, numbers and booleans, which always encode.
 func Encode(row any) map[string]types.AttributeValue {
 	attributes, err := attributevalue.MarshalMap(row)
 	if err != nil {
-		panic(fmt.Sprintf("dynamo: row %T does not encode: %v", row, err))
+		panic(fmt.Sprintf("dynamo: a row of type %T does not encode: %v", row, err))
 	}
 	return attributes
 }
 
-// Decode reads attributes into a row.
+// Decode reads attributes into a row. The error names the type of the row.
 func Decode(attributes map[string]types.AttributeValue, row any) error {
 	if err := attributevalue.UnmarshalMap(attributes, row); err != nil {
-		return fmt.Errorf("dynamodb: row does not read as %T: %w", row, err)
+		return fmt.Errorf("dynamodb: a row does not decode as %T: %w", row, err)
 	}
 	return nil
 }

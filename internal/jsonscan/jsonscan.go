@@ -1,5 +1,5 @@
-// Package jsonscan goes through JSON text (RFC 8259) and finds where things end.
-// It is the grammar and nothing else: it makes no values, and allocates nothing.
+// Package jsonscan scans JSON text (RFC 8259) and finds the ends of its values. It is only the grammar: it makes no
+// values and allocates nothing.
 package jsonscan
 
 import (
@@ -7,17 +7,16 @@ import (
 	"math/bits"
 )
 
-// Text is JSON text. Its methods take the index at which something begins, and
-// return the index behind it, or NotJSON.
+// Text is JSON text. Its methods take the index at which something begins, and return the index after it, or NotJSON.
 type Text []byte
 
-// The answers instead of an index.
+// The results in the place of an index.
 const (
 	NotJSON = -1
 	TooDeep = -2
 )
 
-// At returns the byte at i, or 0, which is nowhere allowed, behind the end.
+// At returns the byte at i. After the end of the text it returns 0, which JSON allows nowhere.
 func (t Text) At(i int) byte {
 	if i < len(t) {
 		return t[i]
@@ -25,7 +24,7 @@ func (t Text) At(i int) byte {
 	return 0
 }
 
-// Space returns the index of the first byte from i on that is no white space.
+// Space returns the index of the first byte from i on that is not white space.
 func (t Text) Space(i int) int {
 	for i < len(t) && (t[i] == ' ' || t[i] == '\n' || t[i] == '\r' || t[i] == '\t') {
 		i++
@@ -33,8 +32,7 @@ func (t Text) Space(i int) int {
 	return i
 }
 
-// String scans the string whose quote is at i, and says whether it has escapes.
-// Whether it is UTF-8 is not looked at.
+// String scans the string whose quote is at i, and reports whether it has escapes. It does not check for valid UTF-8.
 func (t Text) String(i int) (end int, escaped bool) {
 	for i++; ; i++ {
 		i = t.ordinary(i)
@@ -52,9 +50,9 @@ func (t Text) String(i int) (end int, escaped bool) {
 	}
 }
 
-// ordinary returns the index of the first byte from i on that is not an ordinary
-// one inside a string: a quote, a backslash, a control character, or the end. It
-// looks at eight bytes at a time; most of a text is in its strings.
+// ordinary returns the index of the first byte from i on that is special inside a string: a quote, a backslash or a
+// control character; or else the end of the text. It tests eight bytes at a time, since most of a text is in its
+// strings.
 func (t Text) ordinary(i int) int {
 	for ; i+8 <= len(t); i += 8 {
 		if others := notOrdinary(binary.LittleEndian.Uint64(t[i:])); others != 0 {
@@ -67,9 +65,9 @@ func (t Text) ordinary(i int) int {
 	return i
 }
 
-// notOrdinary returns the highest bit of each byte that is not ordinary. Above
-// the lowest of these it may have others: subtracting borrows. (Sean Eron Anderson,
-// "Bit Twiddling Hacks", "Determine if a word has a byte less than n".)
+// notOrdinary sets the highest bit of each byte that is special. Above the lowest of these bits, other bits may be set,
+// too, since the subtraction borrows. (Sean Eron Anderson, "Bit Twiddling Hacks", "Determine if a word has a byte less
+// than n".)
 func notOrdinary(word uint64) uint64 {
 	const (
 		ones = 0x0101010101010101
@@ -79,7 +77,7 @@ func notOrdinary(word uint64) uint64 {
 	return ((word-' '*ones)&^word | (quote-ones)&^quote | (backslash-ones)&^backslash) & high
 }
 
-// escape scans the escape whose letter is at i and returns where its last byte is.
+// escape scans the escape whose letter is at i and returns the index of its last byte.
 func (t Text) escape(i int) int {
 	switch t.At(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -140,7 +138,7 @@ func (t Text) Literal(i int, word string) int {
 	return i + len(word)
 }
 
-// Skip scans any value, with as many levels of objects and arrays as given.
+// Skip scans any value with at most this number of levels of objects and arrays. A deeper value is TooDeep.
 func (t Text) Skip(i, levels int) int {
 	switch t.At(i) {
 	case '{', '[':
@@ -188,7 +186,7 @@ func (t Text) skipNested(i, levels int) int {
 	}
 }
 
-// name scans a member's name and the colon, up to its value.
+// name scans the name and the colon of a member, up to its value.
 func (t Text) name(i int) int {
 	if t.At(i) != '"' {
 		return NotJSON
