@@ -53,9 +53,9 @@ type Campaign struct {
 
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
-		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope, Shards: r.Shards,
-		PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
-		generation: r.Generation,
+		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
+		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: OnEnd(r.OnEnd),
+		CreatedAt: r.CreatedAt, generation: r.Generation,
 	}
 }
 
@@ -71,9 +71,9 @@ func overrideOf(m engine.Mode) State {
 
 func (c Campaign) row() engine.Campaign {
 	return engine.Campaign{
-		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope, Shards: c.Shards,
-		PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
-		Generation: c.generation,
+		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope,
+		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: engine.OnEnd(c.OnEnd),
+		CreatedAt: c.CreatedAt, Generation: c.generation,
 	}
 }
 
@@ -85,6 +85,11 @@ func (c Campaign) mode() engine.Mode {
 		return engine.ClosedByHand
 	}
 	return engine.ByTimes
+}
+
+// shardOf returns the shard of an item in a generation of the bank.
+func (c Campaign) shardOf(h engine.Hash, generation int) engine.Shard {
+	return engine.Shard{Campaign: c.Name, Generation: generation, Number: h.ShardOf(c.Shards)}
 }
 
 // StateAt returns Scheduled, Open or Closed. It does not know whether items are
@@ -129,7 +134,8 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 	}
 	existing := campaignOf(*row)
 	if !existing.sameSettings(c) {
-		return existing, false, &InvalidError{"campaign", fmt.Sprintf("%q exists with other settings; choose another name", name)}
+		detail := fmt.Sprintf("%q exists with other settings; choose another name", name)
+		return existing, false, &InvalidError{"campaign", detail}
 	}
 	return existing, false, nil
 }
@@ -207,7 +213,8 @@ const (
 
 func validateLife(field string, life, minimum time.Duration) error {
 	if life != 0 && (life < minimum || life > maxLife || life%time.Millisecond != 0) {
-		return &InvalidError{field, fmt.Sprintf("must be from %v to 100 years in whole milliseconds, or 0 for no end; is %v", minimum, life)}
+		const form = "must be from %v to 100 years in whole milliseconds, or 0 for no end; is %v"
+		return &InvalidError{field, fmt.Sprintf(form, minimum, life)}
 	}
 	return nil
 }

@@ -53,10 +53,13 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 	if err != nil {
 		return Grant{}, err
 	}
-	r := &request{bank: b, memory: b.memoryOf(campaign), search: search{started: started}, campaign: c, claim: engine.Claim{
-		ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: b.now(),
-	}}
-	r.claim.EndsAt = endOf(r.claim.ClaimedAt, c.ClaimLife)
+	now := b.now()
+	r := &request{
+		bank: b, memory: b.memoryOf(campaign), search: search{started: started}, campaign: c,
+		claim: engine.Claim{
+			ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: endOf(now, c.ClaimLife),
+		},
+	}
 	grant, err := r.run(ctx)
 	r.memory.repeats.count(grant.Replayed)
 	return grant, err
@@ -72,9 +75,9 @@ type request struct {
 	waits    int
 }
 
-// result says how a step of a request ended, where it did not end with an error. A
+// stepResult says how a step of a request ended, where it did not end with an error. A
 // refusal is an error.
-type result struct {
+type stepResult struct {
 	outcome outcome
 	grant   Grant // with answered
 }
@@ -96,23 +99,23 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 			return result.grant, err
 		}
 	}
-	return Grant{}, fmt.Errorf("%w: %d times another request changed the item or the claim first", ErrTryAgain, maxAttempts)
+	return Grant{}, fmt.Errorf("%w: %d times another request was faster", ErrTryAgain, maxAttempts)
 }
 
 // attempt goes through the life of a claim once: the rules, a candidate, the
 // transaction.
-func (r *request) attempt(ctx context.Context, first bool) (result, error) {
+func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
 		return r.refuse(ctx, refusal(state))
 	}
 	found, err := r.memory.free.find(ctx, r.campaign, &r.search)
 	if err != nil {
-		return result{}, err
+		return stepResult{}, err
 	}
 	switch found.outcome {
 	case campaignChanged:
 		r.campaign = found.campaign
-		return result{outcome: lookAgain}, nil
+		return stepResult{outcome: lookAgain}, nil
 	case nothingFree:
 		r.campaign = found.campaign
 		return r.refuse(ctx, ErrSoldOut)
@@ -138,29 +141,29 @@ func refusal(s State) error {
 // burned, an eventually consistent read is enough: it can show a claim that has just
 // ended, but never an item that another claimant holds. noClaim: the transaction
 // decides.
-func (r *request) readFirst(ctx context.Context) (result, error) {
+func (r *request) readFirst(ctx context.Context) (stepResult, error) {
 	read := r.bank.store.HeldClaimEventuallyConsistent
 	if r.campaign.OnEnd == Return {
 		read = r.bank.store.HeldClaim
 	}
 	held, err := read(ctx, r.claim.Scope, r.claim.Claimant)
 	if err != nil || held == nil || held.Campaign != r.claim.Campaign {
-		return result{outcome: noClaim}, err
+		return stepResult{outcome: noClaim}, err
 	}
 	return r.answer(ctx, *held)
 }
 
 // take asks the store for the candidate, until there is an answer or another claimant
 // has the candidate.
-func (r *request) take(ctx context.Context, item candidate) (result, error) {
+func (r *request) take(ctx context.Context, item candidate) (stepResult, error) {
 	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
 	for {
 		taken, err := r.bank.store.Take(ctx, item.free, r.claim)
 		if err != nil {
-			return result{}, err
+			return stepResult{}, err
 		}
 		if taken.Taken() {
-			return result{answered, Grant{Claim: claimOf(r.claim)}}, nil
+			return stepResult{answered, Grant{Claim: claimOf(r.claim)}}, nil
 		}
 		result, err := r.decide(ctx, taken)
 		switch {
@@ -178,7 +181,7 @@ func (r *request) take(ctx context.Context, item candidate) (result, error) {
 // claim that exists is the answer, whatever happened to the item. After a conflict
 // nothing is known about the row. Only then does a missing item mean that another
 // claimant has it.
-func (r *request) decide(ctx context.Context, taken engine.TakeResult) (result, error) {
+func (r *request) decide(ctx context.Context, taken engine.TakeResult) (stepResult, error) {
 	if taken.Held != nil {
 		return r.answer(ctx, *taken.Held)
 	}
@@ -189,15 +192,15 @@ func (r *request) decide(ctx context.Context, taken engine.TakeResult) (result, 
 		}
 	}
 	if taken.ClaimConflict || taken.ItemConflict || taken.Throttled {
-		return result{outcome: lookAgain}, r.wait(ctx, taken)
+		return stepResult{outcome: lookAgain}, r.wait(ctx, taken)
 	}
-	return result{outcome: itemTaken}, nil
+	return stepResult{outcome: itemTaken}, nil
 }
 
 // refuse answers with the claim that the claimant holds, and otherwise with the
 // refusal. It reads the claim last: the item that emptied the bank may be the
 // claimant's own.
-func (r *request) refuse(ctx context.Context, refusal error) (result, error) {
+func (r *request) refuse(ctx context.Context, refusal error) (stepResult, error) {
 	result, err := r.readHeld(ctx)
 	if err == nil && result.outcome == noClaim {
 		err = refusal
@@ -206,10 +209,10 @@ func (r *request) refuse(ctx context.Context, refusal error) (result, error) {
 }
 
 // readHeld reads the claimant's claim consistently and answers with it.
-func (r *request) readHeld(ctx context.Context) (result, error) {
+func (r *request) readHeld(ctx context.Context) (stepResult, error) {
 	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
 	if err != nil || held == nil {
-		return result{outcome: noClaim}, err
+		return stepResult{outcome: noClaim}, err
 	}
 	return r.answer(ctx, *held)
 }
@@ -217,18 +220,18 @@ func (r *request) readHeld(ctx context.Context) (result, error) {
 // answer answers with a claim that exists. A claim with this request's own id was made
 // by an earlier attempt whose reply was lost. A claim that ended is closed and is no
 // answer: its item may be in the bank now.
-func (r *request) answer(ctx context.Context, held engine.Claim) (result, error) {
+func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, error) {
 	if closable(held, r.bank.now()) {
 		released, err := r.bank.closeEnded(ctx, held)
 		if err == nil && released.Already { // another request changed it
 			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
 		}
-		return result{outcome: lookAgain}, err
+		return stepResult{outcome: lookAgain}, err
 	}
 	if held.Campaign != r.claim.Campaign {
-		return result{}, &ClaimedElsewhereError{held.Campaign}
+		return stepResult{}, &ClaimedElsewhereError{held.Campaign}
 	}
-	return result{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}, nil
+	return stepResult{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}, nil
 }
 
 // wait waits before the request goes on, a limited number of times.

@@ -164,7 +164,9 @@ func (l *freeList) readShard(ctx context.Context, c Campaign, shard engine.Shard
 }
 
 // firstItems begins to read a shard.
-func (l *freeList) firstItems(ctx context.Context, c Campaign, shard engine.Shard, s *search) (*shardScan, []engine.FreeItem, error) {
+func (l *freeList) firstItems(
+	ctx context.Context, c Campaign, shard engine.Shard, s *search,
+) (*shardScan, []engine.FreeItem, error) {
 	switch {
 	case s.anyItem:
 		return l.readOne(ctx, shard)
@@ -176,7 +178,9 @@ func (l *freeList) firstItems(ctx context.Context, c Campaign, shard engine.Shar
 
 // readPart reads a page from a random place of the shard to its end, and then from
 // its beginning to that place, so that Banks rarely read the same items.
-func (l *freeList) readPart(ctx context.Context, c Campaign, shard engine.Shard) (*shardScan, []engine.FreeItem, error) {
+func (l *freeList) readPart(
+	ctx context.Context, c Campaign, shard engine.Shard,
+) (*shardScan, []engine.FreeItem, error) {
 	place, err := l.bank.randomHash()
 	if err != nil {
 		return nil, nil, err
@@ -204,7 +208,9 @@ func (l *freeList) readPart(ctx context.Context, c Campaign, shard engine.Shard)
 // readWhole reads a shard that is estimated to hold little, in one request instead of
 // two. If it holds more, this page begins where those of other Banks begin, and the
 // new estimate prevents another such page.
-func (l *freeList) readWhole(ctx context.Context, c Campaign, shard engine.Shard) (*shardScan, []engine.FreeItem, error) {
+func (l *freeList) readWhole(
+	ctx context.Context, c Campaign, shard engine.Shard,
+) (*shardScan, []engine.FreeItem, error) {
 	scan := scanAll(shard)
 	items, err := scan.next(ctx, l.bank.store, l.size.wholeLimit(c))
 	if err != nil {
@@ -235,7 +241,9 @@ func (l *freeList) readOne(ctx context.Context, shard engine.Shard) (*shardScan,
 
 // skipEnded returns the items that have not ended. While there are none it goes on
 // with the scan. After an error the rest of the shard is not known to be empty.
-func (l *freeList) skipEnded(ctx context.Context, scan *shardScan, items []engine.FreeItem, now time.Time, s *search) ([]engine.FreeItem, error) {
+func (l *freeList) skipEnded(
+	ctx context.Context, scan *shardScan, items []engine.FreeItem, now time.Time, s *search,
+) ([]engine.FreeItem, error) {
 	for {
 		live, ended := splitEnded(items, now)
 		if len(live) > 0 {

@@ -223,8 +223,8 @@ func (w *loading) run(ctx context.Context, source Source) error {
 
 func (w *loading) add(item string, row int64) {
 	h := engine.HashItem(item)
-	shard := engine.Shard{Campaign: w.load.Campaign, Generation: w.load.Generation, Number: h.ShardOf(w.campaign.Shards)}
-	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: endOf(w.bank.now(), w.campaign.ItemLife)}
+	shard, end := w.campaign.shardOf(h, w.load.Generation), endOf(w.bank.now(), w.campaign.ItemLife)
+	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: end}
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
 }
 

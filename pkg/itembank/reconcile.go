@@ -174,7 +174,8 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 		for _, i := range items {
 			note(i.Hash, func(p *places) {
 				p.free = min(p.free+1, 2)
-				p.contradictory = p.contradictory || engine.HashItem(i.Value) != i.Hash || i.Hash.ShardOf(c.Shards) != i.Shard.Number
+				inPlace := i.Hash.ShardOf(c.Shards) == i.Shard.Number
+				p.contradictory = p.contradictory || !inPlace || engine.HashItem(i.Value) != i.Hash
 				p.generation, p.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
 			})
 		}
@@ -190,7 +191,8 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 		}
 		note(row.Hash, func(p *places) {
 			p.loaded, p.ended = true, row.State != ""
-			p.contradictory = p.contradictory || p.free > 0 && (p.generation != row.Generation || p.endsAt != row.EndsAt.UnixMilli())
+			differs := p.generation != row.Generation || p.endsAt != row.EndsAt.UnixMilli()
+			p.contradictory = p.contradictory || p.free > 0 && differs
 		})
 		return nil
 	})
@@ -218,7 +220,9 @@ type itemRows struct {
 
 // readSuspects reads all rows of the suspects. It reads the bank before the claims, since
 // items go from there to here.
-func (b *Bank) readSuspects(ctx context.Context, c Campaign, suspects map[engine.Hash]bool) (map[engine.Hash]itemRows, error) {
+func (b *Bank) readSuspects(
+	ctx context.Context, c Campaign, suspects map[engine.Hash]bool,
+) (map[engine.Hash]itemRows, error) {
 	found := map[engine.Hash]itemRows{}
 	for h := range suspects {
 		found[h] = itemRows{hash: h, shards: c.Shards}

@@ -66,7 +66,9 @@ func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, er
 // closeClaim closes a claim of campaign c; if endedBy is set, only if the claim ended
 // before that. The item returns if the campaign says so and its own life is not over;
 // otherwise it ends, as state.
-func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state engine.ItemState) (Released, error) {
+func (b *Bank) closeClaim(
+	ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state engine.ItemState,
+) (Released, error) {
 	for tries := 0; ; tries++ {
 		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
 		if err != nil {
@@ -111,8 +113,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, e
 // newCloseRequest decides what happens to the item.
 func newCloseRequest(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Time) engine.CloseRequest {
 	item := engine.FreeItem{
-		Shard: engine.Shard{Campaign: c.Name, Generation: row.Generation, Number: claim.ItemHash.ShardOf(c.Shards)},
-		Hash:  claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
+		Shard: c.shardOf(claim.ItemHash, row.Generation), Hash: claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
 	}
 	closing := engine.CloseRequest{Claim: claim, Generation: row.Generation}
 	switch {

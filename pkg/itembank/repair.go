@@ -84,7 +84,9 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 
 // checkRepaired reads again what was repaired, and replaces the inconsistencies of items
 // that had more than one.
-func (b *Bank) checkRepaired(ctx context.Context, c Campaign, repaired map[engine.Hash]bool, inconsistencies []Inconsistency) error {
+func (b *Bank) checkRepaired(
+	ctx context.Context, c Campaign, repaired map[engine.Hash]bool, inconsistencies []Inconsistency,
+) error {
 	if len(repaired) == 0 {
 		return nil
 	}
@@ -156,8 +158,9 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 	switch r.kind() {
 	case missing:
 		if text != "" {
-			shard := engine.Shard{Campaign: c.Name, Generation: r.item.Generation, Number: r.hash.ShardOf(c.Shards)}
-			step(engine.RepairRequest{PutFree: &engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}, IfRow: r.item})
+			shard := c.shardOf(r.hash, r.item.Generation)
+			free := engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}
+			step(engine.RepairRequest{PutFree: &free, IfRow: r.item})
 		}
 	case heldAndFree:
 		for i := range r.free {
@@ -180,7 +183,8 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 		step(engine.RepairRequest{PutRow: &row, IfFree: &r.free[0]})
 	case heldNotLoaded:
 		// When the item was loaded is not known, only that it was before it was claimed.
-		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: endOf(r.claims[0].ClaimedAt, c.ItemLife)}
+		end := endOf(r.claims[0].ClaimedAt, c.ItemLife)
+		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: end}
 		step(engine.RepairRequest{PutRow: &row, IfClaim: &r.claims[0]})
 	}
 	return steps

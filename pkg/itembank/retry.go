@@ -31,11 +31,13 @@ func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error 
 }
 
 func (b *Bank) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
-	return sendAll(ctx, b, requests, b.store.AddItems, func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled })
+	settled := func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled }
+	return sendAll(ctx, b, requests, b.store.AddItems, settled)
 }
 
 func (b *Bank) endItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
-	return sendAll(ctx, b, requests, b.store.EndItems, func(r engine.EndResult) bool { return r != engine.EndUnsettled })
+	settled := func(r engine.EndResult) bool { return r != engine.EndUnsettled }
+	return sendAll(ctx, b, requests, b.store.EndItems, settled)
 }
 
 // sendAll sends a batch until every request in it is settled. A transaction that fails

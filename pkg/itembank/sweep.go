@@ -51,7 +51,9 @@ func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (S
 	return report, skipped.err()
 }
 
-func (b *Bank) sweepClaims(ctx context.Context, c Campaign, report *SweepReport, skipped *skippedClaims, count func(int)) error {
+func (b *Bank) sweepClaims(
+	ctx context.Context, c Campaign, report *SweepReport, skipped *skippedClaims, count func(int),
+) error {
 	return b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		count(1)
 		if claim.Campaign != c.Name || !closable(claim, b.now()) {
@@ -127,7 +129,8 @@ func (s *skippedClaims) err() error {
 	if n := s.count - len(s.first); n > 0 {
 		more = fmt.Sprintf("\nand %d more", n)
 	}
-	return fmt.Errorf("claims whose rows contradict each other, and that were left as they are: %d\n%w%s", s.count, errors.Join(s.first...), more)
+	return fmt.Errorf("claims that were skipped because their rows contradict each other: %d\n%w%s",
+		s.count, errors.Join(s.first...), more)
 }
 
 // addTo adds the skipped claims to the text of the error that ended the sweep. The

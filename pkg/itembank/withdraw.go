@@ -47,7 +47,7 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 			chunk, inChunk = chunk[:0], map[engine.Hash]bool{}
 		}
 		inChunk[h] = true
-		chunk = append(chunk, engine.FreeItem{Shard: engine.Shard{Campaign: c.Name, Generation: c.generation, Number: h.ShardOf(c.Shards)}, Hash: h, Value: line.Item})
+		chunk = append(chunk, engine.FreeItem{Shard: c.shardOf(h, c.generation), Hash: h, Value: line.Item})
 	}
 	return report, b.withdraw(ctx, c, chunk, &report)
 }

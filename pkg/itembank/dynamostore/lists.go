@@ -16,7 +16,8 @@ import (
 // ListClaims lists the claim rows of a scope, partition by partition. A row in a wrong
 // partition is an error of the family ErrInconsistent.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
-	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, func(n int) string { return claimPartition(scope, n) })
+	partition := func(n int) string { return claimPartition(scope, n) }
+	out, next, err := s.list(ctx, "list claims", s.dedupeTable, cursor, partition)
 	if err != nil {
 		return nil, "", err
 	}
@@ -39,8 +40,11 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 
 // ListItemRows lists the item rows of a campaign, partition by partition. A row in a
 // wrong partition is an error of the family ErrInconsistent.
-func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
-	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, func(n int) string { return itemPartition(campaign, n) })
+func (s *Store) ListItemRows(
+	ctx context.Context, campaign, cursor string,
+) (rows []engine.ListedItem, next string, err error) {
+	partition := func(n int) string { return itemPartition(campaign, n) }
+	out, next, err := s.list(ctx, "list items", s.bankTable, cursor, partition)
 	if err != nil {
 		return nil, "", err
 	}
@@ -68,13 +72,16 @@ func checkPlace(doing string, found, own key) error {
 	if found == own {
 		return nil
 	}
-	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q must have the keys %q, %q; change them, or delete the row if there is one with these keys already",
+	return fmt.Errorf("dynamodb: %s: %w: the row %q, %q must have the keys %q, %q; "+
+		"change them, or delete the row if there is one with these keys already",
 		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
 // list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is the
 // number of a partition and the last sort key that was read there.
-func (s *Store) list(ctx context.Context, doing, table, cursor string, partition func(int) string) (page *dynamodb.QueryOutput, next string, err error) {
+func (s *Store) list(
+	ctx context.Context, doing, table, cursor string, partition func(int) string,
+) (page *dynamodb.QueryOutput, next string, err error) {
 	at, after, _ := strings.Cut(cursor, " ")
 	n := 0
 	if cursor != "" {

@@ -104,7 +104,9 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 
 // whyNotAdded reads the cancellation reasons of an item's two puts. The item row comes
 // first: an item that was loaded is usually in the bank as well.
-func (s *Store) whyNotAdded(ctx context.Context, r engine.AddRequest, item, bank dynamo.Cancellation) (result engine.AddResult, err error) {
+func (s *Store) whyNotAdded(
+	ctx context.Context, r engine.AddRequest, item, bank dynamo.Cancellation,
+) (result engine.AddResult, err error) {
 	var row itemRow
 	found := item.Reason == dynamo.ConditionFailed
 	switch {

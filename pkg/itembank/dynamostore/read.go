@@ -35,7 +35,9 @@ func (s *Store) partition(table, pk string) *dynamodb.QueryInput {
 }
 
 // query reads all pages of a query, each at most 1 MB.
-func (s *Store) query(ctx context.Context, doing string, q *dynamodb.QueryInput, each func(*dynamodb.QueryOutput) error) error {
+func (s *Store) query(
+	ctx context.Context, doing string, q *dynamodb.QueryInput, each func(*dynamodb.QueryOutput) error,
+) error {
 	for {
 		page, err := s.client.Query(ctx, q)
 		if err != nil {

@@ -37,7 +37,8 @@ func (s *Store) change(r engine.RepairRequest) types.TransactWriteItem {
 		return putIfAbsent(s.bankTable, newBankRow(*r.PutFree))
 	case r.DropFree != nil:
 		return types.TransactWriteItem{Delete: &types.Delete{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*r.DropFree)), ConditionExpression: aws.String(ifPresent),
+			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*r.DropFree)),
+			ConditionExpression: aws.String(ifPresent),
 		}}
 	default:
 		return putIfAbsent(s.bankTable, itemRow{

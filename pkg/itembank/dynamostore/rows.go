@@ -115,8 +115,8 @@ type loadRow struct {
 func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
-		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards,
-		PageSize: c.PageSize, ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(), OnEnd: string(c.OnEnd),
+		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(), OnEnd: string(c.OnEnd),
 		Generation: c.Generation, CreatedAt: millis(c.CreatedAt),
 	}
 }
@@ -154,8 +154,8 @@ func newItemRow(r engine.AddRequest) itemRow {
 
 func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt), State: engine.ItemState(r.State),
-		Returns: r.Returns,
+		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt),
+		State: engine.ItemState(r.State), Returns: r.Returns,
 	}
 }
 

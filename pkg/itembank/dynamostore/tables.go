@@ -13,10 +13,18 @@ import (
 
 // TableClient is the part of *dynamodb.Client that CreateTables calls.
 type TableClient interface {
-	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
-	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
-	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
-	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
+	CreateTable(
+		context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options),
+	) (*dynamodb.CreateTableOutput, error)
+	DescribeTable(
+		context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DescribeTableOutput, error)
+	DescribeTimeToLive(
+		context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options),
+	) (*dynamodb.DescribeTimeToLiveOutput, error)
+	UpdateTimeToLive(
+		context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
 // ErrOtherTable says that a table of this name exists and has other keys. It was not
@@ -75,7 +83,8 @@ func createTable(ctx context.Context, client TableClient, name string) error {
 }
 
 func sameKeys(t *types.TableDescription) bool {
-	if len(t.KeySchema) != 2 || aws.ToString(t.KeySchema[0].AttributeName) != "pk" || aws.ToString(t.KeySchema[1].AttributeName) != "sk" {
+	keys := t.KeySchema
+	if len(keys) != 2 || aws.ToString(keys[0].AttributeName) != "pk" || aws.ToString(keys[1].AttributeName) != "sk" {
 		return false
 	}
 	texts := 0

@@ -56,7 +56,9 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 
 // Take deletes the bank row and puts the claim row, if the item is free and the claimant has no
 // claim in the scope. Otherwise it changes nothing and reports both conditions.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (result engine.TakeResult, err error) {
+func (s *Store) Take(
+	ctx context.Context, item engine.FreeItem, claim engine.Claim,
+) (result engine.TakeResult, err error) {
 	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
 		result, err = take(ctx, w, item, claim)
 		return err
@@ -65,11 +67,13 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 }
 
 // take tests both conditions and then writes, in one transaction.
-func take(ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim) (result engine.TakeResult, err error) {
+func take(
+	ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim,
+) (result engine.TakeResult, err error) {
 	if result.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
 		return result, err
 	}
-	key := sqlite.Args{item.Shard.Campaign, item.Shard.Generation, item.Shard.Number, item.Hash[:]}
+	key := bankKey(item)
 	var free int
 	if _, err = w.One(ctx, selectIsFree, append(key, sqlite.Millis(claim.ClaimedAt)), &free); err != nil {
 		return result, err
@@ -114,6 +118,17 @@ func intoClaim(c *engine.Claim) []any {
 		&c.ID, &c.Campaign, &c.Scope, &c.Claimant,
 		&c.Item, sqlite.IntoBytes(c.ItemHash[:]), sqlite.IntoTime(&c.ClaimedAt), sqlite.IntoTime(&c.EndsAt),
 	}
+}
+
+// bankKey returns the key columns of a bank row.
+func bankKey(i engine.FreeItem) sqlite.Args {
+	return sqlite.Args{i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:]}
+}
+
+// putFree puts a bank row that is absent.
+func putFree(ctx context.Context, w *sqlite.Statements, i engine.FreeItem) error {
+	_, err := w.Exec(ctx, insertFree, append(bankKey(i), i.Value, sqlite.Millis(i.EndsAt))...)
+	return err
 }
 
 // blob returns the column of a hash, NULL for nil.

@@ -42,7 +42,9 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result e
 }
 
 // closeClaim tests all conditions and then writes, in one transaction.
-func closeClaim(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest) (result engine.CloseResult, err error) {
+func closeClaim(
+	ctx context.Context, w *sqlite.Statements, r engine.CloseRequest,
+) (result engine.CloseResult, err error) {
 	claim := r.Claim
 	there, err := is(ctx, w, selectIsClaim, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(r.EndedBy))
 	if err != nil {
@@ -58,9 +60,8 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest
 		marked = r.State
 	}
 	result.ItemChanged = row == nil || row.Generation != r.Generation || row.State != marked
-	if i := r.Return; i != nil {
-		result.ItemFree, err = is(ctx, w, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
-		if err != nil {
+	if r.Return != nil {
+		if result.ItemFree, err = inBank(ctx, w, *r.Return); err != nil {
 			return result, err
 		}
 	}
@@ -77,9 +78,7 @@ func closeClaim(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest
 	if _, err := w.Exec(ctx, updateReturns, claim.Campaign, claim.ItemHash[:]); err != nil {
 		return result, err
 	}
-	i := r.Return
-	_, err = w.Exec(ctx, insertFree, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
-	return result, err
+	return result, putFree(ctx, w, *r.Return)
 }
 
 // EndItems ends items in one transaction. It settles every request.
@@ -100,16 +99,15 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 }
 
 func endItem(ctx context.Context, w *sqlite.Statements, r engine.EndRequest) (engine.EndResult, error) {
-	shard, hash := r.Item.Shard, r.Item.Hash[:]
-	free, err := is(ctx, w, selectInBank, shard.Campaign, shard.Generation, shard.Number, hash, sqlite.Millis(r.EndedBy))
+	free, err := is(ctx, w, selectInBank, append(bankKey(r.Item), sqlite.Millis(r.EndedBy))...)
 	if err != nil || !free {
 		return engine.EndNotFree, err
 	}
-	n, err := w.Exec(ctx, updateState, r.State, shard.Campaign, hash)
+	n, err := w.Exec(ctx, updateState, r.State, r.Item.Shard.Campaign, r.Item.Hash[:])
 	if err != nil || n == 0 {
 		return engine.EndInconsistent, err
 	}
-	_, err = w.Exec(ctx, deleteFree, shard.Campaign, shard.Generation, shard.Number, hash)
+	_, err = w.Exec(ctx, deleteFree, bankKey(r.Item)...)
 	return engine.EndDone, err
 }
 

@@ -41,7 +41,9 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 
 // ListItemRows lists the item rows of a campaign in the order of hashes. The cursor is the last
 // hash.
-func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
+func (s *Store) ListItemRows(
+	ctx context.Context, campaign, cursor string,
+) (rows []engine.ListedItem, next string, err error) {
 	after, err := hex.DecodeString(cursor)
 	if err != nil {
 		return nil, "", err
@@ -49,7 +51,7 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 	err = s.db.Read(ctx, "list items", func(ctx context.Context, r *sqlite.Statements) error {
 		return r.Each(ctx, selectItems, sqlite.Args{campaign, after, listPage}, func(scan func(...any) error) error {
 			var i engine.ListedItem
-			err := scan(sqlite.IntoBytes(i.Hash[:]), &i.LoadID, &i.Row, &i.Generation, sqlite.IntoTime(&i.EndsAt), &i.State, &i.Returns)
+			err := scan(append([]any{sqlite.IntoBytes(i.Hash[:])}, intoItemRow(&i.ItemRow)...)...)
 			rows = append(rows, i)
 			return err
 		})

@@ -130,8 +130,7 @@ func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine
 	if n == 0 {
 		return whyNotAdded(ctx, w, shard.Campaign, hash)
 	}
-	_, err = w.Exec(ctx, insertFree, shard.Campaign, shard.Generation, shard.Number, hash, r.Item.Value, ends)
-	return engine.AddResult{Outcome: engine.AddDone}, err
+	return engine.AddResult{Outcome: engine.AddDone}, putFree(ctx, w, r.Item)
 }
 
 // whyNotAdded reads why an item was not added: because of the item row or, if there is none, of
@@ -146,10 +145,13 @@ func whyNotAdded(ctx context.Context, w *sqlite.Statements, campaign string, has
 
 func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, hash []byte) (*engine.ItemRow, error) {
 	var row engine.ItemRow
-	found, err := on.One(ctx, selectItem, sqlite.Args{campaign, hash},
-		&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns)
+	found, err := on.One(ctx, selectItem, sqlite.Args{campaign, hash}, intoItemRow(&row)...)
 	if err != nil || !found {
 		return nil, err
 	}
 	return &row, nil
+}
+
+func intoItemRow(row *engine.ItemRow) []any {
+	return []any{&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns}
 }

@@ -24,7 +24,8 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 	switch {
 	case request.IfRow != nil:
 		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
-		return row != nil && row.Generation == request.IfRow.Generation && row.State == request.IfRow.State && row.Returns == request.IfRow.Returns, err
+		want := request.IfRow
+		return row != nil && row.Generation == want.Generation && row.State == want.State && row.Returns == want.Returns, err
 	case request.IfClaim != nil:
 		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	default:
@@ -44,21 +45,21 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 				return false, err
 			}
 		}
-		_, err := w.Exec(ctx, insertFree, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
-		return true, err
+		return true, putFree(ctx, w, i)
 	case request.DropFree != nil:
-		s := request.DropFree.Shard
-		n, err := w.Exec(ctx, deleteFree, s.Campaign, s.Generation, s.Number, request.DropFree.Hash[:])
+		n, err := w.Exec(ctx, deleteFree, bankKey(*request.DropFree)...)
 		return n == 1, err
 	default:
-		r := request.PutRow
-		n, err := w.Exec(ctx, insertRow, request.Campaign, request.Hash[:], r.LoadID, r.Row, r.Generation, sqlite.Millis(r.EndsAt))
+		row := request.PutRow
+		n, err := w.Exec(ctx, insertRow,
+			request.Campaign, request.Hash[:], row.LoadID, row.Row, row.Generation, sqlite.Millis(row.EndsAt))
 		return n == 1, err
 	}
 }
 
 func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool, error) {
-	return is(ctx, on, selectInBank, i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], nil)
+	return is(ctx, on, selectInBank, append(bankKey(i), nil)...)
 }
 
-const insertRow = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+const insertRow = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at) VALUES (?, ?, ?, ?, ?, ?)
+	ON CONFLICT DO NOTHING`
