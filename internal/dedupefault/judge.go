@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// judge knows what producers sent and what came of it, and says what is against a
-// guarantee. Its errors begin with the guarantee.
+// judge knows what producers sent and what became of it. It finds violations of guarantees. The text of a violation begins
+// with the guarantee.
 type judge struct {
 	violation error // the first
 	moment    int   // counts events
@@ -27,16 +27,16 @@ type judge struct {
 	inputs        []*input
 	byRecord      map[string][]*input // by shard and sequence number
 	invocations   map[string]*invocation
-	rows          map[dedupe.Key]dedupe.Entry // of the ledger
-	held          map[string]int              // when an owner came to hold an entry
-	objects       map[string][]byte           // of the failure store
-	notifications map[string]int
-	counted       int64 // records that were counted as new or synthetic
+	keys          map[dedupe.Key]bool // of the entries in the ledger
+	held          map[string]int      // when an owner first held an entry
+	objects       map[string][]byte   // of the dead-letter store in memory
+	notifications map[string]int      // by owner
+	counted       int64               // records that were counted as new or synthetic
 }
 
 func newJudge() judge {
 	return judge{
-		byRecord: map[string][]*input{}, invocations: map[string]*invocation{}, rows: map[dedupe.Key]dedupe.Entry{},
+		byRecord: map[string][]*input{}, invocations: map[string]*invocation{}, keys: map[dedupe.Key]bool{},
 		held: map[string]int{}, objects: map[string][]byte{}, notifications: map[string]int{},
 	}
 }
@@ -51,16 +51,16 @@ type input struct {
 	arrival      time.Time
 
 	deliveries []delivery
-	confirmed  bool // the sink said so
-	keptAt     int  // 0: not
-	givenUp    bool // by the mapping, and so kept whole in its object
+	confirmed  bool // the sink said that it is delivered
+	storedAt   int  // when it was dead-lettered; 0 means not
+	givenUp    bool // by the mapping, which stores the whole batch
 }
 
 func (in *input) String() string {
-	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, place(in.position.String()), in.arrival.Sub(epoch))
+	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, shortOwner(in.position.String()), in.arrival.Sub(epoch))
 }
 
-// goesBy reports that keys are the record's: in an aggregate its own.
+// goesBy reports whether these are the record's keys. A record in an aggregate has its own.
 func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
 	if in.position.Sub == dedupe.Plain {
 		return partitionKey == in.partitionKey && explicitHashKey == ""
@@ -70,17 +70,21 @@ func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
 
 func (in *input) delivered() bool { return len(in.deliveries) > 0 }
 
-// handled reports that the record itself is delivered or kept.
-func (in *input) handled() bool { return in.delivered() || in.confirmed || in.keptAt > 0 || in.givenUp }
+// handled reports whether the record itself is delivered, dead-lettered or given up.
+func (in *input) handled() bool {
+	return in.delivered() || in.confirmed || in.storedAt > 0 || in.givenUp
+}
 
-// place is an owner without its stream.
-func place(owner string) string { return strings.TrimPrefix(owner, streamName.String()+"/shardId-") }
+// shortOwner is an owner without its stream.
+func shortOwner(owner string) string {
+	return strings.TrimPrefix(owner, streamName.String()+"/shardId-")
+}
 
 // delivery is one time that a record came to the sink.
 type delivery struct {
 	id         string
 	moment     int
-	outOfOrder bool // the sink let a record before it behind
+	outOfOrder bool // the sink did not deliver a record before it
 }
 
 // invocation is one invocation, and what it did.
@@ -91,8 +95,14 @@ type invocation struct {
 	skipped   string // the checkpoint that it read
 	sent      map[int]bool
 	confirmed map[int]bool
-	kept      map[string]bool
+	stored    map[string]bool // owners of dead letters
 	tally     *dedupe.Tally
+}
+
+func (w *World) newInvocation(inv *eventsource.Invocation) *invocation {
+	return &invocation{
+		Invocation: inv, began: w.tick(), sent: map[int]bool{}, confirmed: map[int]bool{}, stored: map[string]bool{},
+	}
 }
 
 func (w *World) violate(format string, args ...any) {
@@ -108,7 +118,7 @@ func (w *World) tick() int {
 
 func recordKey(shard, sequence string) string { return shard + ":" + sequence }
 
-// newInput numbers a record, and writes it.
+// newInput makes a record with a number, which is part of its data.
 func (w *World) newInput(u User) *input {
 	in := &input{User: u, n: w.tick()}
 	switch u.Kind {
@@ -151,46 +161,21 @@ func (w *World) inputAt(owner string) *input {
 	return w.inputs[i]
 }
 
-// putRow notes what a put left.
-func (w *World) putRow(e dedupe.Entry, existing *dedupe.Entry) {
+// noteEntry notes which entry a put left: the new one, or the one that was there.
+func (w *World) noteEntry(e dedupe.Entry, existing *dedupe.Entry) {
 	if existing != nil {
-		e = *existing // of a put whose reply was lost, perhaps
+		e = *existing // it may be of an earlier put whose reply was lost
 	}
-	w.rows[e.Key] = e
+	w.keys[e.Key] = true
 	if w.held[e.Owner] == 0 {
 		w.held[e.Owner] = w.tick()
 	}
 }
 
-// holds reports that a record is known to hold an entry, now or before.
+// holds reports whether a record is known to hold an entry, now or before.
 func (w *World) holds(in *input) bool { return w.held[in.position.String()] > 0 }
 
-func (w *World) raiseRow(r dedupe.RaiseRequest) {
-	if row, ok := w.rows[r.Key]; ok {
-		row.PurgeAt = max(row.PurgeAt, r.PurgeAt)
-		w.rows[r.Key] = row
-	}
-}
-
-// deliver is the sink in memory: it takes what the way of the call lets through, and
-// returns how many it names as delivered.
-func (w *World) deliver(ctx context.Context, way Way, outputs []dedupe.Output) (delivered int) {
-	for i, o := range outputs {
-		if way == PartBefore && i >= len(outputs)/2 {
-			return i
-		}
-		if way == Scattered && i%2 == 0 {
-			continue
-		}
-		w.arrive(invocationOf(ctx), o, way == Scattered)
-	}
-	if way == Scattered {
-		return 0
-	}
-	return len(outputs)
-}
-
-// sentPayload is what a record says of itself in the sink.
+// sentPayload is what the data of a record in the sink says.
 type sentPayload struct {
 	ID string `json:"id"`
 	FP string `json:"fp"`
@@ -198,7 +183,7 @@ type sentPayload struct {
 }
 
 // arrive notes that a record is in the sink.
-func (w *World) arrive(inv *invocation, o dedupe.Output, outOfOrder bool) {
+func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	var p sentPayload
 	if err := json.Unmarshal(o.Data, &p); err != nil {
 		w.violate("G10: the sink got %q", o.Data)
@@ -224,8 +209,21 @@ func (w *World) arrive(inv *invocation, o dedupe.Output, outOfOrder bool) {
 		}
 		inv.sent[in.n] = true
 	}
-	in.deliveries = append(in.deliveries, delivery{o.ID, w.tick(), outOfOrder})
+	in.deliveries = append(in.deliveries, delivery{id: o.ID, moment: w.tick()})
 	w.checkDelivery(in)
+}
+
+// outOfOrder notes that the sink did not deliver records between these.
+func (w *World) outOfOrder(outputs []dedupe.Output) {
+	for _, o := range outputs {
+		var p sentPayload
+		if json.Unmarshal(o.Data, &p) != nil {
+			continue
+		}
+		if in := w.inputOf(p.N); in != nil && in.delivered() {
+			in.deliveries[len(in.deliveries)-1].outOfOrder = true
+		}
+	}
 }
 
 // confirm notes what the sink named as delivered.
@@ -251,7 +249,7 @@ func (w *World) giveUp(d eventsource.Discard) {
 	}
 }
 
-// names are the keys that a record may go by.
+// names are the keys under which a record may be entered in the ledger.
 func (in *input) names() []dedupe.Key {
 	keys, id := []dedupe.Key{format.KeyOf(in.ID)}, in.ID
 	for range 3 {
@@ -261,8 +259,8 @@ func (in *input) names() []dedupe.Key {
 	return keys
 }
 
-// copies reports that one record may stand for another: they have the same
-// fingerprint and id, or the id of one is derived from that of the other.
+// copies reports whether one record may stand for the other: they have the same fingerprint, and the same id or ids of
+// which one is derived from the other.
 func copies(a, b *input) bool {
 	return a != b && a.Kind == Good && b.Kind == Good && a.FP == b.FP &&
 		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))
@@ -276,7 +274,7 @@ func (w *World) hasCopy(in *input, which func(*input) bool) bool {
 	return slices.ContainsFunc(w.inputs, func(o *input) bool { return copies(in, o) && which(o) })
 }
 
-// checkDelivery checks G7 and G9 as a record comes to the sink.
+// checkDelivery checks G7 and G9 when a record comes to the sink.
 func (w *World) checkDelivery(in *input) {
 	id := in.deliveries[len(in.deliveries)-1].id
 	if first := in.deliveries[0].id; first != id {
@@ -295,10 +293,9 @@ func (w *World) checkDelivery(in *input) {
 	}
 }
 
-// checkAdvance checks that the checkpoint moves forward, and over nothing that is
-// still to be done.
+// checkAdvance checks that the checkpoint moves forward, and only over records that are done.
 func (w *World) checkAdvance(ctx context.Context, k dedupe.CheckpointKey, before *dedupe.Checkpoint) {
-	after, err := w.engine.Store.ReadCheckpoint(context.WithoutCancel(ctx), k)
+	after, err := w.engine.ReadCheckpoint(context.WithoutCancel(ctx), k)
 	if err != nil || after == nil {
 		return
 	}
@@ -358,15 +355,15 @@ func (w *World) inputsOf(inv *invocation, record int) []*input {
 	return w.byRecord[recordKey(inv.Shard, *inv.Records[record].SequenceNumber)]
 }
 
-// allDone reports that the invocation itself knew a record to be delivered or kept.
+// allDone reports whether the invocation itself knew that a record is delivered or dead-lettered.
 func (w *World) allDone(inv *invocation, record int) bool {
 	return !slices.ContainsFunc(w.inputsOf(inv, record), func(in *input) bool {
-		return !inv.confirmed[in.n] && !inv.kept[in.position.String()]
+		return !inv.confirmed[in.n] && !inv.stored[in.position.String()]
 	})
 }
 
 // done counts what became of the records before the failed one.
-type done struct{ delivered, kept, dropped, skipped int64 }
+type done struct{ delivered, stored, dropped, skipped int64 }
 
 // checkDone checks that all records before the failed one are done, G6 and G8.
 func (w *World) checkDone(inv *invocation, failed int) (d done) {
@@ -380,10 +377,10 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 			switch held := w.held[owner]; {
 			case inv.confirmed[in.n]:
 				d.delivered++
-			case inv.kept[owner]:
-				d.kept++
+			case inv.stored[owner]:
+				d.stored++
 			case in.Kind != Good:
-				w.violate("G6: #%d did not keep %v, and says that it is done", inv.Number, in)
+				w.violate("G6: #%d did not dead-letter %v, and says that it is done", inv.Number, in)
 			case held > 0 && held < inv.began:
 				w.violate("G8: #%d took %v for a duplicate of itself", inv.Number, in)
 			case !w.hasCopy(in, w.holds):
@@ -396,7 +393,7 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 	return d
 }
 
-// checkTally checks that all is counted, repeats as retries above all (G11).
+// checkTally checks the counts of an invocation. Above all, repeats must be counted as retries (G11).
 func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done) {
 	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.DeadLettered+t.Skipped+t.Failed {
 		w.violate("tally: #%d does not add up: %+v", inv.Number, t)
@@ -408,18 +405,18 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done) {
 	w.counted += t.New + t.Synthetic
 }
 
-// atRest checks what must be true when all has come to its end.
+// atRest checks what must be true at the end.
 func (w *World) atRest() error {
 	w.readSink()
 	var distinct int64
 	for _, in := range w.inputs {
-		if err := w.readKept(in); err != nil {
+		if err := w.checkDeadLetter(in); err != nil {
 			return err
 		}
 		if in.delivered() {
 			distinct++
 		} else if in.confirmed {
-			w.violate("G6: %v is not in the sink, which said so", in)
+			w.violate("G6: %v is not in the sink, which said that it is", in)
 		}
 	}
 	for i, in := range w.inputs {
@@ -434,25 +431,25 @@ func (w *World) atRest() error {
 	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
 		w.violate("harness: the mapping lost records: %+v", t)
 	}
-	return w.checkRings()
+	return w.checkNotifications()
 }
 
-// checkRings checks that the notifier told of what is kept, and of nothing else.
-func (w *World) checkRings() error {
-	silent := map[string]int{}
+// checkNotifications checks that there are notifications of dead letters, and of nothing else.
+func (w *World) checkNotifications() error {
+	notSent := map[string]int{}
 	if w.parts.Notified != nil {
-		heard, unsent, err := w.parts.Notified(w.ctx)
+		arrived, failed, err := w.parts.Notified(w.ctx)
 		if err != nil {
 			return err
 		}
-		for _, k := range heard {
-			w.notifications[k.Owner]++
-			if !strings.HasSuffix(k.Key, deadletter.Name(k.Owner)) || k.Reason == "" {
-				w.violate("notifier: it told %+v", k)
+		for _, n := range arrived {
+			w.notifications[n.Owner]++
+			if !strings.HasSuffix(n.Key, deadletter.Name(n.Owner)) || n.Reason == "" {
+				w.violate("notifier: it sent %+v", n)
 			}
 		}
-		for _, k := range unsent {
-			silent[k.Owner]++
+		for _, n := range failed {
+			notSent[n.Owner]++
 		}
 	}
 	least, most := w.parts.Notifications[0], w.parts.Notifications[1]
@@ -461,14 +458,14 @@ func (w *World) checkRings() error {
 		n := w.notifications[owner]
 		delete(w.notifications, owner)
 		switch {
-		case in.keptAt == 0 && n+silent[owner] > 0:
-			w.violate("notifier: it rang for %v, which is not kept", in)
-		case in.keptAt > 0 && (n+silent[owner] < least || n > most):
-			w.violate("notifier: it rang %d times for %v, not %d to %d times", n, in, least, most)
+		case in.storedAt == 0 && n+notSent[owner] > 0:
+			w.violate("notifier: it sent a notification of %v, which is not dead-lettered", in)
+		case in.storedAt > 0 && (n+notSent[owner] < least || n > most):
+			w.violate("notifier: it sent %d notifications of %v, want %d to %d", n, in, least, most)
 		}
 	}
 	if len(w.notifications) > 0 {
-		w.violate("notifier: it rang for nobody's records: %v", w.notifications)
+		w.violate("notifier: it sent notifications of unknown records: %v", w.notifications)
 	}
 	return nil
 }
@@ -480,41 +477,43 @@ func (w *World) readSink() {
 	}
 	for _, o := range w.parts.Delivered() {
 		var p sentPayload
-		_ = json.Unmarshal(o.Data, &p) // what is none is told of there
+		_ = json.Unmarshal(o.Data, &p) // arrive reports data that is not a record
 		o.ID = p.ID
-		w.arrive(nil, o, true)
+		w.arrive(nil, o)
+		w.outOfOrder([]dedupe.Output{o}) // the order of requests that were repeated is not known
 	}
 }
 
-// readKept reads what is kept of an input, and checks G10.
-func (w *World) readKept(in *input) error {
-	f, err := w.kept(in.position.String())
+// checkDeadLetter reads the dead letter of an input, and checks G6 and G10.
+func (w *World) checkDeadLetter(in *input) error {
+	l, err := w.parts.DeadLetter(w.ctx, in.position.String())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if in.Kind.poison() && !in.givenUp {
-			w.violate("G6: %v is poison, and is not kept", in)
+			w.violate("G6: %v is poison, and is not dead-lettered", in)
 		}
 		return nil
 	case err != nil:
 		return err
 	case in.Kind == Good:
-		w.violate("G10: %v is kept: %s", in, f.Reason)
-	case string(f.Data) != string(in.data) || !in.goesBy(f.PartitionKey, f.ExplicitHashKey) || !f.Arrival.Equal(in.arrival) || f.Position != in.position || f.Reason == "":
-		w.violate("G10: %v is not kept whole: %+v", in, f)
+		w.violate("G10: %v is dead-lettered: %s", in, l.Reason)
+	case string(l.Data) != string(in.data) || !in.goesBy(l.PartitionKey, l.ExplicitHashKey) || !l.Arrival.Equal(in.arrival) ||
+		l.Position != in.position || l.Reason == "":
+		w.violate("G10: %v is not dead-lettered whole: %+v", in, l)
 	}
-	w.keep(f.Owner)
+	w.stored(l.Owner)
 	return nil
 }
 
-// keep notes that a record is kept.
-func (w *World) keep(owner string) {
-	if in := w.inputAt(owner); in != nil && in.keptAt == 0 {
-		in.keptAt = w.tick()
+// stored notes that a record is dead-lettered.
+func (w *World) stored(owner string) {
+	if in := w.inputAt(owner); in != nil && in.storedAt == 0 {
+		in.storedAt = w.tick()
 	}
 }
 
-// checkOrder checks that what is delivered is so in order, and that of copies in one
-// shard the first is the one: as if decided one by one.
+// checkOrder checks that records are delivered in order, and that the first of several copies in a shard is delivered: as
+// if records were decided one by one.
 func (w *World) checkOrder(in *input, before []*input) {
 	if !in.delivered() {
 		return
@@ -527,7 +526,7 @@ func (w *World) checkOrder(in *input, before []*input) {
 		if w.hasCopy(o, func(c *input) bool { return w.holds(c) && o.arrival.Sub(c.arrival) > window }) {
 			continue
 		}
-		if first := in.deliveries[0]; !first.outOfOrder && (o.delivered() && o.deliveries[0].moment > first.moment || o.keptAt > first.moment) {
+		if first := in.deliveries[0]; !first.outOfOrder && (o.delivered() && o.deliveries[0].moment > first.moment || o.storedAt > first.moment) {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}
 		other := func(c *input) bool { return c != in && c.handled() }

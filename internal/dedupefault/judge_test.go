@@ -13,33 +13,33 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// told is a World in which nothing runs: the judge is told what happens.
-type told struct {
+// testWorld is a World in which nothing runs. A test tells its judge what happens.
+type testWorld struct {
 	*World
 	checkpoint *dedupe.Checkpoint // of the only shard
 }
 
-// shelf is where the judge reads the checkpoint.
-type shelf struct {
+// fixedCheckpoint is the store in which the judge reads the checkpoint.
+type fixedCheckpoint struct {
 	dedupe.Store
-	of *told
+	of *testWorld
 }
 
-func (s shelf) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+func (s fixedCheckpoint) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
 	return s.of.checkpoint, nil
 }
 
-func newTold(t *testing.T) *told {
-	w := &told{World: &World{
+func newTestWorld(t *testing.T) *testWorld {
+	w := &testWorld{World: &World{
 		ctx: t.Context(), scenario: Scenario{}.orDefaults(), sim: eventsource.NewSim(epoch, 1),
-		checkpoint: new(eventsource.Checkpoint), judge: newJudge(), parts: Parts{Notifications: [2]int{0, 1}},
+		checkpoint: new(eventsource.Checkpoint), judge: newJudge(),
 	}}
 	t.Cleanup(w.sim.Close)
-	w.engine = dedupetest.Engine{Store: shelf{of: w}}
+	w.parts = Parts{DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1}}
+	w.engine = fixedCheckpoint{of: w}
 	w.stream = eventsource.NewStream(1, w.sim.Now)
 	if err := w.start(); err != nil {
 		t.Fatal(err)
@@ -47,28 +47,25 @@ func newTold(t *testing.T) *told {
 	return w
 }
 
-const toldShard = "shardId-000000000000"
+const testShard = "shardId-000000000000"
 
-// good is a record "id/fingerprint" that arrives so long after the epoch.
-func (w *told) good(text string, at time.Duration) *input {
+// good adds a record "id/fingerprint" that arrives so long after the epoch.
+func (w *testWorld) good(text string, at time.Duration) *input {
 	id, fp, _ := strings.Cut(text, "/")
 	return w.sends(User{ID: id, FP: fp}, at)
 }
 
-func (w *told) sends(u User, at time.Duration) *input {
+func (w *testWorld) sends(u User, at time.Duration) *input {
 	in := w.newInput(u)
-	in.position = dedupe.Position{Stream: streamName, Shard: toldShard, Sequence: fmt.Sprint(100 + in.n), Sub: dedupe.Plain}
+	in.position = dedupe.Position{Stream: streamName, Shard: testShard, Sequence: fmt.Sprint(100 + in.n), Sub: dedupe.Plain}
 	in.arrival, in.partitionKey = epoch.Add(at), "key"
 	w.addInput(in)
 	return in
 }
 
-// invoked is an invocation with these records.
-func (w *told) invoked(inputs ...*input) *invocation {
-	inv := &invocation{
-		Invocation: &eventsource.Invocation{Number: len(w.invocations) + 1, Shard: toldShard},
-		began:      w.tick(), sent: map[int]bool{}, confirmed: map[int]bool{}, kept: map[string]bool{},
-	}
+// invoked begins an invocation with these records.
+func (w *testWorld) invoked(inputs ...*input) *invocation {
+	inv := w.newInvocation(&eventsource.Invocation{Number: len(w.invocations) + 1, Shard: testShard})
 	for _, in := range inputs {
 		inv.Records = append(inv.Records, types.Record{SequenceNumber: &in.position.Sequence})
 	}
@@ -80,54 +77,54 @@ func in(ctx context.Context, inv *invocation) context.Context {
 	return context.WithValue(ctx, invocationKey{}, inv)
 }
 
-// puts: the record gets its key.
-func (w *told) puts(of *input) {
-	w.putRow(dedupe.Entry{Key: format.KeyOf(of.ID), Owner: of.position.String(), Fingerprint: of.FP}, nil)
+// puts: the record gets the entry of its key.
+func (w *testWorld) puts(of *input) {
+	w.noteEntry(dedupe.Entry{Key: format.KeyOf(of.ID), Owner: of.position.String(), Fingerprint: of.FP}, nil)
 }
 
-// delivers: the record is put, and comes to the sink, which says so.
-func (w *told) delivers(inv *invocation, of *input) {
+// delivers: the record gets its entry, comes to the sink, and the sink says so.
+func (w *testWorld) delivers(inv *invocation, of *input) {
 	w.puts(of)
 	w.sendsAs(inv, of, of.ID, string(of.data))
 }
 
-func (w *told) sendsAs(inv *invocation, of *input, id, data string) {
+func (w *testWorld) sendsAs(inv *invocation, of *input, id, data string) {
 	ctx, o := in(w.ctx, inv), dedupe.Output{ID: id, PartitionKey: of.partitionKey, Data: []byte(data)}
-	w.deliver(ctx, None, []dedupe.Output{o})
+	_, _ = memorySink{w.World}.Send(ctx, []dedupe.Output{o})
 	w.confirm(ctx, []dedupe.Output{o})
 }
 
-// keeps: the failure store has a document of the record.
-func (w *told) keeps(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
+// stores: the record is in the dead-letter store.
+func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
 	f := dedupe.DeadLetter{
 		Owner: of.position.String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
 	}
 	if change != nil {
 		change(&f)
 	}
-	_, _ = deadletter.New(memory{w.World}).Put(w.ctx, []dedupe.DeadLetter{f})
-	w.keep(f.Owner)
-	inv.kept[f.Owner] = true
+	_, _ = deadletter.New(memoryObjects{w.World}).Put(w.ctx, []dedupe.DeadLetter{f})
+	w.stored(f.Owner)
+	inv.stored[f.Owner] = true
 }
 
-// poisonKept: there is poison, and it is kept.
-func (w *told) poisonKept() *input {
+// storedPoison: there is a poison record, and it is dead-lettered.
+func (w *testWorld) storedPoison() *input {
 	a := w.sends(User{Kind: NoID}, 0)
 	inv := w.invoked(a)
-	w.keeps(inv, a, nil)
+	w.stores(inv, a, nil)
 	w.answers(inv)
 	return a
 }
 
-// hears: the queue has a message of the record.
-func (w *told) hears(of *input, key, reason string) {
-	w.parts.Notified = func(context.Context) (heard, unsent []deadletter.Notification, err error) {
+// notified: the queue has a message about the record.
+func (w *testWorld) notified(of *input, key, reason string) {
+	w.parts.Notified = func(context.Context) (arrived, notSent []deadletter.Notification, err error) {
 		return []deadletter.Notification{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil, nil
 	}
 }
 
 // answers: the invocation names these records.
-func (w *told) answers(inv *invocation, failed ...*input) {
+func (w *testWorld) answers(inv *invocation, failed ...*input) {
 	var answer events.KinesisEventResponse
 	for _, of := range failed {
 		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: of.position.Sequence})
@@ -135,216 +132,216 @@ func (w *told) answers(inv *invocation, failed ...*input) {
 	w.checkAnswer(inv, answer, nil)
 }
 
-// moves: the checkpoint is moved to a record.
-func (w *told) moves(to *input) {
+// moves: the checkpoint moves to a record.
+func (w *testWorld) moves(to *input) {
 	before := w.checkpoint
 	w.checkpoint = &dedupe.Checkpoint{Sequence: to.position.Sequence, Consumer: consumer}
-	w.checkAdvance(w.ctx, dedupe.CheckpointKey{Shard: toldShard}, before)
+	w.checkAdvance(w.ctx, dedupe.CheckpointKey{Shard: testShard}, before)
 }
 
-// TestJudge: what is possible is accepted, and what breaks a guarantee is found as that.
+// TestJudge: the judge accepts what may happen, and finds what violates a guarantee.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
-		tell func(w *told)
-		want string // how the violation begins; "": there is none
+		tell func(w *testWorld)
+		want string // what the violation begins with; empty for none
 	}{
-		{"delivered", func(w *told) {
+		{"delivered", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			inv := w.invoked(a)
 			w.delivers(inv, a)
 			w.moves(a)
 			w.answers(inv)
 		}, ""},
-		{"never handled", func(w *told) { w.good("a/x", 0) }, "G6: record 1 (a/x, 000000000000/101, 0s) is lost"},
-		{"called done and not delivered", func(w *told) { a := w.good("a/x", 0); w.answers(w.invoked(a)) }, "G6: #1 did not deliver"},
-		{"the copy of a delivered one", func(w *told) {
+		{"never handled", func(w *testWorld) { w.good("a/x", 0) }, "G6: record 1 (a/x, 000000000000/101, 0s) is lost"},
+		{"called done and not delivered", func(w *testWorld) { a := w.good("a/x", 0); w.answers(w.invoked(a)) }, "G6: #1 did not deliver"},
+		{"the copy of a delivered one", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.answers(inv)
 		}, ""},
-		{"the copy of one that is never delivered", func(w *told) {
+		{"the copy of one that is never delivered", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/x", 0)
 			w.puts(a)
 			w.answers(w.invoked(b))
 		}, "G6: record 1"},
-		{"another fingerprint is no copy", func(w *told) {
+		{"another fingerprint is no copy", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/y", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.answers(inv)
 		}, "G6: #1 did not deliver record 2"},
-		{"two copies delivered, the window apart", func(w *told) {
+		{"two copies delivered, the window apart", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/x", window)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.delivers(inv, b)
 		}, "G7: "},
-		{"two copies delivered, further apart", func(w *told) {
+		{"two copies delivered, further apart", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/x", window+time.Millisecond)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.delivers(inv, b)
 			w.answers(inv)
 		}, ""},
-		{"delivered again by the next invocation", func(w *told) {
+		{"delivered again by the next invocation", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			again := w.invoked(a)
 			w.delivers(again, a)
 			w.answers(again)
 		}, ""},
-		{"delivered again by the same", func(w *told) {
+		{"delivered again by the same", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			inv := w.invoked(a)
 			w.delivers(inv, a)
 			w.delivers(inv, a)
 		}, "G11: #1 sent record 1"},
-		{"its own copy", func(w *told) {
+		{"its own copy", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.puts(a)
 			w.answers(w.invoked(a))
 		}, "G8: #1"},
-		{"another id the next time", func(w *told) {
+		{"another id the next time", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			w.sendsAs(w.invoked(a), a, "b", `{"id":"b","fp":"x","n":1}`)
 		}, "G9: record 1"},
-		{"the id of another", func(w *told) {
+		{"the id of another", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.sendsAs(inv, b, "a", `{"id":"a","fp":"x","n":2}`)
 		}, "G9: record 1"},
-		{"an id that is not the payload's", func(w *told) {
+		{"an id that is not the payload's", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.sendsAs(w.invoked(a), a, "b", string(a.data))
 		}, "G9: record 1"},
-		{"a payload that lost something", func(w *told) {
+		{"a payload that lost something", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.sendsAs(w.invoked(a), a, "a", `{"id":"a","n":1}`)
 		}, "G6: record 1"},
-		{"another partition key", func(w *told) {
+		{"another partition key", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.deliver(in(w.ctx, w.invoked(a)), None, []dedupe.Output{{ID: "a", PartitionKey: "another", Data: a.data}})
+			_, _ = memorySink{w.World}.Send(in(w.ctx, w.invoked(a)), []dedupe.Output{{ID: "a", PartitionKey: "another", Data: a.data}})
 		}, "G6: record 1"},
-		{"a hash key of nobody's", func(w *told) {
+		{"a hash key of nobody's", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.deliver(in(w.ctx, w.invoked(a)), None, []dedupe.Output{{ID: "a", PartitionKey: a.partitionKey, ExplicitHashKey: "7", Data: a.data}})
+			_, _ = memorySink{w.World}.Send(in(w.ctx, w.invoked(a)), []dedupe.Output{{ID: "a", PartitionKey: a.partitionKey, ExplicitHashKey: "7", Data: a.data}})
 		}, "G6: record 1"},
-		{"another partition key in a real sink", func(w *told) {
+		{"another partition key in a real sink", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.parts = Parts{Delivered: func() []dedupe.Output { return []dedupe.Output{{PartitionKey: "another", Data: a.data}} }}
+			w.parts.Delivered = func() []dedupe.Output { return []dedupe.Output{{PartitionKey: "another", Data: a.data}} }
 			w.readSink()
 		}, "G6: record 1"},
-		{"said to be delivered", func(w *told) {
+		{"said to be delivered", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.confirm(in(w.ctx, w.invoked(a)), []dedupe.Output{{Data: a.data}})
 		}, "G6: record 1 (a/x, 000000000000/101, 0s) is not in the sink"},
-		{"kept", func(w *told) { w.poisonKept() }, ""},
-		{"poison called done", func(w *told) { a := w.sends(User{Kind: Broken}, 0); w.answers(w.invoked(a)) }, "G6: #1 did not keep"},
-		{"poison kept in part", func(w *told) {
+		{"dead-lettered", func(w *testWorld) { w.storedPoison() }, ""},
+		{"poison called done", func(w *testWorld) { a := w.sends(User{Kind: Broken}, 0); w.answers(w.invoked(a)) }, "G6: #1 did not dead-letter"},
+		{"poison dead-lettered in part", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Data = f.Data[1:] })
+			w.stores(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Data = f.Data[1:] })
 		}, "G10: record 1"},
-		{"poison kept without its partition key", func(w *told) {
+		{"poison dead-lettered without its partition key", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.PartitionKey = "" })
+			w.stores(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.PartitionKey = "" })
 		}, "G10: record 1"},
-		{"poison kept at another time", func(w *told) {
+		{"poison dead-lettered with another arrival", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
-			w.keeps(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Arrival = f.Arrival.Add(time.Second) })
+			w.stores(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Arrival = f.Arrival.Add(time.Second) })
 		}, "G10: record 1"},
-		{"poison delivered", func(w *told) {
+		{"poison delivered", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
 			w.sendsAs(w.invoked(a), a, "", string(a.data))
 		}, "G10: the sink got"},
-		{"a good one kept", func(w *told) { a := w.good("a/x", 0); w.keeps(w.invoked(a), a, nil) }, "G10: record 1"},
-		{"a good one given up", func(w *told) {
+		{"a good one dead-lettered", func(w *testWorld) { a := w.good("a/x", 0); w.stores(w.invoked(a), a, nil) }, "G10: record 1"},
+		{"a good one given up", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.giveUp(eventsource.Discard{Shard: toldShard, Records: w.invoked(a).Records})
+			w.giveUp(eventsource.Discard{Shard: testShard, Records: w.invoked(a).Records})
 		}, "G10: record 1"},
-		{"a killer given up", func(w *told) {
+		{"a killer given up", func(w *testWorld) {
 			a := w.sends(User{Kind: Kills}, 0)
-			w.giveUp(eventsource.Discard{Shard: toldShard, Records: w.invoked(a).Records})
+			w.giveUp(eventsource.Discard{Shard: testShard, Records: w.invoked(a).Records})
 		}, ""},
-		{"a notifier that notifications", func(w *told) { a := w.poisonKept(); w.notifications[a.position.String()] = 1 }, ""},
-		{"a notifier that notifications again", func(w *told) { a := w.poisonKept(); w.notifications[a.position.String()] = 2 }, "notifier: it rang 2 times for record 1"},
-		{"a notifier that stays silent", func(w *told) { w.poisonKept(); w.parts.Notifications[0] = 1 }, "notifier: it rang 0 times for record 1"},
-		{"a notifier that nobody hears", func(w *told) {
-			a := w.poisonKept()
+		{"a notification", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.String()] = 1 }, ""},
+		{"two notifications", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.String()] = 2 }, "notifier: it sent 2 notifications of record 1"},
+		{"no notification", func(w *testWorld) { w.storedPoison(); w.parts.Notifications[0] = 1 }, "notifier: it sent 0 notifications of record 1"},
+		{"a notification that was not sent", func(w *testWorld) {
+			a := w.storedPoison()
 			w.parts.Notifications[0] = 1
-			w.parts.Notified = func(context.Context) (heard, unsent []deadletter.Notification, err error) {
+			w.parts.Notified = func(context.Context) (arrived, notSent []deadletter.Notification, err error) {
 				return nil, []deadletter.Notification{{Owner: a.position.String()}}, nil
 			}
 		}, ""},
-		{"a notifier for what is not kept", func(w *told) {
+		{"a notification of a delivered record", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			w.notifications[a.position.String()] = 1
-		}, "notifier: it rang for record 1"},
-		{"a notifier for nobody", func(w *told) { w.notifications["x"] = 1 }, "notifier: it rang for nobody"},
-		{"a message", func(w *told) {
-			a := w.poisonKept()
-			w.hears(a, "prefix/"+deadletter.Name(a.position.String()), "bad")
+		}, "notifier: it sent a notification of record 1"},
+		{"a notification of an unknown record", func(w *testWorld) { w.notifications["x"] = 1 }, "notifier: it sent notifications of unknown records"},
+		{"a message", func(w *testWorld) {
+			a := w.storedPoison()
+			w.notified(a, "prefix/"+deadletter.Name(a.position.String()), "bad")
 		}, ""},
-		{"a message of another object", func(w *told) { w.hears(w.poisonKept(), "prefix/"+deadletter.Name("x"), "bad") }, "notifier: it told"},
-		{"a message without a reason", func(w *told) {
-			a := w.poisonKept()
-			w.hears(a, "prefix/"+deadletter.Name(a.position.String()), "")
-		}, "notifier: it told"},
-		{"an error in place of an answer", func(w *told) {
+		{"a message of another object", func(w *testWorld) { w.notified(w.storedPoison(), "prefix/"+deadletter.Name("x"), "bad") }, "notifier: it sent {"},
+		{"a message without a reason", func(w *testWorld) {
+			a := w.storedPoison()
+			w.notified(a, "prefix/"+deadletter.Name(a.position.String()), "")
+		}, "notifier: it sent {"},
+		{"an error in place of an answer", func(w *testWorld) {
 			w.checkAnswer(w.invoked(), events.KinesisEventResponse{}, errThrown)
 		}, "handler: "},
-		{"two named", func(w *told) {
+		{"two named", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.answers(w.invoked(a, b), a, b)
 		}, "answer: #1 names 2"},
-		{"another's record named", func(w *told) {
+		{"another's record named", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.answers(w.invoked(a), b)
 		}, `answer: #1 names "102"`},
-		{"a delivered one named", func(w *told) {
+		{"a delivered one named", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			inv := w.invoked(a)
 			w.delivers(inv, a)
 			w.answers(inv, a)
 		}, "answer: #1 names 101"},
-		{"one before a delivered one named", func(w *told) {
+		{"one before a delivered one named", func(w *testWorld) {
 			a, b, c := w.good("a/x", 0), w.good("a/x", 0), w.good("b/x", 0)
 			w.delivers(w.invoked(a), a)
 			inv := w.invoked(b, c)
 			w.delivers(inv, c)
 			w.answers(inv, b)
 		}, "order: #2 delivered record 3"},
-		{"one after a failed one named", func(w *told) {
+		{"one after a failed one named", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.answers(w.invoked(a, b), b)
 		}, "G6: #1 did not deliver record 1"},
-		{"delivered before the one before it", func(w *told) {
+		{"delivered before the one before it", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.delivers(w.invoked(b), b)
 			w.delivers(w.invoked(a), a)
 		}, "order: record 2"},
-		{"delivered before the poison before it was kept", func(w *told) {
+		{"delivered before the poison before it was dead-lettered", func(w *testWorld) {
 			a, b := w.sends(User{Kind: NoID}, 0), w.good("b/x", 0)
 			w.delivers(w.invoked(b), b)
-			w.keeps(w.invoked(a), a, nil)
+			w.stores(w.invoked(a), a, nil)
 		}, "order: record 2"},
-		{"the first of two copies dropped", func(w *told) {
+		{"the first of two copies dropped", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("a/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, b)
 			w.answers(inv)
 		}, "order: record 1"},
-		{"a checkpoint on what is not done", func(w *told) {
+		{"a checkpoint on what is not done", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.delivers(w.invoked(a), a)
 			w.moves(b)
 		}, "checkpoint: it is at 102"},
-		{"a checkpoint that goes back", func(w *told) {
+		{"a checkpoint that goes back", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
@@ -352,26 +349,26 @@ func TestJudge(t *testing.T) {
 			w.moves(b)
 			w.moves(a)
 		}, "checkpoint: it went back"},
-		{"skipped by the checkpoint that was read", func(w *told) {
+		{"skipped by the checkpoint that was read", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			inv := w.invoked(a)
 			inv.skipped, inv.tally = a.position.Sequence, &dedupe.Tally{In: 1, Skipped: 1}
 			w.answers(inv)
 		}, ""},
-		{"a tally that does not add up", func(w *told) {
+		{"a tally that does not add up", func(w *testWorld) {
 			inv := w.invoked()
 			inv.tally = &dedupe.Tally{In: 1}
 			w.answers(inv)
 		}, "tally: #1 does not add up"},
-		{"a repeat that is not counted", func(w *told) {
+		{"a repeat that is not counted", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			inv := w.invoked(a)
 			w.delivers(inv, a)
 			inv.tally = &dedupe.Tally{In: 1, Natural: 1}
 			w.answers(inv)
 		}, "tally: #1 counts"},
-		{"a repeat that is counted as new", func(w *told) {
+		{"a repeat that is counted as new", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			for range 2 {
 				inv := w.invoked(a)
@@ -382,7 +379,7 @@ func TestJudge(t *testing.T) {
 		}, "G11: 2 records"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newTold(t)
+			w := newTestWorld(t)
 			test.tell(w)
 			if err := w.atRest(); err != nil {
 				t.Fatal(err)

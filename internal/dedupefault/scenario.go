@@ -8,9 +8,8 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// Times of all scenarios. Nothing is processed later than the horizon after its
-// arrival: the mapping gives up what is older than recordAge, and a late invocation
-// is ended at mostLate after its time-out.
+// Times of all scenarios. No record is processed later than the horizon after its arrival: the mapping gives up records
+// that are older than recordAge, and a late invocation ends at mostLate after its time-out.
 const (
 	timeout   = time.Minute
 	recordAge = 10 * time.Minute
@@ -19,10 +18,10 @@ const (
 	window    = 3 * time.Minute
 )
 
-// Kind is what is wrong with a user record.
+// Kind says what is wrong with a user record.
 type Kind string
 
-// The kinds. All but the first and the last are poison.
+// The kinds. All but Good and Kills are poison.
 const (
 	Good   Kind = ""
 	Broken Kind = "broken"
@@ -47,15 +46,15 @@ func (u User) String() string {
 	return u.ID + "/" + u.FP
 }
 
-// What a Step does.
+// The steps.
 const (
-	Put     = "put"     // Users, as one Kinesis record; several are a KPL aggregate
-	Wait    = "wait"    // For
-	Split   = "split"   // the open shard Key
-	Merge   = "merge"   // the open shards Key and Key + 1
-	Restart = "restart" // the mapping, at its checkpoint
-	Second  = "second"  // start another mapping at the checkpoint of the first
-	Sweep   = "sweep"   // drop the entries whose time has passed, as TTL does
+	Put     = "put"     // Users as one Kinesis record; several make a KPL aggregate
+	Wait    = "wait"    // for For
+	Split   = "split"   // the open shard with index Key
+	Merge   = "merge"   // the open shards with indexes Key and Key + 1
+	Restart = "restart" // the mapping at its checkpoint
+	Second  = "second"  // starts another mapping at the checkpoint of the first
+	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
 
 // Step is something that happens outside of the function.
@@ -80,7 +79,7 @@ func (s Step) String() string {
 	return text
 }
 
-// put is a step that puts good records, each a text "id/fingerprint", as one record.
+// put makes a step that puts good records as one Kinesis record. Each is a text "id/fingerprint".
 func put(key int, users ...string) Step {
 	s := Step{Do: Put, Key: key}
 	for _, text := range users {
@@ -97,20 +96,23 @@ func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
 // Scenario is what happens to a mapping and its function.
 type Scenario struct {
 	Name       string
-	Shards     int // 1
-	BatchSize  int // 10
-	Chunk      int // of the function; 2
-	Parallel   int // batches of a shard at a time; 1
-	GiveUp     int // after so many retries; 0: only by age
+	Shards     int // 0 means 1
+	BatchSize  int // 0 means 10
+	Chunk      int // of the function; 0 means 2
+	Parallel   int // batches of a shard at a time; 0 means 1
+	GiveUp     int // after how many retries; 0 means only by age
 	NoBisect   bool
 	Checkpoint bool
-	Loses      bool // the mapping may give up records that are good
+	Loses      bool // the mapping may give up good records
 	Seed       uint64
 	Steps      []Step
 	Fates      map[int]eventsource.Fate // by the number of the invocation, from 1
 }
 
-// Scenarios are those whose every call is failed.
+// lastingCalls is how many more calls of a method a lasting fault hits.
+const lastingCalls = 6
+
+// Scenarios are played with every call failed in every way.
 var Scenarios = []Scenario{
 	{
 		Name: "copies", BatchSize: 4, Checkpoint: true,
@@ -187,8 +189,8 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
 	},
 	{
-		// A copy that arrives at the window's end is processed when the first one's
-		// entry could long be gone, if it lived for the window alone.
+		// A copy that arrives at the window's end is processed late. If entries lived for the window alone, the entry of
+		// the first record would be gone.
 		Name: "late-copy", BatchSize: 2, Loses: true,
 		Steps: []Step{
 			put(0, "a/x"), wait(window - time.Second), put(0, "a/x"), put(0, "a/y"), wait(5 * time.Minute), {Do: Sweep}, wait(2 * time.Minute),
@@ -196,7 +198,7 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{2: {Takes: time.Hour}, 3: {Takes: time.Hour}, 4: {Takes: time.Hour}, 5: {Takes: time.Hour}},
 	},
 	{
-		// The name's entry goes while a record derived from it still counts.
+		// The entry of an id is over while the entry of a derived id still counts.
 		Name: "name-outlives", BatchSize: 2,
 		Steps: []Step{
 			put(0, "a/x"), wait(window + horizon - 30*time.Second), put(0, "a/y"), wait(40 * time.Second), {Do: Sweep},
@@ -204,7 +206,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// And it goes, and is taken by a copy, while one is on its way to be derived from it.
+		// The entry of an id is over, and a copy takes the id, while another record is about to derive an id from it.
 		Name: "name-taken", Shards: 2, BatchSize: 2,
 		Steps: []Step{
 			put(0, "a/x"), wait(window + horizon - 10*time.Second), put(0, "a/y"), wait(15 * time.Second), {Do: Sweep},

@@ -19,52 +19,46 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// epoch is when scenarios begin: far enough ahead that no engine's own TTL deletion,
-// which goes by the real time, takes part.
+// epoch is when scenarios begin. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
 	streamARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 	consumer  = "dedupe"
-	// longest is how long the end of a scenario may take: what cannot be done is
-	// given up by age before.
+	// longest is how long the end of a scenario may take. Records that cannot be processed are given up by age before.
 	longest = 2 * time.Hour
 )
 
 var streamName = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "orders"}
 
-// Parts are what the function works with, where it is not the engine itself and
-// memory.
+// Parts are the parts of the function, and ways to look into them.
 type Parts struct {
-	Store    Store
-	Sink     dedupe.Sink
-	Failures dedupe.DeadLetterStore
-	// Delivered reads what the Sink has, without ids; Kept reads what is kept of an
-	// owner, or fs.ErrNotExist.
+	Store       dedupe.Store
+	Sink        dedupe.Sink
+	DeadLetters dedupe.DeadLetterStore
+	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by itself.
 	Delivered func() []dedupe.Output
-	Kept      func(ctx context.Context, owner string) (dedupe.DeadLetter, error)
-	// Notified reads what the notifier of Failures told, and of what it said that it could
-	// not tell. For a record that is kept it notifications as often as Notifications says: at least,
-	// with notifications that were not heard, and at most.
-	Notified      func(context.Context) (heard, unsent []deadletter.Notification, err error)
+	// DeadLetter reads the dead letter of an owner. If there is none, the error is fs.ErrNotExist.
+	DeadLetter func(ctx context.Context, owner string) (dedupe.DeadLetter, error)
+	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for the
+	// notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at least
+	// counts those that were not sent.
+	Notified      func(context.Context) (arrived, notSent []deadletter.Notification, err error)
 	Notifications [2]int
-	// Calling is told of each call before it is made, and how to cancel its invocation;
-	// it may be nil.
+	// Calling is called before each call of the function, with a way to cancel the invocation. It may be nil.
 	Calling func(cancel context.CancelFunc)
 }
 
-// World is a stream, a mapping, and the function with its parts, on their way
-// through a Scenario.
+// World is a stream, an event source mapping and the function with its parts, on their way through a Scenario.
 type World struct {
 	ctx      context.Context
 	scenario Scenario
-	engine   dedupetest.Engine
+	engine   dedupe.Store
 	scope    string
 	parts    Parts
 	function eventsource.Function
@@ -74,27 +68,29 @@ type World struct {
 	poller     *eventsource.Poller
 	checkpoint *eventsource.Checkpoint
 
-	plan  func(n int, method string) Fault
+	plan  Plan
 	fates func(*eventsource.Invocation) eventsource.Fate
-	calls []string
+	calls []Method
 	trace []string
 
 	judge
 }
 
-// Play is how a scenario is played.
+// Plan says which calls of the function fail, and how. n is the number of the call, from 0.
+type Plan func(n int, method Method) Fault
+
+// Play says how to play a scenario.
 type Play struct {
 	Scenario Scenario
-	Engine   dedupetest.Engine
-	Parts    *Parts                                         // nil: the engine and memory
-	Plan     func(n int, method string) Fault               // of the function's calls; nil: none fails
-	Fates    func(*eventsource.Invocation) eventsource.Fate // beside the scenario's
-	mutant   *mutant
+	Engine   dedupe.Store
+	Parts    *Parts                                         // nil means the engine, and memory
+	Plan     Plan                                           // nil means that no call fails
+	Fates    func(*eventsource.Invocation) eventsource.Fate // of invocations for which the scenario has none
+	Mutant   *Mutant                                        // the rule that is broken; nil means none
 }
 
-// Run plays the scenario and returns the calls that the function made, and the first
-// violation of a guarantee.
-func (p Play) Run(ctx context.Context) (calls []string, err error) {
+// Run plays the scenario. It returns the calls that the function made, and the first violation of a guarantee.
+func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	w := &World{
 		ctx: ctx, scenario: p.Scenario.orDefaults(), engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
@@ -103,11 +99,14 @@ func (p Play) Run(ctx context.Context) (calls []string, err error) {
 	defer w.sim.Close()
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
 	w.sim.Fate = w.fate
-	w.parts = Parts{Store: p.Engine.Store, Failures: w.memoryFailures(), Notifications: [2]int{0, 1}}
+	w.parts = Parts{
+		Store: p.Engine, Sink: memorySink{w}, DeadLetters: w.deadLettersIn(memoryObjects{w}), DeadLetter: w.deadLetterInMemory,
+		Notifications: [2]int{0, 1},
+	}
 	if p.Parts != nil {
 		w.parts = *p.Parts
 	}
-	w.build(p.mutant)
+	w.build(p.Mutant)
 	err = w.play()
 	if w.violation != nil {
 		err = w.violation
@@ -120,42 +119,41 @@ func (p Play) Run(ctx context.Context) (calls []string, err error) {
 
 func freshScope() string { return "f-" + strings.ToLower(rand.Text()[:16]) }
 
-// build makes the function of its parts.
-func (w *World) build(m *mutant) {
+var retention = dedupe.Retention{Window: window, Horizon: horizon}
+
+// build makes the function of its parts, with one rule broken if there is a mutant.
+func (w *World) build(m *Mutant) {
 	f := function{
-		store: &store{w, w.parts.Store}, sink: &sink{w, w.parts.Sink}, failures: &failures{w, w.parts.Failures}, format: newFormat(),
+		store: HookStore(w.parts.Store, w.faultHook), sink: HookSink(w.parts.Sink, w.faultHook),
+		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
 		options: kinesishandler.Options{
-			Scope: w.scope, Retention: dedupe.Retention{Window: window, Horizon: horizon}, Chunk: w.scenario.Chunk,
-			Checkpoint: w.scenario.Checkpoint, Consumer: consumer,
+			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk, Checkpoint: w.scenario.Checkpoint, Consumer: consumer,
 		},
 	}
-	handle := f.handler(w)
-	if m != nil {
-		handle = m.build(w, f)
-	}
+	handle := m.breakFunction(w, f)
 	w.function = eventsource.Handler(func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 		return w.invoke(ctx, raw, handle)
 	})
 }
 
-// function is what the function is made of.
+// function is what the record function is made of.
 type function struct {
-	store    Store
-	sink     dedupe.Sink
-	failures dedupe.DeadLetterStore
-	format   dedupe.Format
-	options  kinesishandler.Options
+	store       dedupe.Store
+	sink        dedupe.Sink
+	deadLetters dedupe.DeadLetterStore
+	format      dedupe.Format
+	options     kinesishandler.Options
 }
 
 type handle func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
 
-// handler is the product's.
+// handler makes the handler of the Lambda function.
 func (f function) handler(w *World) handle {
 	f.options.Format = f.format
-	return kinesishandler.New(f.store, f.sink, f.failures, f.options, slog.New(tallies{World: w})).Handle
+	return kinesishandler.New(f.store, f.sink, f.deadLetters, f.options, slog.New(tallies{World: w})).Handle
 }
 
-// play brings about all steps, and then lets everything come to its end.
+// play does all steps, and then waits until the mapping has nothing left to do.
 func (w *World) play() error {
 	if err := w.start(); err != nil {
 		return err
@@ -222,7 +220,7 @@ func (w *World) mapping() eventsource.Mapping {
 	return m
 }
 
-// put puts a record into the stream, and notes its user records as inputs.
+// put puts a record into the stream, and tells the judge about its user records.
 func (w *World) put(s Step) {
 	key := fmt.Sprint("key-", s.Key)
 	inputs := make([]*input, len(s.Users))
@@ -254,21 +252,21 @@ const (
 	aggregateHashKey = "7"
 )
 
-// fate is what befalls an invocation, which is noted.
+// fate returns what happens to an invocation as a whole, and notes it.
 func (w *World) fate(inv *eventsource.Invocation) eventsource.Fate {
-	w.invocations[inv.RequestID] = &invocation{Invocation: inv, began: w.tick(), confirmed: map[int]bool{}, kept: map[string]bool{}, sent: map[int]bool{}}
+	w.invocations[inv.RequestID] = w.newInvocation(inv)
 	f, given := w.scenario.Fates[inv.Number]
 	if !given && w.fates != nil {
 		f = w.fates(inv)
 	}
 	w.note("#%d %s %s attempt %d: %s", inv.Number, inv.Shard, sequences(inv.Records), inv.Attempt, fateText(f))
 	if !ended(f) {
-		f.Zombie = true // for calls that take too long
+		f.Zombie = true // a call may take too long, and the process goes on then
 	}
 	return f
 }
 
-// ended reports that the fate is to be ended at its time-out.
+// ended reports whether the invocation ends at its time-out.
 func ended(f eventsource.Fate) bool { return !f.Zombie && (f.Delay > timeout || f.Takes > timeout) }
 
 func fateText(f eventsource.Fate) string {
@@ -299,7 +297,7 @@ type invocationKey struct{}
 
 func invocationOf(ctx context.Context) *invocation { return ctx.Value(invocationKey{}).(*invocation) }
 
-// invoke is one invocation of the function.
+// invoke invokes the function once.
 func (w *World) invoke(ctx context.Context, raw json.RawMessage, h handle) (events.KinesisEventResponse, error) {
 	lc, _ := lambdacontext.FromContext(ctx)
 	inv := w.invocations[lc.AwsRequestID]
@@ -311,14 +309,14 @@ func (w *World) invoke(ctx context.Context, raw json.RawMessage, h handle) (even
 	return answer, err
 }
 
-// note adds a line to what is told of a violation.
+// note adds a line to the trace, which is printed with a violation.
 func (w *World) note(format string, args ...any) {
 	w.trace = append(w.trace, w.sim.Now().Sub(epoch).String()+" "+fmt.Sprintf(format, args...))
 }
 
 // tallies is a log that reads the tallies of invocations.
 type tallies struct {
-	slog.Handler // none
+	slog.Handler // nil: only the methods below are called
 	*World
 }
 
@@ -340,7 +338,7 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// oddFormat reads JSON, panics on some records, and is ended by others.
+// oddFormat reads JSON. It panics on some records, and ends the process on others.
 type oddFormat struct{ dedupe.Format }
 
 func newFormat() dedupe.Format {
@@ -366,67 +364,82 @@ func (f oddFormat) Read(payload []byte) (format.Fields, error) {
 	return f.Format.Read(payload)
 }
 
-// memoryFailures is a failure store in memory, with a notifier.
-func (w *World) memoryFailures() dedupe.DeadLetterStore { return w.failuresIn(memory{w}) }
+// memorySink is a sink in memory. It tells the judge what it gets.
+type memorySink struct{ *World }
 
-// failuresIn keeps one record at a time: of an invocation only one goroutine can wait.
-func (w *World) failuresIn(objects deadletter.Objects) dedupe.DeadLetterStore {
-	return deadletter.New(objects, deadletter.WithConcurrency(1), deadletter.WithNotifier(memory{w}, func(deadletter.Notification, error) {}))
+// MostData is the largest record that a sink takes, in bytes with its partition key.
+const MostData = 500
+
+func (memorySink) Check(o dedupe.Output) error {
+	if len(o.Data)+len(o.PartitionKey) > MostData {
+		return &dedupe.PoisonError{Reason: "too large"}
+	}
+	return nil
 }
 
-// memory is the objects of a failure store, and its notifier.
-type memory struct{ *World }
+func (s memorySink) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+	for _, o := range outputs {
+		s.arrive(invocationOf(ctx), o)
+	}
+	return len(outputs), nil
+}
 
-func (m memory) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
+// deadLettersIn stores one record at a time: only one goroutine of an invocation can wait in virtual time.
+func (w *World) deadLettersIn(objects deadletter.Objects) dedupe.DeadLetterStore {
+	return deadletter.New(objects, deadletter.WithConcurrency(1),
+		deadletter.WithNotifier(memoryObjects{w}, func(deadletter.Notification, error) {}))
+}
+
+// memoryObjects are the objects of a dead-letter store in memory, and its notifier.
+type memoryObjects struct{ *World }
+
+func (m memoryObjects) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if _, there := m.objects[name]; there {
+	if _, found := m.objects[name]; found {
 		return false, nil
 	}
 	m.objects[name] = slices.Clone(content)
 	return true, nil
 }
 
-func (m memory) Read(_ context.Context, name string) ([]byte, error) {
-	content, there := m.objects[name]
-	if !there {
+func (m memoryObjects) Read(_ context.Context, name string) ([]byte, error) {
+	content, found := m.objects[name]
+	if !found {
 		return nil, fs.ErrNotExist
 	}
 	return content, nil
 }
 
-func (m memory) Place(name string) deadletter.Place { return deadletter.Place{Key: name} }
+func (m memoryObjects) Place(name string) deadletter.Place { return deadletter.Place{Key: name} }
 
-func (m memory) Notify(ctx context.Context, k deadletter.Notification) error {
-	c, err := m.begin(ctx, notify, text(k.Owner))
+func (m memoryObjects) Notify(ctx context.Context, n deadletter.Notification) error {
+	c, err := m.begin(ctx, Notify, text(n.Owner))
 	if err != nil {
 		return err
 	}
-	m.notifications[k.Owner]++
+	m.notifications[n.Owner]++
 	return c.end()
 }
 
-// kept reads what is kept of an owner.
-func (w *World) kept(owner string) (dedupe.DeadLetter, error) {
-	if w.parts.Kept != nil {
-		return w.parts.Kept(w.ctx, owner)
-	}
-	content, err := memory{w}.Read(w.ctx, deadletter.Name(owner))
+type text string
+
+func (t text) String() string { return string(t) }
+
+func (w *World) deadLetterInMemory(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
+	content, err := memoryObjects{w}.Read(ctx, deadletter.Name(owner))
 	if err != nil {
 		return dedupe.DeadLetter{}, err
 	}
 	return deadletter.Decode(content)
 }
 
-// sweep drops all entries whose time has passed.
+// sweep purges all entries whose purge time has passed.
 func (w *World) sweep() error {
-	for key, row := range w.rows {
-		if row.PurgeAt != dedupe.Never && time.Unix(row.PurgeAt, 0).Before(w.sim.Now()) {
-			if err := w.engine.Raw.DropEntry(w.ctx, w.scope, key); err != nil {
-				return err
-			}
-			delete(w.rows, key)
+	for key := range w.keys {
+		if err := Purge(w.ctx, w.engine, w.scope, key, w.sim.Now()); err != nil {
+			return err
 		}
 	}
 	return nil

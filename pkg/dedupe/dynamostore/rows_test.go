@@ -7,32 +7,31 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 )
 
-// TestCheckpointRow: the row as operators, and later versions, find it
-// (docs/operations.md, "What stayed, in a new stack").
+// TestCheckpointRow: operators and later versions read this row (docs/operations.md, "What stayed, in a new stack").
 func TestCheckpointRow(t *testing.T) {
 	t.Parallel()
-	e := onDynoxide(t)
+	client := newClient(t, testengine.Dynoxide(t))
 	k := dedupe.CheckpointKey{
 		Scope: "rows", Stream: dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "orders"}, Shard: "shardId-000000000001",
 	}
-	if err := e.Store.AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: "4711", Consumer: "the-function"}); err != nil {
+	if err := New(client, table).AdvanceCheckpoint(t.Context(), k, dedupe.Checkpoint{Sequence: "4711", Consumer: "the-function"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"sequence": strings.Repeat("0", 124) + "4711", "consumer": "the-function"} {
-		if got := attribute(t, e, "checkpoint#rows#123456789012/eu-central-1/orders", k.Shard, name); got != want {
+		if got := attribute(t, client, "checkpoint#rows#123456789012/eu-central-1/orders", k.Shard, name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
 
-// attribute reads one attribute of a row, past the store.
-func attribute(t *testing.T, e dedupetest.Engine, pk, sk, name string) string {
+// attribute reads one attribute of a row from the table.
+func attribute(t *testing.T, client *dynamodb.Client, pk, sk, name string) string {
 	t.Helper()
-	out, err := e.Raw.(raw).client.GetItem(t.Context(), &dynamodb.GetItemInput{
+	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{
 		TableName: new(table), Key: dynamo.Encode(key{pk, sk}), ConsistentRead: new(true),
 	})
 	if err != nil {

@@ -33,10 +33,10 @@ func newStore(t *testing.T, path string, options ...Option) *Store {
 	return s
 }
 
-// exec writes round the store's rules.
-func (s *Store) exec(ctx context.Context, query string, args ...any) error {
+// exec runs a statement that the store has not.
+func (s *Store) exec(ctx context.Context, query string) error {
 	return s.db.Write(ctx, "test", func(ctx context.Context, w *sqlite.Statements) error {
-		_, err := w.Exec(ctx, query, args...)
+		_, err := w.Exec(ctx, query)
 		return err
 	})
 }

@@ -1,4 +1,4 @@
-package dynamostore_test
+package dedupefault
 
 import (
 	"context"
@@ -17,18 +17,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// service is one of those that the function's clients talk to.
+// service is a service that the function's clients talk to.
 type service int
 
 const (
@@ -40,44 +38,44 @@ const (
 )
 
 func (s service) String() string {
-	return [...]string{"ledger", "sink", "failure store", "notifier"}[s]
+	return [...]string{"ledger", "sink", "dead-letter store", "notifier"}[s]
 }
 
-// everyAttempt fails as often as the function's clients attempt a request.
+// everyAttempt is how often the function's clients try a request.
 var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5, notifier: 2}
 
-// The invocation's context ends while a request is under way. What has an effect then
-// may have it at any time after.
+// The invocation's context ends while a request is under way. The request may still have its effect, at any later time.
 const (
 	cancelBefore faultproxy.Fault = "cancelled, and no effect"
 	cancelAfter  faultproxy.Fault = "cancelled, and the effect"
 )
 
-// wireFault breaks a request to a service, and those after it.
+// wireFault breaks a request to a service, and the requests after it.
 type wireFault struct {
 	of        service
 	at, times int
 	fault     faultproxy.Fault
 }
 
-// TestFaultsAtTheWire breaks requests of the scenarios between the SDK and the
-// engines, in every way: once, so that the client's retry meets what the first attempt
-// left, and for all attempts, so that the function does. And it cancels each.
+// TestFaultsAtTheWire plays the scenarios with requests broken between the SDK and the services, in every way: once, so that
+// the client's retry finds what the first attempt has done; for all attempts, so that the function's next invocation does;
+// and cancelled.
 func TestFaultsAtTheWire(t *testing.T) {
+	testengine.CheckOnly(t)
 	w := newWire(t)
-	share := dedupefault.Share(200)
-	turns := make(chan struct{}, 48) // clients wait between attempts most of the time
-	for _, s := range dedupefault.Scenarios {
+	share := shares{Dynoxide.Name: 200}.of(Dynoxide)
+	turns := make(chan struct{}, 48) // most of the time the clients wait between attempts
+	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e, w := dynamostore.OnDynoxide(t), w.withStream(t, fmt.Sprint("unique-", plays.Add(1)))
+			e, w := Dynoxide.Open(t), w.withStream(t, fmt.Sprint("unique-", plays.Add(1)))
 			requests, err := w.play(t.Context(), s, e, wireFault{at: -1})
 			if err != nil {
 				t.Fatalf("without a fault: %v", err)
 			}
 			var all sync.WaitGroup
 			var played atomic.Int64
-			for _, f := range faultsOf(requests) {
+			for _, f := range wireFaultsOf(requests) {
 				if rand.IntN(share) > 0 {
 					continue
 				}
@@ -96,7 +94,7 @@ func TestFaultsAtTheWire(t *testing.T) {
 	}
 }
 
-func faultsOf(requests [services][]string) (all []wireFault) {
+func wireFaultsOf(requests [services][]string) (all []wireFault) {
 	for of, operations := range requests {
 		for at, operation := range operations {
 			faults := faultproxy.Of(operation)
@@ -121,7 +119,7 @@ func faultsOf(requests [services][]string) (all []wireFault) {
 	return all
 }
 
-// wire is where the engines are.
+// wire is the addresses of the services.
 type wire struct{ dynamo, kinesis, s3, sqs, stream string }
 
 const bucket = "failures"
@@ -131,7 +129,7 @@ func newWire(t *testing.T) wire {
 	return wire{dynamo: testengine.Dynoxide(t), kinesis: testengine.Kinesis(t), s3: testengine.S3(t, bucket), sqs: testengine.SQS(t)}
 }
 
-// withStream makes a sink's stream. kinesis-mock gets slow with what is in one.
+// withStream creates a stream for the sink. kinesis-mock gets slower with each record in a stream.
 func (w wire) withStream(t *testing.T, name string) wire {
 	t.Helper()
 	w.stream = name
@@ -159,14 +157,14 @@ func config(endpoint string) func(context.Context) (aws.Config, error) {
 	}
 }
 
-// caller is the invocation that makes requests now: there is one at a time.
+// caller is the invocation that makes requests now. There is one at a time.
 type caller struct {
 	cancel atomic.Pointer[context.CancelFunc]
 }
 
 func (c *caller) calls(cancel context.CancelFunc) { c.cancel.Store(&cancel) }
 
-// plan breaks a service's requests as the fault says.
+// plan breaks the requests to one service.
 func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fault {
 	return func(n int, _ string) faultproxy.Fault {
 		if of != f.of || n < f.at || n >= f.at+f.times || f.at < 0 {
@@ -184,12 +182,10 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 	}
 }
 
-// notifications is how often the notifier may notify for a record that is kept: once, which may
-// be several messages, since the client attempts it again if it hears nothing for a
-// second. It notifications again if the object was there already when a put that had failed was
-// tried again, for whose it is nobody knows then. It stays silent if a put that had its
-// effect failed, and nobody tried again: also one that was under way beside a message
-// with which the invocation was cancelled.
+// notifications is how many notifications a dead letter may have, at least and at most. It is one, which may be several
+// messages: the client sends a message again if it gets no answer within a second. There are more if the put of the object
+// failed and was tried again, because nobody knows then which attempt created the object. There may be none if the put had
+// its effect and failed, and was not tried again; and if the invocation was cancelled while the message was under way.
 func (f wireFault) notifications() (leastAndMost [2]int) {
 	switch cancelled := f.fault == cancelBefore || f.fault == cancelAfter; {
 	case f.of == objects:
@@ -200,12 +196,12 @@ func (f wireFault) notifications() (leastAndMost [2]int) {
 	return [2]int{1, everyAttempt[notifier]}
 }
 
-// queue is what the notifier notifications to.
+// queue is the queue of the notifications.
 type queue struct {
-	client *sqs.Client
-	url    string
-	mu     sync.Mutex
-	unsent []deadletter.Notification
+	client  *sqs.Client
+	url     string
+	mu      sync.Mutex
+	notSent []deadletter.Notification
 }
 
 func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
@@ -221,25 +217,25 @@ func newQueue(ctx context.Context, endpoint, name string) (*queue, error) {
 	return &queue{client: client, url: *made.QueueUrl}, nil
 }
 
-func (q *queue) miss(k deadletter.Notification, _ error) {
+func (q *queue) miss(n deadletter.Notification, _ error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unsent = append(q.unsent, k)
+	q.notSent = append(q.notSent, n)
 }
 
 // read reads all messages.
-func (q *queue) read(ctx context.Context) (heard, unsent []deadletter.Notification, err error) {
+func (q *queue) read(ctx context.Context) (arrived, notSent []deadletter.Notification, err error) {
 	for {
 		page, err := q.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &q.url, MaxNumberOfMessages: 10})
 		if err != nil || len(page.Messages) == 0 {
-			return heard, q.unsent, err
+			return arrived, q.notSent, err
 		}
 		for _, message := range page.Messages {
-			var k deadletter.Notification
-			if err := json.Unmarshal([]byte(*message.Body), &k); err != nil {
+			var n deadletter.Notification
+			if err := json.Unmarshal([]byte(*message.Body), &n); err != nil {
 				return nil, nil, err
 			}
-			heard = append(heard, k)
+			arrived = append(arrived, n)
 		}
 	}
 }
@@ -248,7 +244,7 @@ var plays atomic.Int64
 
 // play plays a scenario through a proxy before each engine, with the clients that the
 // function has, and returns the requests to each.
-func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Engine, f wireFault) (requests [services][]string, err error) {
+func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault) (requests [services][]string, err error) {
 	by := &caller{}
 	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger, by))
 	defer stop()
@@ -267,7 +263,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	if err != nil {
 		return requests, err
 	}
-	to, err := kinesissink.New(kinesisClient, w.stream, kinesissink.WithMaxRecord(dedupefault.MostData))
+	to, err := kinesissink.New(kinesisClient, w.stream, kinesissink.WithMaxRecord(MostData))
 	if err != nil {
 		return requests, err
 	}
@@ -285,7 +281,7 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 		return requests, err
 	}
 	play := fmt.Sprint("play-", plays.Add(1))
-	kept := deadletter.New(deadletter.NewBucket(plain, bucket, play+"/"))
+	stored := deadletter.New(deadletter.NewBucket(plain, bucket, play+"/"))
 	queue, err := newQueue(ctx, w.sqs, play)
 	if err != nil {
 		return requests, err
@@ -294,10 +290,10 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 	if err != nil {
 		return requests, err
 	}
-	_, err = dedupefault.Play{Scenario: s, Engine: e, Parts: &dedupefault.Parts{
-		Store:    dynamostore.New(dynamoClient, dynamostore.Table, dynamostore.WithConcurrency(1)), // in one order
-		Sink:     to,
-		Failures: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
+	_, err = Play{Scenario: s, Engine: e, Parts: &Parts{
+		Store:       dynamostore.New(dynamoClient, table, dynamostore.WithConcurrency(1)), // in one order
+		Sink:        to,
+		DeadLetters: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
 				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
@@ -305,8 +301,8 @@ func (w wire) play(ctx context.Context, s dedupefault.Scenario, e dedupetest.Eng
 			return all
 		},
 		Calling: by.calls,
-		Kept: func(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
-			return kept.Read(ctx, deadletter.Name(owner))
+		DeadLetter: func(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
+			return stored.Read(ctx, deadletter.Name(owner))
 		},
 		Notified:      queue.read,
 		Notifications: f.notifications(),

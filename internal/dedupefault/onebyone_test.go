@@ -16,52 +16,52 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// lane is what one shard brings, and how it is cut into invocations: some records
-// come again, alone or in other company.
+// lane is the records of one shard, and the invocations that get them. Some records come again, alone or in other batches.
 type lane struct {
 	Shard   int
 	Records []laneRecord
 	Batches [][2]int // from, to
 }
 
-// laneRecord is a Kinesis record: one user record, or an aggregate of several.
+// laneRecord is a Kinesis record: one user record, or a KPL aggregate of several.
 type laneRecord struct {
 	Arrival   time.Duration
 	Aggregate bool
 	Users     []User
 }
 
-// RunOneByOne plays random shards at the same time through the function, in batches,
-// chunks and aggregates of any size, and compares what comes of each record with what
-// comes of deciding the same records one at a time, in order. One in n is played.
-func RunOneByOne(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
-	e, n := newEngine(t), Share(n)
-	rapid.Check(t, func(rt *rapid.T) {
-		if n > 1 && rapid.IntRange(0, n-1).Draw(rt, "share") > 0 {
-			return
-		}
-		chunk := rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(rt, "chunk")
-		lanes := rapid.SliceOfN(lanes, 1, 3).Draw(rt, "lanes")
-		scopes := [2]string{freshScope(), freshScope()}
-		failures := make([]error, len(lanes))
-		var all sync.WaitGroup
-		for i, l := range lanes {
-			l.Shard = i // each has ids of its own: who comes first must not matter
-			all.Go(func() { failures[i] = l.compare(t.Context(), e.Store, scopes, chunk) })
-		}
-		all.Wait()
-		for _, err := range failures {
-			if err != nil {
-				rt.Fatal(err)
-			}
-		}
+// TestOneByOne gives random records of several shards to the function, in batches, chunks and aggregates of any size. It
+// compares what becomes of each record with what becomes of it when the same records are decided one at a time, in order.
+func TestOneByOne(t *testing.T) {
+	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 4, DynamoDBLocal.Name: 10}
+	OnEngines(t, func(t *testing.T, e Engine) {
+		t.Parallel()
+		store := e.Open(t)
+		e.Randomly(t, shares.of(e), func(rt *rapid.T) { oneByOne(rt, store) })
 	})
+}
+
+func oneByOne(t *rapid.T, store dedupe.Store) {
+	chunk := rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(t, "chunk")
+	lanes := rapid.SliceOfN(lanes, 1, 3).Draw(t, "lanes")
+	scopes := [2]string{freshScope(), freshScope()}
+	errs := make([]error, len(lanes))
+	var all sync.WaitGroup
+	for i, l := range lanes {
+		l.Shard = i // each shard has ids of its own, so that the order of the shards does not matter
+		all.Go(func() { errs[i] = l.compare(context.Background(), store, scopes, chunk) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 var lanes = rapid.Custom(func(t *rapid.T) (l lane) {
@@ -88,7 +88,7 @@ var lanes = rapid.Custom(func(t *rapid.T) (l lane) {
 	for from := 0; from < len(l.Records); {
 		to := rapid.IntRange(from+1, len(l.Records)).Draw(t, "to")
 		l.Batches = append(l.Batches, [2]int{from, to})
-		from = rapid.IntRange(max(0, to-3), to).Draw(t, "from") // what came before comes again
+		from = rapid.IntRange(max(0, to-3), to).Draw(t, "from") // some records come again
 		if len(l.Batches) > 12 {
 			from = to
 		}
@@ -96,8 +96,8 @@ var lanes = rapid.Custom(func(t *rapid.T) (l lane) {
 	return l
 })
 
-// laneID makes a shard's own id of a letter, or one that is derived: "a>y" is the id
-// that a record a with fingerprint y is given.
+// laneID makes an id that only one shard uses: of a letter, or a derived one. "a>y" is the id that is derived for a record
+// with id a and fingerprint y.
 func laneID(shard int, id string) string {
 	parts := strings.Split(id, ">")
 	id = fmt.Sprint(shard, "-", parts[0])
@@ -107,10 +107,9 @@ func laneID(shard int, id string) string {
 	return id
 }
 
-// shardName is the name of a lane's shard.
 func (l lane) shardName() string { return fmt.Sprintf("shardId-%012d", l.Shard) }
 
-// payload is the data of a user record; its position makes it the only one.
+// payload is the data of a user record. Its position is part of it.
 func (l lane) payload(record, sub int, u User) []byte {
 	n := record*100 + sub
 	switch u.Kind {
@@ -142,7 +141,7 @@ func (l lane) position(record, sub int) dedupe.Position {
 	return dedupe.Position{Stream: streamName, Shard: l.shardName(), Sequence: fmt.Sprint(record + 98), Sub: sub}
 }
 
-// event is the event of some records.
+// event makes the event of some records.
 func (l lane) event(from, to int) (json.RawMessage, error) {
 	var e events.KinesisEvent
 	for i := from; i < to; i++ {
@@ -167,15 +166,14 @@ func (l lane) event(from, to int) (json.RawMessage, error) {
 	return json.Marshal(e)
 }
 
-// results is what became of an invocation's records: what was sent and kept, in
-// order, and how they were counted.
+// results is what became of an invocation's records: what was sent and dead-lettered, in order, and the tally.
 type results struct {
-	Sent  []string
-	Kept  []string
-	Tally dedupe.Tally
+	Sent        []string
+	DeadLetters []string
+	Tally       dedupe.Tally
 }
 
-func (r *results) Check(o dedupe.Output) error { return (&sink{}).Check(o) }
+func (r *results) Check(o dedupe.Output) error { return memorySink{}.Check(o) }
 
 func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	for _, o := range outputs {
@@ -184,22 +182,23 @@ func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) 
 	return len(outputs), nil
 }
 
-func (r *results) Put(_ context.Context, failures []dedupe.DeadLetter) (int, error) {
-	for _, f := range failures {
-		r.kept(f)
+func (r *results) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+	for _, l := range letters {
+		r.deadLettered(l)
 	}
-	return len(failures), nil
+	return len(letters), nil
 }
 
 func (r *results) sent(o dedupe.Output) {
 	r.Sent = append(r.Sent, fmt.Sprintf("%s by %s %s: %s", o.ID, o.PartitionKey, o.ExplicitHashKey, o.Data))
 }
 
-func (r *results) kept(f dedupe.DeadLetter) {
-	r.Kept = append(r.Kept, fmt.Sprintf("%s by %s %s: %s", f.Owner, f.PartitionKey, f.ExplicitHashKey, f.Data))
+func (r *results) deadLettered(l dedupe.DeadLetter) {
+	r.DeadLetters = append(r.DeadLetters, fmt.Sprintf("%s by %s %s: %s", l.Owner, l.PartitionKey, l.ExplicitHashKey, l.Data))
 }
 
-func (l lane) compare(ctx context.Context, s Store, scopes [2]string, chunk int) error {
+// compare compares the results of all invocations with those of deciding the same records one by one.
+func (l lane) compare(ctx context.Context, s dedupe.Store, scopes [2]string, chunk int) error {
 	for _, b := range l.Batches {
 		got, err := l.together(ctx, s, scopes[0], chunk, b[0], b[1])
 		if err != nil {
@@ -217,15 +216,15 @@ func (l lane) compare(ctx context.Context, s Store, scopes [2]string, chunk int)
 	return nil
 }
 
-// together hands records to the function in one invocation.
-func (l lane) together(ctx context.Context, s Store, scope string, chunk, from, to int) (r results, err error) {
+// together gives records to the function in one invocation.
+func (l lane) together(ctx context.Context, s dedupe.Store, scope string, chunk, from, to int) (r results, err error) {
 	raw, err := l.event(from, to)
 	if err != nil {
 		return r, err
 	}
 	var log bytes.Buffer
 	h := kinesishandler.New(s, &r, &r, kinesishandler.Options{
-		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: dedupe.Retention{Window: window, Horizon: horizon},
+		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: retention,
 	}, slog.New(slog.NewJSONHandler(&log, nil)))
 	answer, err := h.Handle(ctx, raw)
 	if err == nil && len(answer.BatchItemFailures) > 0 {
@@ -234,12 +233,12 @@ func (l lane) together(ctx context.Context, s Store, scope string, chunk, from, 
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(log.Bytes(), &r.Tally) // the line names counts as Tally does
+	return r, json.Unmarshal(log.Bytes(), &r.Tally) // the log line has the names of Tally
 }
 
 // apart decides the same records one at a time, and does what the decisions say.
-func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r results, err error) {
-	d := dedupe.Decider{Ledger: s, Scope: scope, Retention: dedupe.Retention{Window: window, Horizon: horizon}}
+func (l lane) apart(ctx context.Context, s dedupe.Store, scope string, from, to int) (r results, err error) {
+	d := dedupe.Decider{Ledger: s, Scope: scope, Retention: retention}
 	f := newFormat()
 	for i := from; i < to; i++ {
 		for sub, u := range l.Records[i].Users {
@@ -248,14 +247,14 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 				Owner: l.position(i, sub).String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
 			}
 			if u.Kind != Good {
-				if u.Kind == Large { // it is decided before its size is seen
+				if u.Kind == Large { // it is decided before its size is checked
 					decision := d.Decide(ctx, []dedupe.Candidate{{ID: fmt.Sprintf("%d-large-%d", l.Shard, i*100+sub), Owner: record.Owner, Fingerprint: "x", Arrival: epoch.Add(l.Records[i].Arrival)}})[0]
 					if decision.Err != nil {
 						return r, decision.Err
 					}
 				}
 				r.Tally.DeadLettered++
-				r.kept(record)
+				r.deadLettered(record)
 				continue
 			}
 			fields, err := f.Read(record.Data)
@@ -273,7 +272,7 @@ func (l lane) apart(ctx context.Context, s Store, scope string, from, to int) (r
 	return r, nil
 }
 
-// follow does what a decision says of a record, which is given as it would be kept.
+// follow does what a decision about a record asks for.
 func (r *results) follow(f dedupe.Format, record dedupe.DeadLetter, id string, d dedupe.Decision) (err error) {
 	counted := map[dedupe.Outcome]*int64{
 		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,
@@ -287,7 +286,7 @@ func (r *results) follow(f dedupe.Format, record dedupe.DeadLetter, id string, d
 	case dedupe.Natural:
 		return nil
 	case dedupe.NoID:
-		r.kept(record)
+		r.deadLettered(record)
 		return nil
 	}
 	out := dedupe.Output{ID: d.ID, PartitionKey: record.PartitionKey, ExplicitHashKey: record.ExplicitHashKey, Data: record.Data}

@@ -10,29 +10,29 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
-	"github.com/oncebox/oncebox/pkg/dedupe/dedupetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// history is a scenario with faults of all calls and invocations, each in turn.
+// history is a random scenario, with faults that calls and invocations meet in turn.
 type history struct {
 	Scenario
 	Ways  []Way
-	Waits []time.Duration // before and after calls; negative: none
+	Waits []time.Duration // before and after calls; noWait for none
 	Fates []eventsource.Fate
 }
 
-// noWait is a call in which nothing else happens.
+// noWait keeps other invocations from running before or after a call.
 const noWait = time.Duration(-1)
 
-// After so many of them calls and invocations fail no more.
+// After so many calls and invocations, none fails any more.
 const (
 	mostCalls       = 100
 	mostInvocations = 40
 )
 
-// plan fails the calls in turn, each in a way that its method has.
-func (h history) plan(n int, method string) (f Fault) {
+// plan breaks calls in turn, each in a way that its method can fail.
+func (h history) plan(n int, method Method) (f Fault) {
 	if n >= mostCalls {
 		return Fault{}
 	}
@@ -53,8 +53,7 @@ func (h history) fate(inv *eventsource.Invocation) eventsource.Fate {
 	return h.Fates[inv.Number%len(h.Fates)]
 }
 
-// times are how long something waits in a history: the edges of window and horizon,
-// and what is short against them.
+// times are the waits between steps: the edges of window and horizon, and short ones.
 var times = []time.Duration{
 	0, time.Second, 10 * time.Second, timeout + 5*time.Second, window - time.Second, window, window + time.Second,
 	recordAge, window + horizon - 90*time.Second, window + horizon - time.Second, window + horizon + time.Second,
@@ -68,7 +67,7 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 		Checkpoint: rapid.Bool().Draw(t, "checkpoint"), Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
 	}
 	if h.Parallel > 1 {
-		h.Checkpoint = false // it would be wrong
+		h.Checkpoint = false // checkpoints are not safe there
 	}
 	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
 	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
@@ -107,7 +106,7 @@ var users = rapid.Custom(func(t *rapid.T) User {
 	return User{ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
 })
 
-// fates are what befalls invocations; most of them nothing.
+// fates are what happens to invocations. Most of the time nothing does.
 var fates = []eventsource.Fate{
 	{}, {}, {}, {}, {}, {}, {}, {}, {}, {},
 	{Throttle: true},
@@ -121,20 +120,21 @@ var fates = []eventsource.Fate{
 	{Delay: 20 * time.Second},
 }
 
-// RunHistories plays random histories, one in n of rapid's -rapid.checks.
-func RunHistories(t *testing.T, newEngine func(*testing.T) dedupetest.Engine, n int) {
-	e, n := newEngine(t), Share(n)
-	rapid.Check(t, func(rt *rapid.T) {
-		if n > 1 && rapid.IntRange(0, n-1).Draw(rt, "share") > 0 {
-			return
-		}
-		if err := histories.Draw(rt, "history").play(t.Context(), e, nil); err != nil {
-			rt.Fatal(err)
-		}
+// TestHistories plays random histories, as many as rapid's flag -rapid.checks says.
+func TestHistories(t *testing.T) {
+	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20}
+	OnEngines(t, func(t *testing.T, e Engine) {
+		t.Parallel()
+		store := e.Open(t)
+		e.Randomly(t, shares.of(e), func(rt *rapid.T) {
+			if err := histories.Draw(rt, "history").play(t.Context(), store, nil); err != nil {
+				rt.Fatal(err)
+			}
+		})
 	})
 }
 
-func (h history) play(ctx context.Context, e dedupetest.Engine, m *mutant) error {
-	_, err := Play{Scenario: h.Scenario, Engine: e, Plan: h.plan, Fates: h.fate, mutant: m}.Run(ctx)
+func (h history) play(ctx context.Context, engine dedupe.Store, m *Mutant) error {
+	_, err := Play{Scenario: h.Scenario, Engine: engine, Plan: h.plan, Fates: h.fate, Mutant: m}.Run(ctx)
 	return err
 }

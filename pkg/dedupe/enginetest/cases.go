@@ -1,4 +1,4 @@
-package dedupetest
+package enginetest
 
 import (
 	"errors"
@@ -12,28 +12,26 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// storeCases pin the contract of each store method.
-var storeCases = []testCase{
-	{"store/put-if-absent", putIfAbsent},
-	{"store/owner-is-no-condition", ownerIsNoCondition},
-	{"store/purged-entries-are-absent", purgedAreAbsent},
-	{"store/put-race", putRace},
-	{"store/batches", batches},
-	{"store/raise-purge", raisePurge},
-	{"store/checkpoint", checkpoint},
-	{"store/checkpoints-are-apart", checkpointsApart},
-	{"store/checkpoint-of-another-consumer", otherConsumer},
-	{"store/checkpoint-that-is-no-number", checkpointNoNumber},
-	{"store/checkpoint-race", checkpointRace},
-	{"store/checkpoint-race-of-consumers", consumersRace},
-	{"store/runs", runs},
+var cases = []Case{
+	{"put-if-absent", putIfAbsent},
+	{"owner-is-not-a-condition", ownerIsNotACondition},
+	{"purged-entries-are-absent", purgedEntriesAreAbsent},
+	{"put-race", putRace},
+	{"batches", batches},
+	{"raise-purge", raisePurge},
+	{"checkpoint", checkpoint},
+	{"checkpoints-are-separate", checkpointsAreSeparate},
+	{"checkpoint-of-another-consumer", otherConsumer},
+	{"checkpoint-that-is-not-a-number", checkpointNotANumber},
+	{"checkpoint-race", checkpointRace},
+	{"checkpoint-race-of-consumers", consumersRace},
+	{"runs", runs},
 }
 
-// epoch is when tests happen: far enough ahead that no engine's own TTL
-// deletion, which goes by the real time, takes part.
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// entry is an entry of the fixture's scope; it lives for an hour.
+// entry is an entry in the fixture's scope that lives for an hour.
 func (f *fixture) entry(id, owner string, arrival time.Time) dedupe.Entry {
 	return dedupe.Entry{
 		Scope: f.scope, Key: format.KeyOf(id), Owner: owner, Fingerprint: "fp of " + owner, Version: "v1",
@@ -41,16 +39,16 @@ func (f *fixture) entry(id, owner string, arrival time.Time) dedupe.Entry {
 	}
 }
 
-// put puts one entry and returns what was there.
+// put puts one entry and returns the one that was there.
 func (f *fixture) put(e dedupe.Entry) *dedupe.Entry {
 	f.Helper()
-	results, err := f.Store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
+	results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
 	f.must(err)
 	f.must(results[0].Err)
 	return results[0].Existing
 }
 
-// wantPut puts one entry and compares what was there; nil: nothing.
+// wantPut puts one entry and compares the one that was there; nil means none.
 func (f *fixture) wantPut(what string, e dedupe.Entry, existing *dedupe.Entry) {
 	f.Helper()
 	got := f.put(e)
@@ -67,17 +65,17 @@ func putIfAbsent(f *fixture) {
 	f.wantPut("another key", f.entry("b", "four", epoch), nil)
 	forGood := f.entry("c", "five", epoch)
 	forGood.PurgeAt = dedupe.Never
-	f.wantPut("an entry for good", forGood, nil)
+	f.wantPut("an entry for ever", forGood, nil)
 	f.wantPut("a century later", f.entry("c", "six", epoch.AddDate(100, 0, 0)), &forGood)
 
 	elsewhere := *f
-	elsewhere.scope = freshScope()
+	elsewhere.scope = newScope()
 	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
 }
 
-// ownerIsNoCondition: the owner finds its entry like everybody else. If it could
-// put it again, a redelivery would look like a first delivery.
-func ownerIsNoCondition(f *fixture) {
+// ownerIsNotACondition: the owner finds its entry like every other record. If it could put the entry again, a redelivery would
+// look like a first delivery.
+func ownerIsNotACondition(f *fixture) {
 	first := f.entry("a", "one", epoch)
 	f.wantPut("a new key", first, nil)
 	again := f.entry("a", "one", epoch.Add(time.Minute))
@@ -86,8 +84,8 @@ func ownerIsNoCondition(f *fixture) {
 	f.wantPut("and again", again, &first)
 }
 
-// purgedAreAbsent: the time is tested, to the millisecond, and not the row.
-func purgedAreAbsent(f *fixture) {
+// purgedEntriesAreAbsent: the purge time decides, to the millisecond, and not whether the row was deleted.
+func purgedEntriesAreAbsent(f *fixture) {
 	first := f.entry("a", "one", epoch)
 	purge := time.Unix(first.PurgeAt, 0).UTC()
 	f.wantPut("a new key", first, nil)
@@ -95,10 +93,10 @@ func purgedAreAbsent(f *fixture) {
 	f.wantPut("at the purge time", f.entry("a", "three", purge), &first)
 	second := f.entry("a", "four", purge.Add(time.Millisecond))
 	f.wantPut("just after it", second, nil)
-	f.wantPut("the new entry stands whole", f.entry("a", "one", epoch), &second)
+	f.wantPut("the new entry replaced all of the old one", f.entry("a", "one", epoch), &second)
 }
 
-// putRace lets several records ask for one key at once.
+// putRace: several records ask for one key at the same time. One of them gets it, and all learn which.
 func putRace(f *fixture) {
 	const racers = 16
 	var put atomic.Int32
@@ -107,7 +105,7 @@ func putRace(f *fixture) {
 	for i := range racers {
 		wg.Go(func() {
 			e := f.entry("a", fmt.Sprintf("racer-%d", i), epoch)
-			results, err := f.Store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
+			results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
 			switch {
 			case err != nil || results[0].Err != nil:
 				f.Errorf("put: %v, %v", err, results)
@@ -121,7 +119,7 @@ func putRace(f *fixture) {
 	}
 	wg.Wait()
 	if put.Load() != 1 {
-		f.Errorf("%d records put one key", put.Load())
+		f.Errorf("%d records put the same key", put.Load())
 	}
 	for _, owner := range owners {
 		if owner != owners[0] {
@@ -139,7 +137,7 @@ func batches(f *fixture) {
 	}
 	put := func(entries []dedupe.Entry) []dedupe.PutResult {
 		f.Helper()
-		results, err := f.Store.PutIfAbsent(f.ctx, entries)
+		results, err := f.store.PutIfAbsent(f.ctx, entries)
 		f.must(err)
 		if len(results) != len(entries) {
 			f.Fatalf("want %d results, got %d", len(entries), len(results))
@@ -165,12 +163,12 @@ func batches(f *fixture) {
 func raisePurge(f *fixture) {
 	first := f.entry("a", "one", epoch)
 	f.wantPut("a new key", first, nil)
-	raise := func(what, id, owner string, purge int64, stands bool) {
+	raise := func(what, id, owner string, purge int64, raised bool) {
 		f.Helper()
-		results, err := f.Store.RaisePurge(f.ctx, []dedupe.RaiseRequest{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
+		results, err := f.store.RaisePurge(f.ctx, []dedupe.RaiseRequest{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
 		f.must(err)
-		if results[0].Err != nil || results[0].Raised != stands {
-			f.Errorf("%s: want stands %t, got %+v", what, stands, results[0])
+		if results[0].Err != nil || results[0].Raised != raised {
+			f.Errorf("%s: want raised %t, got %+v", what, raised, results[0])
 		}
 	}
 	wantPurge := func(purge int64) {
@@ -182,14 +180,14 @@ func raisePurge(f *fixture) {
 	raise("another owner", "a", "two", first.PurgeAt+100, false)
 	wantPurge(first.PurgeAt)
 	raise("no entry", "b", "one", first.PurgeAt, false)
-	f.wantPut("nothing was made", f.entry("b", "three", epoch), nil)
+	f.wantPut("no entry was made", f.entry("b", "three", epoch), nil)
 	raise("later", "a", "one", first.PurgeAt+100, true)
 	wantPurge(first.PurgeAt + 100)
 	raise("earlier", "a", "one", first.PurgeAt+50, true)
 	wantPurge(first.PurgeAt + 100)
-	raise("for good", "a", "one", dedupe.Never, true)
+	raise("for ever", "a", "one", dedupe.Never, true)
 	wantPurge(dedupe.Never)
-	raise("later than for good", "a", "one", first.PurgeAt+500, true)
+	raise("later than for ever", "a", "one", first.PurgeAt+500, true)
 	wantPurge(dedupe.Never)
 }
 
@@ -198,10 +196,10 @@ func (f *fixture) checkpointKey() dedupe.CheckpointKey {
 	return dedupe.CheckpointKey{Scope: f.scope, Stream: stream, Shard: "shardId-000000000000"}
 }
 
-// wantCheckpoint reads a checkpoint; "" is none.
+// wantCheckpoint reads a checkpoint and compares its sequence number; "" means none.
 func (f *fixture) wantCheckpoint(k dedupe.CheckpointKey, sequence string) {
 	f.Helper()
-	got, err := f.Store.ReadCheckpoint(f.ctx, k)
+	got, err := f.store.ReadCheckpoint(f.ctx, k)
 	f.must(err)
 	if sequence == "" && got != nil || sequence != "" && (got == nil || *got != dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}) {
 		f.Errorf("want checkpoint %q, got %+v", sequence, got)
@@ -210,10 +208,10 @@ func (f *fixture) wantCheckpoint(k dedupe.CheckpointKey, sequence string) {
 
 func (f *fixture) advance(k dedupe.CheckpointKey, sequence string) {
 	f.Helper()
-	f.must(f.Store.AdvanceCheckpoint(f.ctx, k, dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}))
+	f.must(f.store.AdvanceCheckpoint(f.ctx, k, dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}))
 }
 
-// checkpoint moves forward only, by the number: texts of several lengths.
+// checkpoint: it moves forward only, by the number and not by the text.
 func checkpoint(f *fixture) {
 	k := f.checkpointKey()
 	longest := strings.Repeat("9", 128)
@@ -229,12 +227,11 @@ func checkpoint(f *fixture) {
 	}
 }
 
-// checkpointsApart: a new scope replays a stream, and streams and shards do
-// not skip each other's records.
-func checkpointsApart(f *fixture) {
+// checkpointsAreSeparate: a new scope replays a stream, and streams and shards do not skip each other's records.
+func checkpointsAreSeparate(f *fixture) {
 	f.advance(f.checkpointKey(), "7")
 	scope, stream, shard := f.checkpointKey(), f.checkpointKey(), f.checkpointKey()
-	scope.Scope = freshScope()
+	scope.Scope = newScope()
 	stream.Stream.Name = "payments"
 	shard.Shard = "shardId-000000000001"
 	for _, other := range []dedupe.CheckpointKey{scope, stream, shard} {
@@ -244,18 +241,18 @@ func checkpointsApart(f *fixture) {
 
 func otherConsumer(f *fixture) {
 	f.advance(f.checkpointKey(), "7")
-	err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: "8", Consumer: "you"})
+	err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: "8", Consumer: "you"})
 	if !errors.Is(err, dedupe.ErrOtherConsumer) {
 		f.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, err)
 	}
 	f.wantCheckpoint(f.checkpointKey(), "7")
 }
 
-// checkpointNoNumber: a text among numbers would stop the checkpoint, or skip records.
-func checkpointNoNumber(f *fixture) {
+// checkpointNotANumber: another text among the numbers would stop the checkpoint, or skip records.
+func checkpointNotANumber(f *fixture) {
 	f.advance(f.checkpointKey(), "7")
 	for _, sequence := range []string{"", "x", "-8", "8 ", "0x8", "8.0", strings.Repeat("9", 129)} {
-		err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: sequence, Consumer: "me"})
+		err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: sequence, Consumer: "me"})
 		if err == nil || errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, dedupe.ErrOtherConsumer) {
 			f.Errorf("%q: want a fault, got %v", sequence, err)
 		}
@@ -263,8 +260,8 @@ func checkpointNoNumber(f *fixture) {
 	}
 }
 
-// consumersRace: of several consumers that come first at the same time one gets the
-// checkpoint, and the others are told.
+// consumersRace: several consumers write the first checkpoint at the same time. One gets it, and the others get
+// ErrOtherConsumer.
 func consumersRace(f *fixture) {
 	const racers = 8
 	var all sync.WaitGroup
@@ -273,7 +270,7 @@ func consumersRace(f *fixture) {
 		all.Go(func() {
 			c := dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
 			for {
-				errs[i] = f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
+				errs[i] = f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
 				if !errors.Is(errs[i], dedupe.ErrTryAgain) {
 					return
 				}
@@ -281,31 +278,30 @@ func consumersRace(f *fixture) {
 		})
 	}
 	all.Wait()
-	got, err := f.Store.ReadCheckpoint(f.ctx, f.checkpointKey())
+	got, err := f.store.ReadCheckpoint(f.ctx, f.checkpointKey())
 	f.must(err)
 	for i, err := range errs {
 		mine := got != nil && *got == dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
 		if mine && err != nil || !mine && !errors.Is(err, dedupe.ErrOtherConsumer) {
-			f.Errorf("consumer %d was told %v, and the checkpoint is %+v", i, err, got)
+			f.Errorf("consumer %d got %v, and the checkpoint is %+v", i, err, got)
 		}
 	}
 }
 
-// checkpointRace: movers at the same time, each forward and back; whoever reads
-// meanwhile never sees it go back.
+// checkpointRace: several writers try to move the checkpoint forward and back. A reader never sees it go back.
 func checkpointRace(f *fixture) {
-	var movers, readers sync.WaitGroup
-	moved := make(chan struct{})
+	var writers, readers sync.WaitGroup
+	written := make(chan struct{})
 	for range 2 {
 		readers.Go(func() {
 			last := "0"
 			for done := false; !done; {
 				select {
-				case <-moved:
-					done = true // one more look
+				case <-written:
+					done = true // read once more
 				default:
 				}
-				c, err := f.Store.ReadCheckpoint(f.ctx, f.checkpointKey())
+				c, err := f.store.ReadCheckpoint(f.ctx, f.checkpointKey())
 				switch {
 				case errors.Is(err, dedupe.ErrTryAgain):
 				case err != nil:
@@ -320,11 +316,11 @@ func checkpointRace(f *fixture) {
 		})
 	}
 	for i := range 20 {
-		movers.Go(func() {
+		writers.Go(func() {
 			for _, n := range []int{1 + i*7%20, 1 + i*13%20, 9 + i%4} { // some of one digit
 				c := dedupe.Checkpoint{Sequence: fmt.Sprint(n), Consumer: "me"}
 				for {
-					err := f.Store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
+					err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
 					if err == nil {
 						break
 					}
@@ -336,28 +332,28 @@ func checkpointRace(f *fixture) {
 			}
 		})
 	}
-	movers.Wait()
-	close(moved)
+	writers.Wait()
+	close(written)
 	readers.Wait()
 	f.wantCheckpoint(f.checkpointKey(), "20")
 }
 
 func runs(f *fixture) {
-	none, err := f.Store.ReadRun(f.ctx, f.scope, "digest")
+	none, err := f.store.ReadRun(f.ctx, f.scope, "digest")
 	if none != nil || err != nil {
 		f.Fatalf("absent run: want nil and no error, got %+v, %v", none, err)
 	}
 	want := dedupe.Run{Digest: "digest", ID: "run-1", Input: 1 << 40, Lines: 7, Output: 3, DeadLetters: 2, Tally: dedupe.Tally{In: 7, New: 6, DeadLettered: 1, Out: 6}}
 	for range 2 {
-		f.must(f.Store.SaveRun(f.ctx, f.scope, want))
-		got, err := f.Store.ReadRun(f.ctx, f.scope, "digest")
+		f.must(f.store.SaveRun(f.ctx, f.scope, want))
+		got, err := f.store.ReadRun(f.ctx, f.scope, "digest")
 		f.must(err)
 		if got == nil || *got != want {
 			f.Errorf("want %+v, got %+v", want, got)
 		}
 		want.Finished, want.Lines = true, 8
 	}
-	if other, err := f.Store.ReadRun(f.ctx, freshScope(), "digest"); other != nil || err != nil {
+	if other, err := f.store.ReadRun(f.ctx, newScope(), "digest"); other != nil || err != nil {
 		f.Errorf("a run of another scope: got %+v, %v", other, err)
 	}
 }

@@ -1,0 +1,304 @@
+package dedupefault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Way is a way in which a call of the function fails.
+type Way string
+
+// The ways. A late call ends after the invocation's time-out; the process goes on all the same.
+const (
+	None         Way = ""
+	FailBefore   Way = "error before the effect"
+	LoseReply    Way = "effect, then lost reply"
+	Throttle     Way = "throttled"
+	CancelBefore Way = "context cancelled before"
+	CancelAfter  Way = "effect, and the context cancelled"
+	CrashBefore  Way = "process ends before the effect"
+	CrashAfter   Way = "process ends after the effect"
+	LateBefore   Way = "late, before the effect"
+	LateAfter    Way = "late, after the effect"
+	PartBefore   Way = "effect for the first half, error for the others"
+	PartLost     Way = "effect for all, error for every second"
+	Scattered    Way = "effect for every second, error at the first of the others"
+)
+
+// waysOf returns the ways in which calls of a method can fail.
+func waysOf(method Method) []Way {
+	ways := []Way{FailBefore, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter}
+	switch method {
+	case ReadCheckpoint:
+		return ways
+	case PutIfAbsent, RaisePurge:
+		return append(ways, LoseReply, PartBefore, PartLost)
+	case Send, PutDeadLetters:
+		return append(ways, LoseReply, PartBefore, Scattered)
+	}
+	return append(ways, LoseReply)
+}
+
+// lasts reports whether such a fault may hit several calls in a row.
+func (w Way) lasts() bool { return w == FailBefore || w == Throttle || w == LoseReply }
+
+// late is how long a late call takes: the next invocations run meanwhile.
+const late = timeout + 20*time.Second
+
+// Fault is what happens to a call: a way to fail, and waits in virtual time. With a wait of 0 other invocations may run
+// meanwhile too.
+type Fault struct {
+	Way           Way
+	Before, After *time.Duration
+}
+
+// errThrown is the error of a function that throws.
+var errThrown = errors.New("thrown")
+
+// brokenCall is a call with its fault.
+type brokenCall struct {
+	*World
+	ctx    context.Context
+	method Method
+	fault  Fault
+}
+
+// begin notes a call, finds out its fault, and does what comes before the effect. With an error the call has no effect.
+func (w *World) begin(ctx context.Context, method Method, about fmt.Stringer) (*brokenCall, error) {
+	inv := invocationOf(ctx)
+	c := &brokenCall{World: w, ctx: ctx, method: method}
+	w.calls = append(w.calls, method)
+	if w.plan != nil {
+		c.fault = w.plan(len(w.calls)-1, method)
+	}
+	w.note("#%d %s %s %s", inv.Number, method, about, c.fault.Way)
+	if w.parts.Calling != nil {
+		w.parts.Calling(inv.cancel)
+	}
+	if c.fault.Before != nil {
+		c.wait(*c.fault.Before)
+	}
+	switch c.fault.Way {
+	case CrashBefore:
+		runtime.Goexit()
+	case LateBefore:
+		c.wait(late)
+	case CancelBefore:
+		inv.cancel()
+	}
+	// After all waiting, since the invocation may have timed out meanwhile.
+	switch err := ctx.Err(); {
+	case err != nil:
+		return c, fmt.Errorf("%s: %w", method, err)
+	case c.fault.Way == FailBefore:
+		return c, fmt.Errorf("%s: %s", method, FailBefore)
+	case c.fault.Way == Throttle:
+		return c, fmt.Errorf("%w: %s: %s", dedupe.ErrTryAgain, method, Throttle)
+	}
+	return c, nil
+}
+
+// end does what comes after the effect. An error is the call's answer.
+func (c *brokenCall) end() error {
+	if c.fault.After != nil {
+		c.wait(*c.fault.After)
+	}
+	switch c.fault.Way {
+	case CrashAfter:
+		runtime.Goexit()
+	case LateAfter:
+		c.wait(late)
+	case CancelAfter:
+		invocationOf(c.ctx).cancel()
+		return fmt.Errorf("%s: %w", c.method, context.Canceled)
+	case LoseReply:
+		return c.lost()
+	}
+	return nil
+}
+
+func (c *brokenCall) lost() error {
+	return fmt.Errorf("%w: %s: %s", dedupe.ErrTryAgain, c.method, c.fault.Way)
+}
+
+// wait lets time pass in the invocation. It ends the process where that would run longer than any real one.
+func (c *brokenCall) wait(d time.Duration) {
+	eventsource.Wait(c.ctx, d)
+	if inv := invocationOf(c.ctx); c.sim.Now().After(inv.Deadline.Add(mostLate)) {
+		runtime.Goexit()
+	}
+}
+
+// faultHook breaks the calls of the function as planned, and tells the judge what they did.
+func (w *World) faultHook(ctx context.Context, c *Call) error {
+	b, err := w.begin(ctx, c.Method, about{c})
+	if err != nil {
+		return err
+	}
+	switch c.Method {
+	case PutIfAbsent:
+		err = b.putIfAbsent(c)
+	case RaisePurge:
+		err = b.raisePurge(c)
+	case AdvanceCheckpoint:
+		err = b.advanceCheckpoint(c)
+	case Send:
+		return b.send(c)
+	case PutDeadLetters:
+		return b.putDeadLetters(c)
+	default:
+		err = c.Do(ctx)
+	}
+	if err == nil {
+		err = b.end()
+	}
+	if err == nil && c.Method == ReadCheckpoint && c.Checkpoint != nil {
+		invocationOf(ctx).skipped = c.Checkpoint.Sequence
+	}
+	return err
+}
+
+func (b *brokenCall) putIfAbsent(c *Call) error {
+	asked := c.Entries
+	c.Entries = asked[:b.withEffect(len(asked))]
+	if err := c.Do(b.ctx); err != nil {
+		return err
+	}
+	for i, r := range c.Puts {
+		if r.Err == nil {
+			b.noteEntry(asked[i], r.Existing)
+		}
+	}
+	for range asked[len(c.Puts):] {
+		c.Puts = append(c.Puts, dedupe.PutResult{Err: b.lost()})
+	}
+	if b.fault.Way == PartLost {
+		for i := 0; i < len(c.Puts); i += 2 {
+			c.Puts[i] = dedupe.PutResult{Err: b.lost()}
+		}
+	}
+	return nil
+}
+
+func (b *brokenCall) raisePurge(c *Call) error {
+	asked := c.Raises
+	c.Raises = asked[:b.withEffect(len(asked))]
+	if err := c.Do(b.ctx); err != nil {
+		return err
+	}
+	for range asked[len(c.Raised):] {
+		c.Raised = append(c.Raised, dedupe.RaiseResult{Err: b.lost()})
+	}
+	if b.fault.Way == PartLost {
+		for i := 0; i < len(c.Raised); i += 2 {
+			c.Raised[i] = dedupe.RaiseResult{Err: b.lost()}
+		}
+	}
+	return nil
+}
+
+// withEffect returns how many of n the call reaches, counted from the first.
+func (b *brokenCall) withEffect(n int) int {
+	if b.fault.Way == PartBefore {
+		return n / 2
+	}
+	return n
+}
+
+func (b *brokenCall) advanceCheckpoint(c *Call) error {
+	before, err := b.engine.ReadCheckpoint(b.ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	err = c.Do(b.ctx)
+	b.checkAdvance(b.ctx, c.Key, before)
+	return err
+}
+
+func (b *brokenCall) send(c *Call) error {
+	asked := c.Outputs
+	c.Outputs = asked[:b.withEffect(len(asked))]
+	if b.fault.Way == Scattered {
+		c.Outputs = everySecond(asked)
+	}
+	err := c.Do(b.ctx)
+	if b.fault.Way == Scattered {
+		b.outOfOrder(c.Outputs)
+	}
+	err = b.endPart(c, len(asked), err)
+	b.confirm(b.ctx, asked[:c.Done])
+	return err
+}
+
+func (b *brokenCall) putDeadLetters(c *Call) error {
+	asked := c.Letters
+	c.Letters = asked[:b.withEffect(len(asked))]
+	if b.fault.Way == Scattered {
+		c.Letters = everySecond(asked)
+	}
+	err := c.Do(b.ctx)
+	for _, l := range c.Letters[:c.Done] {
+		b.stored(l.Owner)
+	}
+	err = b.endPart(c, len(asked), err)
+	for _, l := range asked[:c.Done] {
+		invocationOf(b.ctx).stored[l.Owner] = true
+	}
+	return err
+}
+
+// endPart ends a call that was to do n things. It sets how many the function is told of.
+func (b *brokenCall) endPart(c *Call, n int, err error) error {
+	switch {
+	case err != nil:
+	case b.fault.Way == Scattered:
+		c.Done = 0
+		return b.lost()
+	case c.Done < n:
+		return b.lost()
+	default:
+		if err = b.end(); err != nil {
+			c.Done = 0
+		}
+	}
+	return err
+}
+
+// everySecond returns the second of all, the fourth, and so on.
+func everySecond[T any](all []T) (some []T) {
+	for i := 1; i < len(all); i += 2 {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// about is a call as the trace shows it.
+type about struct{ *Call }
+
+func (a about) String() (text string) {
+	for _, e := range a.Entries {
+		text += fmt.Sprintf("[%s %.8x %s] ", shortOwner(e.Owner), e.Key, e.Fingerprint)
+	}
+	if len(a.Raises) > 0 {
+		text += fmt.Sprint(len(a.Raises))
+	}
+	for _, o := range a.Outputs {
+		text += fmt.Sprintf("[%.8s %s] ", o.ID, o.Data)
+	}
+	for _, l := range a.Letters {
+		text += "[" + shortOwner(l.Owner) + "] "
+	}
+	if a.Key.Shard != "" {
+		text += a.Key.Shard
+	}
+	if a.Method == AdvanceCheckpoint {
+		text += " " + a.Checkpoint.Sequence
+	}
+	return text
+}

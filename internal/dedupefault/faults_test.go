@@ -1,0 +1,89 @@
+package dedupefault
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestFaults plays each scenario without a fault, and then again for each call of the function and each way in which that
+// call can fail.
+func TestFaults(t *testing.T) {
+	shares := shares{SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000}
+	OnEngines(t, func(t *testing.T, e Engine) {
+		for _, s := range Scenarios {
+			t.Run(s.Name, func(t *testing.T) {
+				t.Parallel()
+				play := Play{Scenario: s, Engine: e.Open(t)}
+				calls, err := play.Run(t.Context())
+				if err != nil {
+					t.Fatalf("without a fault: %v", err)
+				}
+				played := 0
+				for _, f := range faultsOf(calls) {
+					if rand.IntN(shares.of(e)) > 0 {
+						continue
+					}
+					played++
+					if err := f.play(t.Context(), play); err != nil {
+						t.Errorf("%s (%s): %v", f, calls[f.at], err)
+					}
+				}
+				t.Logf("%d calls, %d faults", len(calls), played)
+			})
+		}
+	})
+}
+
+// callFault is the fault of one call of a scenario.
+type callFault struct {
+	at    int // the number of the call, from 0
+	way   Way
+	lasts bool // the next calls of the method fail too
+}
+
+func (f callFault) String() string {
+	if f.lasts {
+		return fmt.Sprintf("%s at call %d and the next", f.way, f.at)
+	}
+	return fmt.Sprintf("%s at call %d", f.way, f.at)
+}
+
+func (f callFault) plan() Plan {
+	left, failing := lastingCalls, Method("")
+	return func(n int, method Method) Fault {
+		switch {
+		case n == f.at:
+			failing = method
+			return Fault{Way: f.way}
+		case f.lasts && method == failing && left > 0:
+			left--
+			return Fault{Way: f.way}
+		}
+		return Fault{}
+	}
+}
+
+// play plays a scenario with the fault.
+func (f callFault) play(ctx context.Context, p Play) error {
+	p.Plan = f.plan()
+	calls, err := p.Run(ctx)
+	if err == nil && len(calls) <= f.at {
+		err = fmt.Errorf("the fault was never met: the function made %d calls", len(calls))
+	}
+	return err
+}
+
+// faultsOf returns all faults of the calls.
+func faultsOf(calls []Method) (all []callFault) {
+	for i, method := range calls {
+		for _, way := range waysOf(method) {
+			all = append(all, callFault{at: i, way: way})
+			if way.lasts() {
+				all = append(all, callFault{at: i, way: way, lasts: true})
+			}
+		}
+	}
+	return all
+}

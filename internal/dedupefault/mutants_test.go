@@ -1,0 +1,97 @@
+package dedupefault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+)
+
+// TestMutants: each mutant is found by every engine case and every scenario that it names. The cases of package dedupe
+// that it names are run by TestMutants there.
+func TestMutants(t *testing.T) {
+	for _, m := range Mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			if len(m.CaughtBy) == 0 {
+				t.Error("no test finds it")
+			}
+			for _, by := range m.CaughtBy {
+				switch {
+				case by.Engine != "":
+					engineCaseMustFail(t, &m, by.Engine)
+				case by.Scenario != "":
+					scenarioMustFail(t, &m, by)
+				case by.Processor == "":
+					t.Error("a catch names no test")
+				}
+			}
+			if playAll() && !m.Rare {
+				historiesMustFail(t, &m)
+			}
+		})
+	}
+}
+
+func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
+	cases := enginetest.Cases()
+	i := slices.IndexFunc(cases, func(c enginetest.Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no engine case %q", name)
+	}
+	engine := Memory.Open(t)
+	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
+	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
+}
+
+// scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee. That
+// must be the guarantee that the mutant breaks.
+func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
+	if i < 0 {
+		t.Fatalf("there is no scenario %q", by.Scenario)
+	}
+	play := Play{Scenario: m.in(Scenarios[i]), Engine: Memory.Open(t), Mutant: m}
+	calls, err := play.Run(t.Context())
+	found := "without a fault"
+	for _, f := range faultsOf(calls) {
+		if err != nil {
+			break
+		}
+		play.Plan = f.plan()
+		_, err = play.Run(t.Context())
+		found = fmt.Sprintf("by %s (%s)", f, calls[f.at])
+	}
+	if err == nil {
+		t.Fatalf("scenario %s does not find it, with any fault", by.Scenario)
+	}
+	violation := firstLine(err)
+	if !strings.HasPrefix(violation, by.Violates+":") {
+		t.Fatalf("found %s, but not as a violation of %s: %v", found, by.Violates, err)
+	}
+	t.Logf("found %s: %s", found, violation)
+}
+
+// mostHistories is how many random histories may pass before a mutant must be found.
+const mostHistories = 10_000
+
+func historiesMustFail(t *testing.T, m *Mutant) {
+	engine := Memory.Open(t)
+	for n := range mostHistories {
+		h := histories.Example(n)
+		h.Scenario = m.in(h.Scenario)
+		if err := h.play(t.Context(), engine, m); err != nil {
+			t.Logf("found by history %d: %s", n+1, firstLine(err))
+			return
+		}
+	}
+	t.Errorf("%d histories do not find it", mostHistories)
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,240 @@
+package dedupe_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+var deliverCases = []testCase{
+	{"crash-before-the-sink", crashBeforeSink},
+	{"crash-after-the-sink", crashAfterSink},
+	{"poison-that-cannot-be-stored", poisonNotStored},
+	{"poison-stored-in-part", poisonStoredInPart},
+	{"too-large-for-the-sink", tooLarge},
+	{"bad-outputs", badOutputs},
+	{"whole-outputs", wholeOutputs},
+	{"sink-that-does-too-little", sinkDoesTooLittle},
+	{"sink-fails-in-the-middle", sinkFails},
+	{"chunks", chunks},
+	{"default-chunk", defaultChunk},
+	{"passed-unchanged", passedUnchanged},
+}
+
+// crashBeforeSink: the invocation ends when the ledger has the entries and the sink has nothing.
+func crashBeforeSink(f *fixture) {
+	b := f.bench()
+	b.hook = failBefore(dedupefault.Send, errCrash)
+	b.fails(1, rec(1, "a", "x"), rec(2, "a", "y"))
+	b.wantDelivered()
+	b.hook = nil
+	b.done(rec(3, "a", "x"), rec(4, "a", "y")) // copies are not delivered instead
+	b.wantDelivered()
+	b.done(rec(1, "a", "x"), rec(2, "a", "y"))
+	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 2})
+}
+
+// crashAfterSink: records that were delivered are delivered again, under the same ids, and counted as retries.
+func crashAfterSink(f *fixture) {
+	b := f.bench()
+	b.hook = failAfter(dedupefault.Send, errCrash)
+	b.fails(1, rec(1, "a", "x"), rec(2, "a", "y"))
+	b.hook = nil
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "y")), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	ay := format.DerivedID("a", "y")
+	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"a", 1}, delivery{ay, 2})
+}
+
+// poisonNotStored: a dead letter is stored only when the store said so. Until then the record fails, and nothing after it is
+// sent.
+func poisonNotStored(f *fixture) {
+	b := f.bench()
+	b.hook = failBefore(dedupefault.PutDeadLetters, errCrash)
+	batch := []dedupe.Record{rec(1, "a", "x"), rawRec(2, "?"), rec(3, "b", "x")}
+	r := b.fails(2, batch...)
+	b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
+	b.wantDelivered(delivery{"a", 1})
+	b.hook = nil
+	b.done(batch[1:]...)
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3})
+	b.wantDeadLetters(2)
+}
+
+// poisonStoredInPart: of several dead letters those are stored that the store names, counted from the first.
+func poisonStoredInPart(f *fixture) {
+	b := f.bench()
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		fourth := slices.IndexFunc(c.Letters, func(l dedupe.DeadLetter) bool { return l.Position.Sequence == "4" })
+		if fourth < 0 {
+			return c.Do(ctx)
+		}
+		c.Letters = c.Letters[:fourth]
+		if err := c.Do(ctx); err != nil {
+			return err
+		}
+		return errCrash
+	}
+	many := []dedupe.Record{rec(1, "m", "x"), rawRec(2, "?"), rec(3, "n", "x"), rawRec(4, "?"), rawRec(5, "?"), rec(6, "o", "x")}
+	b.wantTally(b.fails(4, many...).Tally, dedupe.Tally{In: 6, New: 2, DeadLettered: 1, Failed: 3, Out: 2})
+	storesLess := func(hidden int) dedupefault.Hook { // and returns no error
+		return func(ctx context.Context, c *dedupefault.Call) error {
+			err := c.Do(ctx)
+			if c.Method == dedupefault.PutDeadLetters {
+				c.Done -= hidden
+			}
+			return err
+		}
+	}
+	b.hook = storesLess(1)
+	b.fails(5, many...)
+	b.hook = storesLess(9)
+	b.fails(2, many...)
+	b.hook = nil
+	b.done(many[1:]...)
+	b.wantDelivered(delivery{"m", 1}, delivery{"n", 3}, delivery{"m", 1}, delivery{"n", 3}, delivery{"m", 1}, delivery{"n", 3}, delivery{"o", 6})
+	b.wantDeadLetters(2, 4, 5)
+}
+
+func tooLarge(f *fixture) {
+	b := f.bench()
+	b.sink.check = func(o dedupe.Output) error {
+		if len(o.Data) > 40 {
+			return &dedupe.PoisonError{Reason: "too large for the sink"}
+		}
+		return nil
+	}
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "a fingerprint that makes it too large"), rec(3, "c", "x")),
+		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
+	b.wantDeadLetters(2)
+}
+
+// renaming fails or panics where it should give a record a new id.
+type renaming struct {
+	dedupe.Format
+	rename func() ([]byte, error)
+}
+
+func (r renaming) Rename([]byte, string, string) ([]byte, error) { return r.rename() }
+
+// badOutputs: what goes wrong with one record after it was decided dead-letters that record alone, with a fixed reason.
+func badOutputs(f *fixture) {
+	for reason, breaks := range map[string]func(*bench){
+		"no array": func(b *bench) {
+			b.format = renaming{b.format, func() ([]byte, error) { return nil, &format.BadRecord{Reason: "no array"} }}
+		},
+		"handling the record panicked": func(b *bench) {
+			b.format = renaming{b.format, func() ([]byte, error) { panic("a bug") }}
+		},
+		"not this one": func(b *bench) {
+			b.sink.check = func(o dedupe.Output) error {
+				if o.ID != "b" {
+					return &dedupe.PoisonError{Reason: "not this one"}
+				}
+				return nil
+			}
+		},
+	} {
+		b := f.bench()
+		b.done(rec(1, "a", "x"))
+		breaks(b)
+		b.wantTally(b.done(rec(2, "a", "y"), rec(3, "b", "x")), dedupe.Tally{In: 2, DeadLettered: 1, New: 1, Out: 1})
+		b.wantReason(2, reason)
+		for _, letter := range b.deadLetters.byOwner {
+			if letter.PartitionKey != "pk" || string(letter.Data) != string(payload(2, "a", "y")) {
+				f.Errorf("%s: want the record as it came, got %+v", reason, letter)
+			}
+		}
+	}
+}
+
+// wholeOutputs: what the sink gets besides the id, and what the ledger gets.
+func wholeOutputs(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"), aggregate(2, payload(20, "b", "x")))
+	want := []dedupe.Output{
+		{ID: "a", PartitionKey: "pk", Data: payload(1, "a", "x")},
+		{ID: "b", PartitionKey: "own", ExplicitHashKey: "7", Data: payload(20, "b", "x")},
+	}
+	if !slices.EqualFunc(b.sink.outputs, want, func(a, b dedupe.Output) bool {
+		return a.ID == b.ID && a.PartitionKey == b.PartitionKey && a.ExplicitHashKey == b.ExplicitHashKey && string(a.Data) == string(b.Data)
+	}) {
+		f.Errorf("want outputs %+v, got %+v", want, b.sink.outputs)
+	}
+	if old := b.put(b.entry("a", "probe", epoch)); old == nil || old.Version == "" || !old.Arrival.Equal(rec(1, "", "").Arrival) {
+		f.Errorf("want an entry with version and arrival, got %+v", old)
+	}
+}
+
+// sinkDoesTooLittle: what a sink does not name as delivered is not delivered.
+func sinkDoesTooLittle(f *fixture) {
+	b := f.bench()
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
+	b.hook = sends(0, 1, nil)
+	b.fails(2, batch...)
+	b.hook = sends(0, -1, nil)
+	b.fails(1, batch...)
+	b.hook = sends(3, 3, errCrash)
+	b.fails(3, batch...)
+	b.hook = nil
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 3, Retry: 3, Out: 3})
+}
+
+func sinkFails(f *fixture) {
+	b := f.bench()
+	b.hook = sends(2, 1, errCrash) // the second one was delivered too
+	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x")}
+	b.wantTally(b.fails(3, batch...).Tally, dedupe.Tally{In: 4, New: 1, Natural: 1, Failed: 2, Out: 1})
+	b.hook = nil
+	b.wantTally(b.done(batch[2:]...), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3}, delivery{"b", 3}, delivery{"c", 4})
+}
+
+// chunks: their size does not change the result.
+func chunks(f *fixture) {
+	ay := format.DerivedID("a", "y")
+	for _, size := range []int{1, 2, 3, 500} {
+		b := f.bench()
+		b.settings.Chunk = size
+		aggregated := aggregate(3, payload(30, "a", "x"), payload(31, "c", "x"), payload(32, "a", "y"))
+		b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "y"), aggregated, rec(4, "b", "x"), rec(5, "c", "x")),
+			dedupe.Tally{In: 7, New: 3, Natural: 3, Synthetic: 1, Out: 4})
+		b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"c", 31}, delivery{"b", 4})
+	}
+}
+
+// defaultChunk: a large batch is decided and sent in chunks.
+func defaultChunk(f *fixture) {
+	b := f.bench()
+	var largest int
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		largest = max(largest, len(c.Outputs), len(c.Entries))
+		return c.Do(ctx)
+	}
+	var batch []dedupe.Record
+	for n := range 2*dedupe.DefaultChunk + 1 {
+		batch = append(batch, rec(n, fmt.Sprint("id-", n), "x"))
+	}
+	b.done(batch...)
+	if largest != dedupe.DefaultChunk {
+		f.Errorf("want chunks of %d, got one of %d", dedupe.DefaultChunk, largest)
+	}
+}
+
+func passedUnchanged(f *fixture) {
+	b := f.bench()
+	b.settings.PassNatural = true
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), rec(4, "a", "y")),
+		dedupe.Tally{In: 4, New: 1, Natural: 2, Synthetic: 1, Out: 4})
+	ay := format.DerivedID("a", "y")
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 2}, delivery{ay, 3}, delivery{"a", 4})
+
+	b = f.bench()
+	b.settings.PassSynthetic = true
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), rec(4, "a", "y")),
+		dedupe.Tally{In: 4, New: 1, Natural: 1, Synthetic: 2, Out: 3})
+	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{"a", 4})
+}

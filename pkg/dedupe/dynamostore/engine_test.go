@@ -1,0 +1,80 @@
+package dynamostore
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/format"
+	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
+func TestEngine(t *testing.T) {
+	client := newClient(t, testengine.Dynoxide(t))
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+}
+
+func TestEngineOnDynamoDBLocal(t *testing.T) {
+	testengine.CheckOnly(t)
+	client := newClient(t, testengine.DynamoDBLocal(t))
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+}
+
+// TestDeletedEntry: an entry that DynamoDB has deleted, as it does some time after the purge time, is absent.
+func TestDeletedEntry(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, testengine.Dynoxide(t))
+	s := New(client, table)
+	e := entries(1)[0]
+	e.Scope, e.Key, e.PurgeAt = "deleted", format.KeyOf("a"), 100
+	put := func(want *dedupe.Entry) {
+		t.Helper()
+		got, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})
+		if err != nil || got[0].Err != nil || (got[0].Existing == nil) != (want == nil) {
+			t.Fatalf("want %+v to be there, got %+v, %v", want, got, err)
+		}
+	}
+	put(nil)
+	put(&e)
+	if _, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: aws.String(table), Key: dynamo.Encode(entryKey(e.Scope, e.Key)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	raise := dedupe.RaiseRequest{Scope: e.Scope, Key: e.Key, Owner: e.Owner, PurgeAt: 200}
+	if got, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{raise}); err != nil || got[0].Err != nil || got[0].Raised {
+		t.Errorf("a deleted entry was raised: %+v, %v", got, err)
+	}
+	put(nil)
+}
+
+const table = "test-dedupe"
+
+// tables makes the table once at each endpoint.
+var tables sync.Map
+
+func newClient(t *testing.T, endpoint string) *dynamodb.Client {
+	t.Helper()
+	client := dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
+		return bank.CreateTables(context.Background(), client, table)
+	}))
+	if err := made.(func() error)(); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

@@ -1,0 +1,54 @@
+package dedupe_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
+// testCase is one thing that a Processor must do, on every engine.
+type testCase struct {
+	name string
+	run  func(*fixture)
+}
+
+var cases = slices.Concat(decodeCases, decideCases, deliverCases, checkpointCases)
+
+// TestProcessor runs all cases, in memory and in `make check` on the other engines.
+func TestProcessor(t *testing.T) {
+	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.run(&fixture{TB: t, store: e.Open(t)})
+			})
+		}
+	})
+}
+
+// TestMutants: each case finds the mutants that it is to find.
+func TestMutants(t *testing.T) {
+	for _, m := range dedupefault.Mutants {
+		for _, by := range m.CaughtBy {
+			if by.Processor == "" {
+				continue
+			}
+			t.Run(m.Name+"/"+by.Processor, func(t *testing.T) {
+				t.Parallel()
+				i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == by.Processor })
+				if i < 0 {
+					t.Fatalf("there is no case %q", by.Processor)
+				}
+				mutanttest.MustFail(t, func(tb testing.TB) {
+					cases[i].run(&fixture{TB: tb, store: dedupefault.Memory.Open(tb), mutant: &m})
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package dedupe_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// fixture is what a case works with: an engine, and perhaps a mutant that the case must find.
+type fixture struct {
+	testing.TB
+	store  dedupe.Store
+	mutant *dedupefault.Mutant
+}
+
+// bench is a Processor in a scope of its own, with a sink and a dead-letter store in memory.
+type bench struct {
+	*fixture
+	ctx         context.Context
+	settings    dedupe.Settings
+	checkpoints bool
+	format      dedupe.Format
+	sink        *sink
+	deadLetters *deadLetters
+
+	hook   dedupefault.Hook // of the calls to store, sink and dead-letter store; nil changes nothing
+	broken dedupefault.Hook // of the mutant
+	calls  map[dedupefault.Method]int
+	puts   int // entries in calls of PutIfAbsent
+}
+
+// The retention of a bench.
+const (
+	window  = 100 * time.Second
+	horizon = 10 * time.Second
+)
+
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
+var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var (
+	stream = dedupe.Stream{Account: "123456789012", Region: "us-east-1", Name: "orders"}
+	shard  = "shardId-000000000000"
+)
+
+func (f *fixture) bench() *bench {
+	f.Helper()
+	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
+	f.must(err)
+	keep := dedupe.Retention{Window: window, Horizon: horizon}
+	return &bench{
+		fixture: f, ctx: f.Context(), format: j,
+		settings: dedupe.Settings{Scope: "t-" + strings.ToLower(rand.Text()), Retention: keep, Consumer: "me"},
+		sink:     &sink{}, deadLetters: &deadLetters{byOwner: map[string]dedupe.DeadLetter{}},
+		broken: f.mutant.HookIn(dedupefault.Env{Engine: f.store, Store: f.store, Retention: keep}),
+		calls:  map[dedupefault.Method]int{},
+	}
+}
+
+func (f *fixture) withCheckpoints() *bench {
+	f.Helper()
+	b := f.bench()
+	b.checkpoints = true
+	return b
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// hookedStore is the engine with the bench's hook and the mutant before it.
+func (b *bench) hookedStore() dedupe.Store {
+	return dedupefault.HookStore(dedupefault.HookStore(b.store, b.called), b.broken)
+}
+
+func (b *bench) called(ctx context.Context, c *dedupefault.Call) error {
+	b.calls[c.Method]++
+	b.puts += len(c.Entries)
+	if b.hook == nil {
+		return c.Do(ctx)
+	}
+	return b.hook(ctx, c)
+}
+
+// process runs one invocation of the first shard.
+func (b *bench) process(records ...dedupe.Record) dedupe.Result {
+	return b.processor().Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: records})
+}
+
+func (b *bench) processor() *dedupe.Processor {
+	store, settings := b.hookedStore(), b.settings
+	if b.checkpoints {
+		settings.Checkpoints = store
+	}
+	return dedupe.NewProcessor(store, b.mutant.FormatOf(b.format),
+		dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
+		dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken), settings)
+}
+
+// done processes a batch that must get through.
+func (b *bench) done(records ...dedupe.Record) dedupe.Tally {
+	b.Helper()
+	r := b.process(records...)
+	if r.Failed != "" || r.Err != nil {
+		b.Fatalf("failed at %s: %v", r.Failed, r.Err)
+	}
+	return r.Tally
+}
+
+// fails processes a batch that must fail at a record.
+func (b *bench) fails(failed int, records ...dedupe.Record) dedupe.Result {
+	b.Helper()
+	r := b.process(records...)
+	if r.Failed != fmt.Sprint(failed) || r.Err == nil {
+		b.Fatalf("want a failure at %d, got one at %q: %v", failed, r.Failed, r.Err)
+	}
+	return r
+}
+
+func (b *bench) wantTally(got, want dedupe.Tally) {
+	b.Helper()
+	if got != want {
+		b.Errorf("want tally %+v, got %+v", want, got)
+	}
+}
+
+// rec is record n of the shard, with sequence number n, an id and a fingerprint. It arrives n milliseconds after the epoch.
+func rec(n int, id, fp string) dedupe.Record {
+	return recAt(n, time.Duration(n)*time.Millisecond, id, fp)
+}
+
+func recAt(n int, arrival time.Duration, id, fp string) dedupe.Record {
+	return dedupe.Record{
+		Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch.Add(arrival), Data: payload(n, id, fp),
+	}
+}
+
+func payload(n int, id, fp string) []byte {
+	return fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, id, fp, n)
+}
+
+// rawRec is record n of the shard with any data.
+func rawRec(n int, data string) dedupe.Record {
+	return dedupe.Record{Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch, Data: []byte(data)}
+}
+
+// aggregate is record n of the shard: a KPL aggregate of payloads.
+func aggregate(n int, payloads ...[]byte) dedupe.Record {
+	var e kpl.Encoder
+	for _, p := range payloads {
+		e.Add(kpl.UserRecord{PartitionKey: []byte("own"), ExplicitHashKey: []byte("7"), Data: p})
+	}
+	return dedupe.Record{Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch, Data: e.Bytes()}
+}
+
+// entry is an entry in the bench's scope that lives for an hour.
+func (b *bench) entry(id, owner string, arrival time.Time) dedupe.Entry {
+	return dedupe.Entry{
+		Scope: b.settings.Scope, Key: format.KeyOf(id), Owner: owner, Fingerprint: "fp of " + owner, Version: "v1",
+		Arrival: arrival, PurgeAt: dedupe.Retention{Window: time.Hour}.PurgeAt(arrival),
+	}
+}
+
+// put puts an entry and returns the one that was there.
+func (b *bench) put(e dedupe.Entry) *dedupe.Entry {
+	b.Helper()
+	results, err := b.store.PutIfAbsent(b.ctx, []dedupe.Entry{e})
+	b.must(err)
+	b.must(results[0].Err)
+	return results[0].Existing
+}
+
+// purge deletes the entries of ids that may be deleted at a time after the epoch.
+func (b *bench) purge(now time.Duration, ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		b.must(dedupefault.Purge(b.ctx, b.store, b.settings.Scope, format.KeyOf(id), epoch.Add(now)))
+	}
+}
+
+// delivery is a record as the sink got it.
+type delivery struct {
+	id string
+	n  int
+}
+
+// sink records what it gets.
+type sink struct {
+	mu      sync.Mutex
+	got     []delivery
+	outputs []dedupe.Output
+	check   func(dedupe.Output) error
+}
+
+func (s *sink) Check(o dedupe.Output) error {
+	if s.check == nil {
+		return nil
+	}
+	return s.check(o)
+}
+
+func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outputs = append(s.outputs, outputs...)
+	for _, o := range outputs {
+		s.got = append(s.got, deliveryOf(o))
+	}
+	return len(outputs), nil
+}
+
+func deliveryOf(o dedupe.Output) delivery {
+	var p struct {
+		ID string `json:"id"`
+		N  int    `json:"n"`
+	}
+	if err := json.Unmarshal(o.Data, &p); err != nil {
+		panic(err) // the tests make all payloads themselves
+	}
+	if p.ID != o.ID {
+		p.ID = fmt.Sprintf("%s, which says that it is %s", p.ID, o.ID)
+	}
+	return delivery{p.ID, p.N}
+}
+
+// wantDelivered compares all that the sink got so far, in order.
+func (b *bench) wantDelivered(want ...delivery) {
+	b.Helper()
+	if !slices.Equal(b.sink.got, want) {
+		b.Errorf("want deliveries %v, got %v", want, b.sink.got)
+	}
+}
+
+// deadLetters stores dead letters by owner.
+type deadLetters struct {
+	mu      sync.Mutex
+	byOwner map[string]dedupe.DeadLetter
+}
+
+func (s *deadLetters) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range letters {
+		s.byOwner[l.Owner] = l
+	}
+	return len(letters), nil
+}
+
+// wantDeadLetters compares which records are dead-lettered, by number.
+func (b *bench) wantDeadLetters(want ...int) {
+	b.Helper()
+	if len(b.deadLetters.byOwner) != len(want) {
+		b.Errorf("want dead letters %v, got %d", want, len(b.deadLetters.byOwner))
+	}
+	for _, n := range want {
+		owner := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}.String()
+		letter, found := b.deadLetters.byOwner[owner]
+		if !found || letter.Reason == "" || len(letter.Data) == 0 || letter.Position.Sequence != fmt.Sprint(n) {
+			b.Errorf("record %d is not dead-lettered whole: %+v", n, letter)
+		}
+	}
+}
+
+// errCrash is an error as if the invocation had ended.
+var errCrash = errors.New("crash")
+
+// failBefore makes the calls of a method fail without an effect.
+func failBefore(method dedupefault.Method, err error) dedupefault.Hook {
+	return func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == method {
+			return err
+		}
+		return c.Do(ctx)
+	}
+}
+
+// failAfter makes the calls of a method fail after their effect.
+func failAfter(method dedupefault.Method, err error) dedupefault.Hook {
+	return func(ctx context.Context, c *dedupefault.Call) error {
+		fault := c.Do(ctx)
+		if c.Method == method {
+			c.Done, fault = 0, err
+		}
+		return fault
+	}
+}
+
+// sends makes a sink deliver a number of records, and answer with another number and an error.
+func sends(deliver, answer int, err error) dedupefault.Hook {
+	return func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.Send {
+			return c.Do(ctx)
+		}
+		c.Outputs = c.Outputs[:deliver]
+		if fault := c.Do(ctx); fault != nil {
+			return fault
+		}
+		c.Done = answer
+		return err
+	}
+}

@@ -1,7 +1,0 @@
-package sqlitestore
-
-// Engines for tests outside of the package.
-var (
-	InMemory = inMemory
-	InFile   = inFile
-)
