@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestOutcomes: each kind of line, and everything that passes unchanged does so
-// byte for byte.
+// TestOutcomes: each kind of line. Records that pass unchanged are the same byte for byte.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	odd := "\t{ \"id\" : \"a\\u0062\" ,\"fp\":\"x\", \"n\":1.50E+3,\"s\":\"\xff\" } \r\n"
@@ -56,8 +56,7 @@ func TestNoDeadLettersNoFile(t *testing.T) {
 	}
 }
 
-// TestRerun: a finished run's records are copies to the next one; only the text
-// at an owner path makes them retries.
+// TestRerun: to the next run, the records of a finished run are copies. Only the text at an owner path makes them retries.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("1", "y")+rec("2", "x"))
@@ -82,7 +81,7 @@ func TestPassing(t *testing.T) {
 	b.wantOut(input)
 }
 
-// TestUsedDerivedIDs: a record all of whose ids are taken is kept.
+// TestUsedDerivedIDs: a record whose ids are all taken is dead-lettered.
 func TestUsedDerivedIDs(t *testing.T) {
 	t.Parallel()
 	input, id := rec("1", "x"), "1"
@@ -97,7 +96,7 @@ func TestUsedDerivedIDs(t *testing.T) {
 	}
 }
 
-// TestPanic: a record on which the format panics is kept, and the others pass.
+// TestPanic: a record on which the format panics is dead-lettered, and the others pass.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("panic", "x")+rec("2", "x")+rec("2", "panic"))
@@ -127,8 +126,8 @@ func (p panicky) Read(record []byte) (format.Fields, error) {
 
 func (panicky) Rename([]byte, string, string) ([]byte, error) { panic("on purpose") }
 
-// TestWindow: arrivals are the times of the records, whatever the clock says;
-// the purge time is exact; and without a time path a run's records arrive at once.
+// TestWindow: arrivals are the times of the records, not of the clock, and the purge time is exact. Without a time path all
+// records of a run have the same arrival.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	at := func(id string, second int64) string {
@@ -151,8 +150,7 @@ func TestWindow(t *testing.T) {
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
 }
 
-// TestHorizon: where the store forgets by the clock, a record that is too old is
-// kept.
+// TestHorizon: where the store deletes by the clock, a record that is too old is dead-lettered.
 func TestHorizon(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `{"id":"1","t":"2026-11-19T12:00:00.123Z"}`+"\n"+`{"id":"2","t":"2026-11-19T12:00:00.122Z"}`+"\n")
@@ -164,9 +162,8 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// TestLongLine: one that is too long is kept, whole, without taking part in
-// anything; the longest that is not passes. The limits are below and above what
-// is read at once.
+// TestLongLine: a line that is too long is dead-lettered whole, and changes nothing else. A line of the greatest length passes.
+// The limits are below and above what is read at once.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{100, 150_000} {
@@ -206,18 +203,18 @@ func longLine(t *testing.T, limit, extra int, end string) {
 	}
 }
 
-// TestRefusals: what is wrong is found before anything is changed, and said.
+// TestRefusals: an error is found before anything is changed, and says what is wrong.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	input := rec("1", "x") + rec("2", "x") + "broken\n" + rec("3", "x")
-	t.Run("output of somebody", func(t *testing.T) {
+	t.Run("output that is not empty", func(t *testing.T) {
 		b := newBench(t, input)
 		b.write("out", "mine\n")
 		b.refused("out is not empty")
 		b.write("out", "")
 		b.run()
 	})
-	t.Run("dead-letter file of somebody", func(t *testing.T) {
+	t.Run("dead-letter file that is not empty", func(t *testing.T) {
 		b := newBench(t, input)
 		b.write("dead", "mine\n")
 		b.refused("dead is not empty")
@@ -241,7 +238,7 @@ func TestRefusals(t *testing.T) {
 		l.release()
 		b.run()
 	})
-	t.Run("lock and mark of somebody", func(t *testing.T) {
+	t.Run("lock and run file with other content", func(t *testing.T) {
 		for _, name := range []string{"out.lock", "out.run"} {
 			for _, text := range []string{"mine", input, `{"my":1}`, "null"} {
 				b := newBench(t, input)
@@ -293,7 +290,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// interrupt runs the job until it has done so many batches.
+// interrupt runs the job and cancels it after a number of batches.
 func (b *bench) interrupt(batches int) Report {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -312,7 +309,7 @@ func (b *bench) interrupt(batches int) Report {
 	return r
 }
 
-// cutInTheMiddle leaves a run that has written two survivors and dead-lettered one.
+// cutInTheMiddle leaves a run that has written two survivors and one dead letter.
 func (b *bench) cutInTheMiddle() {
 	b.Helper()
 	b.job.BatchSize = 3
@@ -322,9 +319,8 @@ func (b *bench) cutInTheMiddle() {
 	}
 }
 
-// TestInterrupted: an interrupted run loses nothing, and goes on as if nothing
-// had been: with the same owners and arrivals, and without what a crash has left
-// behind the lines that count.
+// TestInterrupted: an interrupted run loses nothing and continues, with the same owners and arrivals. What a crash has left in
+// the files after the recorded sizes is removed.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "x"), rec("3", "x"))
@@ -338,15 +334,14 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("unexpected report %+v", got)
 	}
 	b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
-	for _, e := range b.store.entries {
+	for _, e := range b.store.Entries() {
 		if !strings.HasPrefix(e.Owner, "run/20261120T120000.123Z-") || !e.Arrival.Equal(b.now.Add(-time.Hour)) {
 			t.Errorf("the resumed run's records are others: %+v", e)
 		}
 	}
 }
 
-// TestRecordedWhenInterrupted: batches that were not recorded, since that takes
-// time, are when there is time for it.
+// TestRecordedWhenInterrupted: an interrupted run records the batches that it has not recorded yet.
 func TestRecordedWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("3", "x")+rec("4", "x"))
@@ -359,8 +354,8 @@ func TestRecordedWhenInterrupted(t *testing.T) {
 	}
 }
 
-// TestOtherOutput: a cut run that is run again to another output, a file or a
-// stream, starts over and is complete there.
+// TestOtherOutput: a run that was cut off and is run again with another output, a file or a stream, starts over and is complete
+// there.
 func TestOtherOutput(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
@@ -380,15 +375,14 @@ func TestOtherOutput(t *testing.T) {
 	}
 }
 
-// TestEndUnheard: a run whose end was recorded, and of which nobody heard, is done
-// when it is run again; without its output it starts over; and one that finished with
-// another output is not taken for it.
+// TestEndUnheard: the end of a run was saved and the answer was lost. Run again, it is done; without its output it starts over.
+// A run that finished with another output is not taken for it.
 func TestEndUnheard(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "0"), rec("1", "x")+rec("2", "x")+renamed("2", "0")
 	unsent := func() *bench {
 		b := newBench(t, input)
-		b.job.Store = deaf{b.store}
+		b.job.Store = dedupefault.HookStore(b.store, loseEnd)
 		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "continue from there") {
 			t.Fatalf("want a stopped run, got %v", err)
 		}
@@ -401,7 +395,7 @@ func TestEndUnheard(t *testing.T) {
 	b.wantOut(all)
 	b.refused("out is not empty")
 
-	for _, name := range []string{"out", "dead"} { // what somebody adds to its files stays
+	for _, name := range []string{"out", "dead"} { // what is added to its files stays
 		b = unsent()
 		mine := b.read(name) + "mine\n"
 		b.write(name, mine)
@@ -434,7 +428,7 @@ func TestEndUnheard(t *testing.T) {
 
 	b = newBench(t, input)
 	var stream bytes.Buffer
-	b.job.Store, b.job.Out, b.job.Stream = deaf{b.store}, "", &stream
+	b.job.Store, b.job.Out, b.job.Stream = dedupefault.HookStore(b.store, loseEnd), "", &stream
 	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "keep it") {
 		t.Errorf("want a stopped run, got %v", err)
 	}
@@ -443,18 +437,17 @@ func TestEndUnheard(t *testing.T) {
 	}
 }
 
-// deaf loses the reply when a run's end is recorded.
-type deaf struct{ *memory }
-
-func (d deaf) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
-	if err := d.memory.SaveRun(ctx, scope, r); err != nil || !r.Finished {
-		return err
+// loseEnd loses the answer when the end of a run is saved.
+func loseEnd(ctx context.Context, c *dedupefault.Call) error {
+	err := c.Do(ctx)
+	if c.Method == dedupefault.SaveRun && c.Run.Finished && err == nil {
+		return dedupe.ErrTryAgain
 	}
-	return dedupe.ErrTryAgain
+	return err
 }
 
-// TestStream: a run that broke off starts over and prints everything; after one
-// that did not everything is a copy; and dead-lettered records are added to the file.
+// TestStream: a run that was cut off starts over and prints everything. To the run after a finished one everything is a copy.
+// Dead letters are appended to the file.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("1", "y")+"broken\n")
@@ -486,7 +479,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// narrow takes so many bytes and no more.
+// narrow takes a number of bytes and no more.
 type narrow struct {
 	room int
 	got  bytes.Buffer
@@ -502,7 +495,7 @@ func (n *narrow) Write(b []byte) (int, error) {
 	return take, nil
 }
 
-// TestForgets: nothing is recorded, and inputs of any length are read once.
+// TestForgets: nothing is recorded, and the inputs are read once, to their ends.
 func TestForgets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -513,8 +506,8 @@ func TestForgets(t *testing.T) {
 	}}}
 	b.job.Forgets = true
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
-	if opened != 1 || len(b.store.runs) != 0 {
-		t.Errorf("read %d times, %d runs recorded", opened, len(b.store.runs))
+	if opened != 1 || len(b.store.Runs()) != 0 {
+		t.Errorf("read %d times, %d runs recorded", opened, len(b.store.Runs()))
 	}
 	b.remove("out")
 	b.job.Inputs = texts(rec("1", "y") + rec("2", "x"))
@@ -526,13 +519,13 @@ func TestForgets(t *testing.T) {
 	b.refused("belongs to the unfinished run")
 }
 
-// TestInputs: an input that fails, or is shorter than it was.
+// TestInputs: an input that fails, or that has become shorter.
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	failing := errors.New("disk on fire")
 	b := newBench(t, rec("1", "x"), rec("2", "x"))
 	b.job.Inputs[1].Open = func() (io.ReadCloser, error) { return nil, failing }
-	if _, err := b.job.Run(context.Background()); !errors.Is(err, failing) || errors.Is(err, ErrStopped) || len(b.store.runs) != 0 {
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, failing) || errors.Is(err, ErrStopped) || len(b.store.Runs()) != 0 {
 		t.Errorf("unexpected %v", err)
 	}
 	opened := 0
@@ -550,7 +543,7 @@ func TestInputs(t *testing.T) {
 	b.wantOut(rec("1", "x") + rec("2", "x"))
 }
 
-// TestDigest: what is another run, and what is not.
+// TestDigest: what makes another run, and what does not.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*Job)) string {

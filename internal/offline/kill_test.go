@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -30,9 +31,8 @@ func everything() []string {
 	return []string{a.String() + `{"id":"cut`, b.String() + `{"id":"last"}`}
 }
 
-// TestKilledAnywhere kills a run at each of its operations, in each way, and
-// sometimes the next one as well. The run that then gets through leaves the
-// files of one that was never killed.
+// TestKilledAnywhere kills a run at each of its operations, in each way, and sometimes the next run too. The run that then
+// finishes leaves the same files as one that was never killed.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
@@ -62,8 +62,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// finish runs the job to its end, unless somebody has heard that it is done: a run
-// that was killed behind its end is run again too.
+// finish runs the job to its end. A job whose process ended after the end was saved, and before FILE.run was removed, is run
+// again too.
 func (b *bench) finish() {
 	b.Helper()
 	if b.read("out.run") != "" || !b.finished() {
@@ -71,29 +71,28 @@ func (b *bench) finish() {
 	}
 }
 
-// picky fails one entry of each call, and then none.
-type picky struct {
-	*memory
-	failing int
-}
-
-func (p *picky) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
-	if p.failing == 0 {
-		return p.memory.PutIfAbsent(ctx, entries)
+// failOnePut fails one entry in each of the first calls of PutIfAbsent.
+func failOnePut(calls int) dedupefault.Hook {
+	return func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.PutIfAbsent || calls == 0 {
+			return c.Do(ctx)
+		}
+		calls--
+		at := len(c.Entries) / 2
+		c.Entries = slices.Delete(slices.Clone(c.Entries), at, at+1)
+		err := c.Do(ctx)
+		c.Puts = slices.Insert(c.Puts, at, dedupe.PutResult{Err: dedupe.ErrTryAgain})
+		return err
 	}
-	p.failing--
-	at := len(entries) / 2
-	results, err := p.memory.PutIfAbsent(ctx, append(slices.Clone(entries[:at]), entries[at+1:]...))
-	return slices.Insert(results, at, dedupe.PutResult{Err: dedupe.ErrTryAgain}), err
 }
 
-// TestOneEntryFails: a batch of which one record is not decided is not written.
+// TestOneEntryFails: a batch in which one record has no decision is not written.
 func TestOneEntryFails(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
 	reference.run()
 	b := newBench(t, everything()...)
-	b.job.BatchSize, b.job.Store = 7, &picky{b.store, 5}
+	b.job.BatchSize, b.job.Store = 7, dedupefault.HookStore(b.store, failOnePut(5))
 	for range 5 {
 		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrStopped) || !errors.Is(err, dedupe.ErrTryAgain) {
 			t.Fatalf("want a stopped run, got %v", err)
@@ -103,8 +102,8 @@ func TestOneEntryFails(t *testing.T) {
 	b.wantOut(reference.read("out"))
 }
 
-// TestKilledInAWindow: a record that is decided again must not meet the entry
-// of a later one that has replaced the one by which it was decided.
+// TestKilledInAWindow: a record that is decided again must not meet the entry of a later record, which has replaced the entry by
+// which it was decided first.
 func TestKilledInAWindow(t *testing.T) {
 	t.Parallel()
 	line := func(id, fp string, second float64) string {

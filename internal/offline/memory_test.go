@@ -9,18 +9,20 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// amnesia is a ledger that keeps nothing, so that all memory is the run's.
-type amnesia struct{ *memory }
-
-func (amnesia) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
-	return make([]dedupe.PutResult, len(entries)), nil
+// storeNothing puts no entry, so that all memory is that of the run.
+func storeNothing(ctx context.Context, c *dedupefault.Call) error {
+	if c.Method == dedupefault.PutIfAbsent {
+		c.Puts = make([]dedupe.PutResult, len(c.Entries))
+		return nil
+	}
+	return c.Do(ctx)
 }
 
-// TestBoundedMemory: what a run needs depends neither on the number of lines nor
-// on the length of one.
+// TestBoundedMemory: the memory of a run depends neither on the number of lines nor on the length of a line.
 func TestBoundedMemory(t *testing.T) {
 	const lines, size, endless = 50_000, 1000, 24 << 20
 	b := newBench(t)
@@ -29,7 +31,7 @@ func TestBoundedMemory(t *testing.T) {
 	open := func() (io.ReadCloser, error) { return os.Open(path) }
 	b.job.Inputs = []Input{{Name: path, Open: open, Size: lines * size}, {Name: "endless", Size: endless,
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(xs{}), nil }}}
-	b.job.Store = amnesia{b.store}
+	b.job.Store = dedupefault.HookStore(b.store, storeNothing)
 	var most uint64
 	calls := 0
 	b.job.Progress = func(string, int64) {

@@ -12,25 +12,25 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// plan is a job as a test draws it: what its lines say, and how it is run.
+// plan is a random job: its lines, and how it is run.
 type plan struct {
 	files                      [][]sample
-	owners, times              bool // are read from the records
+	owners, times              bool // whether they are read from the records
 	window                     time.Duration
 	passNatural, passSynthetic bool
 }
 
-// sample is a line and what there is to know about it.
+// sample is a line with its parts.
 type sample struct {
-	text, reason  string // reason: it is poison
+	text, reason  string // with a reason the record is poison
 	blank         bool
 	id, fp, owner string
 	time          int64
-	fixed         bool // has no place for contexts
+	fixed         bool // its contexts cannot be changed, so that it cannot get a new id
 }
 
-// drawPlan draws few ids, fingerprints and owners, so that they meet; ids that
-// are derived from others; and UUIDs in both cases.
+// drawPlan draws from few ids, fingerprints and owners, so that they meet. Some ids are derived from others, and some are UUIDs in
+// both cases.
 func drawPlan(t *rapid.T) plan {
 	p := plan{
 		owners: rapid.Bool().Draw(t, "owners"), times: rapid.Bool().Draw(t, "times"),
@@ -86,7 +86,7 @@ func (p plan) set(j *Job) {
 	j.PassNatural, j.PassSynthetic = p.passNatural, p.passSynthetic
 }
 
-// model decides the lines one by one, by the book: no batches, no engine.
+// model decides the lines one by one by the rules, without batches and without an engine.
 type model struct {
 	plan
 	entries          map[format.Key]*modelEntry
@@ -183,9 +183,8 @@ func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, s
 	}
 }
 
-// TestModel compares runs with the model: in batches of any size, and killed as
-// often as the test likes. What was decided before a death is a retry after it,
-// so the outcomes are compared only where there was none.
+// TestModel compares random runs with the model: in batches of any size, and killed up to twice. A record that was decided before
+// the kill is a retry after it, so tallies are compared only without a kill.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -218,7 +217,7 @@ func TestModel(t *testing.T) {
 }
 
 func (b *bench) finished() bool {
-	for _, r := range b.store.runs {
+	for _, r := range b.store.Runs() {
 		return r.Finished
 	}
 	return false

@@ -10,89 +10,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// memory is a store of the least that is right.
-type memory struct {
-	mu      sync.Mutex
-	entries map[dedupe.Key]dedupe.Entry // of one scope
-	runs    map[string]dedupe.Run
-}
-
-func newMemory() *memory {
-	return &memory{entries: map[dedupe.Key]dedupe.Entry{}, runs: map[string]dedupe.Run{}}
-}
-
-func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	results := make([]dedupe.PutResult, len(entries))
-	for i, e := range entries {
-		if old, ok := m.entries[e.Key]; ok && (old.PurgeAt == dedupe.Never || !time.Unix(old.PurgeAt, 0).Before(e.Arrival)) {
-			results[i].Existing = &old
-			continue
-		}
-		m.entries[e.Key] = e
-	}
-	return results, nil
-}
-
-func (m *memory) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	results := make([]dedupe.RaiseResult, len(raises))
-	for i, r := range raises {
-		e, ok := m.entries[r.Key]
-		if !ok || e.Owner != r.Owner {
-			continue
-		}
-		if e.PurgeAt != dedupe.Never && (r.PurgeAt == dedupe.Never || r.PurgeAt > e.PurgeAt) {
-			e.PurgeAt = r.PurgeAt
-		}
-		m.entries[r.Key] = e
-		results[i].Raised = true
-	}
-	return results, nil
-}
-
-func (m *memory) ReadRun(_ context.Context, _, digest string) (*dedupe.Run, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r, ok := m.runs[digest]; ok {
-		return &r, nil
-	}
-	return nil, nil
-}
-
-func (m *memory) SaveRun(ctx context.Context, _ string, r dedupe.Run) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	m.runs[r.Digest] = r
-	return nil
-}
-
-// bench is a job in a folder of its own, that can be run and killed again and
-// again.
+// bench is a job in a folder of its own. It can be run and killed again and again.
 type bench struct {
 	testing.TB
 	dir   string
-	store *memory
+	store *memstore.Records
 	job   Job
 	now   time.Time
-	tick  time.Duration // how much later it is each time that somebody asks
+	tick  time.Duration // how much later it is each time that the time is read
 }
 
 func newBench(t testing.TB, inputs ...string) *bench {
-	b := &bench{TB: t, dir: t.TempDir(), store: newMemory(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
+	b := &bench{TB: t, dir: t.TempDir(), store: memstore.NewRecords(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
 	b.job = Job{
 		Inputs: texts(inputs...), Format: format.Options{IDPath: "id", FingerprintPath: "fp"},
 		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
@@ -144,7 +82,7 @@ func (b *bench) remove(names ...string) {
 	}
 }
 
-// run runs the job, which must get through, and checks what must always hold.
+// run runs the job, which must finish, and checks what must always be true.
 func (b *bench) run() Report {
 	b.Helper()
 	r, err := b.job.Run(context.Background())
@@ -172,11 +110,10 @@ func (b *bench) run() Report {
 	return r
 }
 
-// refused runs the job, which must be refused with these words and leave the
-// files and the ledger as they are.
+// refused runs the job, which must be refused with these words. The files and the ledger must stay as they are.
 func (b *bench) refused(words ...string) {
 	b.Helper()
-	out, deadLetters, entries := b.read("out"), b.read("dead"), len(b.store.entries)
+	out, deadLetters, entries := b.read("out"), b.read("dead"), len(b.store.Entries())
 	_, err := b.job.Run(context.Background())
 	if !errors.Is(err, ErrRefused) {
 		b.Errorf("want a refusal, got %v", err)
@@ -187,7 +124,7 @@ func (b *bench) refused(words ...string) {
 			b.Errorf("want an error saying %q, got %v", w, err)
 		}
 	}
-	if out != b.read("out") || deadLetters != b.read("dead") || entries != len(b.store.entries) {
+	if out != b.read("out") || deadLetters != b.read("dead") || entries != len(b.store.Entries()) {
 		b.Errorf("something was changed before %v", err)
 	}
 }
@@ -222,7 +159,7 @@ func deadLetterAs(file string, line int64, reason, data string) string {
 // rec is a record with an id and a fingerprint.
 func rec(id, fp string) string { return fmt.Sprintf(`{"id":%q,"fp":%q}`+"\n", id, fp) }
 
-// renamed is rec as a synthetic duplicate.
+// renamed is rec as it is written for a synthetic duplicate.
 func renamed(id, fp string) string {
 	return fmt.Sprintf(`{"id":%q,"fp":%q,"contexts":[%s]}`+"\n", format.DerivedID(id, fp), fp, duplicate(id))
 }
@@ -245,14 +182,12 @@ func (b *bench) wantTally(got, want dedupe.Tally) {
 	}
 }
 
-// death kills a job at its nth operation on a store or a file: everything fails
-// from then on.
+// death ends a job's process at its nth operation on a store or a file: that operation and all later ones fail.
 type death struct {
 	at     int
 	mode   deathMode
 	count  int
 	files  []*mortalFile
-	store  Store
 	killed bool
 }
 
@@ -260,15 +195,15 @@ type deathMode int
 
 const (
 	before   deathMode = iota // the operation has no effect
-	after                     // it has, and nobody hears of it
-	halfway                   // a write has half of it
+	after                     // it has its effect, and no answer
+	halfway                   // a write has half of its effect
 	powerCut                  // as before, and what was not synced is lost
 	modes
 )
 
 var errKilled = errors.New("killed")
 
-// step does one operation. half is what of it is done when it is killed halfway.
+// step does one operation. half is what of it is done when the process ends halfway.
 func (d *death) step(do, half func()) error {
 	if d.killed {
 		return errKilled
@@ -288,7 +223,20 @@ func (d *death) step(do, half func()) error {
 	return errKilled
 }
 
-// bury ends the files of a dead process.
+func nothing() {}
+
+// hook makes each call of the store an operation.
+func (d *death) hook(ctx context.Context, c *dedupefault.Call) (err error) {
+	dead := d.step(func() { err = c.Do(ctx) }, func() {
+		if c.Method == dedupefault.PutIfAbsent {
+			c.Entries = c.Entries[len(c.Entries)/2:] // the later ones, since some engines put in any order
+			_ = c.Do(ctx)
+		}
+	})
+	return errors.Join(dead, err)
+}
+
+// bury does with the files what the end of the process does.
 func (d *death) bury(t testing.TB) {
 	for _, f := range d.files {
 		if d.mode == powerCut && d.killed {
@@ -297,31 +245,6 @@ func (d *death) bury(t testing.TB) {
 			}
 		}
 	}
-}
-
-func nothing() {}
-
-func (d *death) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) (results []dedupe.PutResult, err error) {
-	dead := d.step(
-		func() { results, err = d.store.PutIfAbsent(ctx, entries) },
-		func() { _, _ = d.store.PutIfAbsent(ctx, entries[len(entries)/2:]) }, // in no order, as some engines
-	)
-	return results, errors.Join(dead, err)
-}
-
-func (d *death) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) (results []dedupe.RaiseResult, err error) {
-	dead := d.step(func() { results, err = d.store.RaisePurge(ctx, raises) }, nothing)
-	return results, errors.Join(dead, err)
-}
-
-func (d *death) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
-	dead := d.step(func() { run, err = d.store.ReadRun(ctx, scope, digest) }, nothing)
-	return run, errors.Join(dead, err)
-}
-
-func (d *death) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
-	dead := d.step(func() { err = d.store.SaveRun(ctx, scope, r) }, nothing)
-	return errors.Join(dead, err)
 }
 
 func (d *death) open(path string, flag int) (f file, err error) {
@@ -338,7 +261,7 @@ func (d *death) open(path string, flag int) (f file, err error) {
 	return f, errors.Join(dead, err)
 }
 
-// mortalFile is a file of a process that dies.
+// mortalFile is a file of a process that ends.
 type mortalFile struct {
 	*os.File
 	path   string
@@ -367,13 +290,12 @@ func (f *mortalFile) Truncate(size int64) (err error) {
 	return errors.Join(dead, err)
 }
 
-// die runs the job and kills it at its nth operation. It reports whether it was
-// still alive then.
+// die runs the job and kills it at its nth operation. It reports whether the job got so far.
 func (b *bench) die(n int, mode deathMode) (killed bool) {
 	b.Helper()
-	d := &death{at: n, mode: mode, store: b.store}
+	d := &death{at: n, mode: mode}
 	job := b.job
-	job.Store, job.open = d, d.open
+	job.Store, job.open = dedupefault.HookStore(b.store, d.hook), d.open
 	_, err := job.Run(context.Background())
 	d.bury(b)
 	if d.killed != errors.Is(err, errKilled) {
