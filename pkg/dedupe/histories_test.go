@@ -16,8 +16,8 @@ import (
 )
 
 // The random tests of time: arrivals, lags, windows and purge times. They run a Processor or a Decider alone, which takes a
-// fraction of a millisecond, and so find rules of time that are broken soon. Package dedupefault plays the whole record
-// function with faults, at 4 ms a history. The number of histories is rapid's flag -rapid.checks.
+// fraction of a millisecond, and so find broken rules of time soon. Package dedupefault plays the whole record function with
+// faults, at 4 ms a history. The number of histories is rapid's flag -rapid.checks.
 
 // TestHistories plays random histories and checks G6 to G9 on what was delivered.
 func TestHistories(t *testing.T) {
@@ -25,10 +25,35 @@ func TestHistories(t *testing.T) {
 		t.Parallel()
 		f := &fixture{TB: t, store: e.Open(t)}
 		e.Randomly(t, 1, func(rt *rapid.T) {
-			events, steps := history(rt)
-			checkHistory(rt, events, f.play(rt, events, steps))
+			if err := histories.Draw(rt, "history").play(f); err != nil {
+				rt.Fatal(err)
+			}
 		})
 	})
+}
+
+// TestHistoriesFindMutants: random histories find the mutants that break rules of time and of owners.
+func TestHistoriesFindMutants(t *testing.T) {
+	const most = 5000
+	for _, name := range []string{
+		"purge-at-the-window's-end", "no-raised-purge-time", "owner-made-from-the-batch", "owner-compared-after-the-fingerprint",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(dedupefault.Mutants, func(m dedupefault.Mutant) bool { return m.Name == name })
+			if i < 0 {
+				t.Fatal("there is no such mutant")
+			}
+			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &dedupefault.Mutants[i]}
+			for n := range most {
+				if err := histories.Example(n).play(f); err != nil {
+					t.Logf("found by history %d: %v", n+1, err)
+					return
+				}
+			}
+			t.Errorf("%d histories do not find it", most)
+		})
+	}
 }
 
 // TestDeciderOneByOne: deciding a batch gives what deciding its records one after the other gives, whatever keys they share.
@@ -38,6 +63,12 @@ func TestDeciderOneByOne(t *testing.T) {
 		f := &fixture{TB: t, store: e.Open(t)}
 		e.Randomly(t, 1, f.oneByOne)
 	})
+}
+
+// history is some records, and steps that process each of them within the horizon. At least one step of each ends well.
+type history struct {
+	events []event
+	steps  []step
 }
 
 // event is one record of a history.
@@ -53,7 +84,8 @@ type step struct {
 	at      time.Duration
 	shard   int
 	events  []int
-	outcome int // endsWell, endsBeforeSink or endsAfterSink
+	outcome int    // endsWell, endsBeforeSink or endsAfterSink
+	purged  []bool // which of the entries whose purge time has passed are deleted before, in turn
 }
 
 const (
@@ -62,39 +94,40 @@ const (
 	endsAfterSink
 )
 
-// history draws events, and steps that process each of them within the horizon. At least one step of each ends well.
-func history(t *rapid.T) (events []event, steps []step) {
+var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	ids := []string{"a", "b", format.DerivedID("a", "y"), strings.ToUpper(format.DerivedID("a", "y"))}
 	latest := map[int]time.Duration{}
 	for n := range rapid.IntRange(1, 8).Draw(t, "events") {
 		shard := rapid.IntRange(0, 1).Draw(t, "shard")
 		gap := rapid.IntRange(0, int(window/time.Second)*3/2).Draw(t, "gap")
 		latest[shard] += time.Duration(gap)*time.Second + time.Duration(rapid.IntRange(0, 2).Draw(t, "ms"))*time.Millisecond
-		events = append(events, event{
+		h.events = append(h.events, event{
 			n: n, shard: shard, arrival: latest[shard],
 			id: rapid.SampledFrom(ids).Draw(t, "id"), fp: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "fp"),
 		})
 	}
 	for range rapid.IntRange(0, 10).Draw(t, "steps") {
-		first := events[rapid.IntRange(0, len(events)-1).Draw(t, "first")]
-		at := first.arrival + lag(t)
-		s := step{at: at, shard: first.shard, outcome: rapid.IntRange(endsWell, endsAfterSink).Draw(t, "outcome")}
-		for _, e := range events[first.n:] { // what is in the shard then, and not too old
-			if e.shard == s.shard && e.arrival <= at && at <= e.arrival+horizon {
+		first := h.events[rapid.IntRange(0, len(h.events)-1).Draw(t, "first")]
+		s := step{at: first.arrival + lag(t), shard: first.shard, outcome: rapid.IntRange(endsWell, endsAfterSink).Draw(t, "outcome")}
+		for _, e := range h.events[first.n:] { // what is in the shard then, and not too old
+			if e.shard == s.shard && e.arrival <= s.at && s.at <= e.arrival+horizon {
 				s.events = append(s.events, e.n)
 			}
 		}
 		s.events = s.events[:rapid.IntRange(1, len(s.events)).Draw(t, "batch")]
-		steps = append(steps, s)
+		h.steps = append(h.steps, s)
 	}
-	for _, e := range events {
-		if !slices.ContainsFunc(steps, func(s step) bool { return s.outcome == endsWell && slices.Contains(s.events, e.n) }) {
-			steps = append(steps, step{at: e.arrival + lag(t), shard: e.shard, events: []int{e.n}})
+	for _, e := range h.events {
+		if !slices.ContainsFunc(h.steps, func(s step) bool { return s.outcome == endsWell && slices.Contains(s.events, e.n) }) {
+			h.steps = append(h.steps, step{at: e.arrival + lag(t), shard: e.shard, events: []int{e.n}})
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return int(a.at - b.at) })
-	return events, steps
-}
+	for i := range h.steps {
+		h.steps[i].purged = rapid.SliceOfN(rapid.Bool(), 8, 8).Draw(t, "purged")
+	}
+	slices.SortStableFunc(h.steps, func(a, b step) int { return int(a.at - b.at) })
+	return h
+})
 
 func lag(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(0, int(horizon/time.Millisecond)).Draw(t, "lag")) * time.Millisecond
@@ -106,16 +139,22 @@ type sent struct {
 	delivered bool
 }
 
-// play processes the steps of a history. It returns, for each event, each time that it was sent.
-func (f *fixture) play(t *rapid.T, events []event, steps []step) map[int][]sent {
+// play processes the steps of a history. The error is the first violation of a guarantee.
+func (h history) play(f *fixture) error {
 	b := f.bench()
-	times := map[int][]sent{}
-	keys := map[dedupe.Key]bool{}
-	for _, s := range steps {
-		b.purgeSome(t, keys, s.at)
+	times := map[int][]sent{} // by record
+	var keys []dedupe.Key
+	for _, s := range h.steps {
+		for i, key := range keys {
+			if s.purged[i%len(s.purged)] {
+				b.must(dedupefault.Purge(b.ctx, b.store, b.settings.Scope, key, epoch.Add(s.at)))
+			}
+		}
 		b.hook = func(ctx context.Context, c *dedupefault.Call) error {
 			for _, e := range c.Entries {
-				keys[e.Key] = true
+				if !slices.Contains(keys, e.Key) {
+					keys = append(keys, e.Key)
+				}
 			}
 			if c.Method != dedupefault.Send {
 				return c.Do(ctx)
@@ -129,67 +168,58 @@ func (f *fixture) play(t *rapid.T, events []event, steps []step) map[int][]sent 
 			}
 			return c.Do(ctx)
 		}
-		batch := dedupe.Batch{Stream: stream, Shard: fmt.Sprintf("shardId-%012d", s.shard)}
-		before := map[int]int{}
-		for _, n := range s.events {
-			e := events[n]
-			batch.Records = append(batch.Records, recAt(e.n, e.arrival, e.id, e.fp))
-			before[n] = len(times[n])
+		if err := h.playStep(b, s, times); err != nil {
+			return err
 		}
-		r := b.processor().Process(b.ctx, batch)
-		if r.Err != nil && s.outcome == endsWell {
-			t.Fatalf("step %+v failed: %v", s, r.Err)
-		}
-		checkRetries(t, s, before, times)
 	}
-	return times
+	return h.check(times)
 }
 
-// purgeSome deletes some of the entries whose purge time has passed, as TTL deletion does some day.
-func (b *bench) purgeSome(t *rapid.T, keys map[dedupe.Key]bool, now time.Duration) {
-	all := make([]dedupe.Key, 0, len(keys))
-	for key := range keys {
-		all = append(all, key)
+// playStep processes one step, and checks G8: a record that was sent once is sent again each time, unless the invocation ends
+// before.
+func (h history) playStep(b *bench, s step, times map[int][]sent) error {
+	batch := dedupe.Batch{Stream: stream, Shard: fmt.Sprintf("shardId-%012d", s.shard)}
+	before := map[int]int{}
+	for _, n := range s.events {
+		e := h.events[n]
+		batch.Records = append(batch.Records, recAt(e.n, e.arrival, e.id, e.fp))
+		before[n] = len(times[n])
 	}
-	slices.SortFunc(all, func(a, b dedupe.Key) int { return slices.Compare(a[:], b[:]) })
-	for _, key := range all {
-		if rapid.Bool().Draw(t, "purged") {
-			b.must(dedupefault.Purge(b.ctx, b.store, b.settings.Scope, key, epoch.Add(now)))
-		}
-	}
-}
-
-// checkRetries checks G8: a record that was sent once is sent again each time, unless the invocation ends before.
-func checkRetries(t *rapid.T, s step, before map[int]int, times map[int][]sent) {
+	r := b.processor().Process(b.ctx, batch)
 	if s.outcome != endsWell {
-		return
+		return nil
+	}
+	if r.Err != nil {
+		return fmt.Errorf("step %+v failed: %w", s, r.Err)
 	}
 	for _, n := range s.events {
 		if before[n] > 0 && len(times[n]) == before[n] {
-			t.Fatalf("G8: record %d was taken for a duplicate of itself in step %+v", n, s)
+			return fmt.Errorf("G8: record %d was taken for a duplicate of itself in step %+v", n, s)
 		}
 	}
+	return nil
 }
 
-// checkHistory checks G6, G7 and G9.
-func checkHistory(t *rapid.T, events []event, times map[int][]sent) {
+// check checks G6, G7 and G9.
+func (h history) check(times map[int][]sent) error {
 	same := func(a, b event) bool { return format.KeyOf(a.id) == format.KeyOf(b.id) && a.fp == b.fp }
 	delivered := func(n int) bool { return slices.ContainsFunc(times[n], func(s sent) bool { return s.delivered }) }
-	for _, e := range events {
-		if !delivered(e.n) && !slices.ContainsFunc(events, func(o event) bool { return copies(e, o) && delivered(o.n) }) {
-			t.Fatalf("G6: record %+v is lost", e)
+	for _, e := range h.events {
+		if !delivered(e.n) && !slices.ContainsFunc(h.events, func(o event) bool { return copies(e, o) && delivered(o.n) }) {
+			return fmt.Errorf("G6: record %+v is lost", e)
 		}
 		for _, s := range times[e.n] {
 			if s.id != times[e.n][0].id {
-				t.Fatalf("G9: record %+v was sent as %v", e, times[e.n])
+				return fmt.Errorf("G9: record %+v was sent as %v", e, times[e.n])
 			}
 		}
-		for _, o := range events[e.n+1:] {
+		for _, o := range h.events[e.n+1:] {
 			if same(e, o) && delivered(e.n) && delivered(o.n) && (o.arrival-e.arrival).Abs() <= window {
-				t.Fatalf("G7: %+v and its copy %+v were both delivered", e, o)
+				return fmt.Errorf("G7: %+v and its copy %+v were both delivered", e, o)
 			}
 		}
 	}
+	return nil
 }
 
 // copies reports whether one event may stand for the other: they have the same fingerprint, and the same id or ids of which
