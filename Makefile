@@ -39,14 +39,13 @@ HISTORIES ?= 20000
 
 .PHONY: histories
 histories: tools ## Play 20,000 random histories of records and of claims, and all faults
-	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout=120m -run='TestConformance[A-Za-z]*$$/^histories$$' ./pkg/dedupe/dynamostore -rapid.checks=$(HISTORIES)
+	go test -count=1 -timeout=120m -run='^Test(Histories|DeciderOneByOne)$$' ./pkg/dedupe -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout=120m -run='^Test(Histories|Sequences)(InFile)?$$' ./pkg/itembank/sqlitestore -rapid.checks=$(HISTORIES)
 	go test -count=1 -timeout=240m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/dynamostore -rapid.checks=$(HISTORIES)
 	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults(InFile|OnDynamoDBLocal|AtTheWire(OfDynamoDBLocal)?)?|FaultMutants|Kills)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
-	go test -count=1 -timeout=120m -run='^Test(FaultHistories|OneByOne|OneByOneInFile)$$' ./pkg/dedupe/sqlitestore -rapid.checks=$(HISTORIES)
-	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(FaultHistories|OneByOne)$$' ./pkg/dedupe/dynamostore -rapid.checks=$$(($(HISTORIES) / 10))
-	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^TestFault(s|sOnDynamoDBLocal|sAtTheWire|Mutants)$$' ./pkg/dedupe/sqlitestore ./pkg/dedupe/dynamostore
+	go test -count=1 -timeout=120m -run='^Test(Histories|OneByOne)$$/^(memory|sqlite-memory|sqlite-file)$$' ./internal/dedupefault -rapid.checks=$(HISTORIES)
+	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Histories|OneByOne)$$/^dynoxide$$' ./internal/dedupefault -rapid.checks=$$(($(HISTORIES) / 10))
+	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults|FaultsAtTheWire|Mutants)$$' ./internal/dedupefault
 
 .PHONY: lint
 lint: ## Check format, vet and lint
