@@ -222,7 +222,7 @@ func (f *countingFormat) Rename(payload []byte, oldID, newID string) ([]byte, er
 }
 
 // ledgerAhead: the later half of a batch is decided before the first.
-func ledgerAhead(w *World, f function, product handle) handle {
+func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
 	f.sink, f.deadLetters, f.options.Checkpoint = nowhere{}, nowhere{}, false
 	decides := f.handler(w)
 	return func(ctx context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
@@ -360,8 +360,8 @@ func (w *World) positionOf(o dedupe.Output) dedupe.Position {
 func noCheckpoint(s *Scenario) { s.Checkpoint = false }
 
 // naming: the answer names other records than the first that failed.
-func naming(which func(all []string, failed int) []string) func(*World, function, handle) handle {
-	return func(_ *World, _ function, product handle) handle {
+func naming(which func(all []string, failed int) []string) func(*World, function, handleFunc) handleFunc {
+	return func(_ *World, _ function, product handleFunc) handleFunc {
 		return func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 			answer, err := product(ctx, raw)
 			if err != nil || len(answer.BatchItemFailures) == 0 {
@@ -370,7 +370,8 @@ func naming(which func(all []string, failed int) []string) func(*World, function
 			all, first := sequencesOf(invocationOf(ctx)), answer.BatchItemFailures[0].ItemIdentifier
 			answer.BatchItemFailures = nil
 			for _, sequence := range which(all, slices.Index(all, first)) {
-				answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: sequence})
+				failure := events.KinesisBatchItemFailure{ItemIdentifier: sequence}
+				answer.BatchItemFailures = append(answer.BatchItemFailures, failure)
 			}
 			return answer, nil
 		}

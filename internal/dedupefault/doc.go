@@ -1,14 +1,20 @@
-// Package dedupefault breaks the calls that the record function makes, and what
-// befalls its invocations, and checks that the guarantees G6 to G11
-// (docs/guarantees.md) hold whatever was broken. The whole handler runs, over an
-// emulated event source in virtual time (package eventsource):
+// Package dedupefault is the harness of the tests for records: it breaks things, and checks that the guarantees G6 to
+// G11 (docs/guarantees.md) hold all the same.
 //
-//   - Run fails every call of every Scenario once, in every way;
-//   - RunHistories plays random scenarios with random faults;
-//   - RunOneByOne compares what comes of any batches, chunks and aggregates with
-//     deciding the records one at a time;
-//   - RunMutants plays scenarios with a rule broken, which must be found.
+//   - hook.go: the one way to watch and to break the calls of a store, a sink and a dead-letter store. Tests of package
+//     dedupe and of internal/offline use it too.
+//   - engines.go: the engines on which tests for records run.
+//   - mutants.go, broken.go: the rules that are broken on purpose, each with the tests that must find it.
+//   - scenario.go, world.go, fault.go: what happens to an event source mapping and to the record function, in virtual
+//     time (package eventsource), and which calls of the function fail.
+//   - judge.go: checks what became of the records. A violation is reported with all that happened, in order; a scenario
+//     is played the same way each time, by its seed.
 //
-// What is checked is in judge.go. A failure comes with all that happened, in order:
-// scenarios are played alike each time, by their seed.
+// The tests of this package play the whole record function:
+//
+//   - TestFaults fails every call of every scenario once, in every way.
+//   - TestFaultsAtTheWire breaks the requests between the SDK and the services.
+//   - TestHistories plays random scenarios with random faults.
+//   - TestOneByOne compares batches of all shapes with deciding the records one at a time.
+//   - TestMutants plays scenarios with a rule broken, which the judge must find.
 package dedupefault

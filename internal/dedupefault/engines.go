@@ -30,8 +30,8 @@ var (
 	Memory        = Engine{"memory", func(testing.TB) dedupe.Store { return memstore.NewRecords() }}
 	SQLiteMemory  = Engine{"sqlite-memory", openSQLiteMemory}
 	SQLiteFile    = Engine{"sqlite-file", openSQLiteFile}
-	Dynoxide      = Engine{"dynoxide", func(t testing.TB) dedupe.Store { return openDynamoDB(t, testengine.Dynoxide(t)) }}
-	DynamoDBLocal = Engine{"dynamodb-local", func(t testing.TB) dedupe.Store { return openDynamoDB(t, testengine.DynamoDBLocal(t)) }}
+	Dynoxide      = Engine{"dynoxide", openDynamoDB(testengine.Dynoxide)}
+	DynamoDBLocal = Engine{"dynamodb-local", openDynamoDB(testengine.DynamoDBLocal)}
 )
 
 // Engines are all engines.
@@ -50,8 +50,8 @@ func OnEngines(t *testing.T, test func(*testing.T, Engine)) {
 	}
 }
 
-// Randomly checks a random property: as often as rapid's flag -rapid.checks says, five times that in memory, where it costs
-// little, and elsewhere one in share times.
+// Randomly checks a random property: as often as rapid's flag -rapid.checks says, five times that in memory, where it
+// costs little, and elsewhere one in share times.
 func (e Engine) Randomly(t *testing.T, share int, property func(*rapid.T)) {
 	t.Helper()
 	if e.Name == Memory.Name {
@@ -96,17 +96,21 @@ const table = "test-dedupe"
 // tables makes the table once at each endpoint.
 var tables sync.Map
 
-func openDynamoDB(t testing.TB, endpoint string) dedupe.Store {
-	t.Helper()
-	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
-		return bank.CreateTables(context.Background(), client, table)
-	}))
-	if err := made.(func() error)(); err != nil {
-		t.Fatal(err)
+// openDynamoDB opens stores on a DynamoDB that start starts.
+func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) dedupe.Store {
+	return func(t testing.TB) dedupe.Store {
+		t.Helper()
+		endpoint := start(t)
+		client := dynamodb.New(dynamodb.Options{
+			Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		})
+		made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
+			return bank.CreateTables(context.Background(), client, table)
+		}))
+		if err := made.(func() error)(); err != nil {
+			t.Fatal(err)
+		}
+		return dynamostore.New(client, table)
 	}
-	return dynamostore.New(client, table)
 }

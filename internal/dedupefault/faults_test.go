@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFaults plays each scenario without a fault, and then again for each call of the function and each way in which that
-// call can fail.
+// TestFaults plays each scenario without a fault, and then again for each call of the function and each way in which
+// that call can fail.
 func TestFaults(t *testing.T) {
 	shares := shares{SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000}
 	OnEngines(t, func(t *testing.T, e Engine) {

@@ -50,8 +50,8 @@ type Call struct {
 // several times, or not at all.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 
-// Hook is called in place of each call. The call's answer is what the hook leaves in c, and the error that it returns. It is
-// the one way in which tests of records watch calls, make them fail, and break rules.
+// Hook is called in place of each call. The call's answer is what the hook leaves in c, and the error that it returns.
+// It is the one way in which tests of records watch calls, make them fail, and break rules.
 type Hook func(ctx context.Context, c *Call) error
 
 // HookStore makes all calls of a store through a hook.
@@ -96,9 +96,8 @@ func (s hookedStore) ReadCheckpoint(ctx context.Context, key dedupe.CheckpointKe
 }
 
 func (s hookedStore) AdvanceCheckpoint(ctx context.Context, key dedupe.CheckpointKey, to dedupe.Checkpoint) error {
-	return s.hook(ctx, &Call{Method: AdvanceCheckpoint, Key: key, Checkpoint: &to, do: func(ctx context.Context, c *Call) error {
-		return s.inner.AdvanceCheckpoint(ctx, c.Key, *c.Checkpoint)
-	}})
+	do := func(ctx context.Context, c *Call) error { return s.inner.AdvanceCheckpoint(ctx, c.Key, *c.Checkpoint) }
+	return s.hook(ctx, &Call{Method: AdvanceCheckpoint, Key: key, Checkpoint: &to, do: do})
 }
 
 func (s hookedStore) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
@@ -113,9 +112,8 @@ func (s hookedStore) ReadRun(ctx context.Context, scope, digest string) (*dedupe
 }
 
 func (s hookedStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
-	return s.hook(ctx, &Call{Method: SaveRun, Scope: scope, Run: &r, do: func(ctx context.Context, c *Call) error {
-		return s.inner.SaveRun(ctx, c.Scope, *c.Run)
-	}})
+	do := func(ctx context.Context, c *Call) error { return s.inner.SaveRun(ctx, c.Scope, *c.Run) }
+	return s.hook(ctx, &Call{Method: SaveRun, Scope: scope, Run: &r, do: do})
 }
 
 // HookSink makes all Sends of a sink through a hook.
@@ -154,11 +152,12 @@ func (s hookedDeadLetters) Put(ctx context.Context, letters []dedupe.DeadLetter)
 	return c.Done, err
 }
 
-// Purge deletes the entry of a key as far as a test can tell, if its purge time is before now: as TTL deletion does some
-// day, on every engine. It puts an entry that is over for every arrival of a test. A store answers about that as about
-// none.
+// Purge deletes the entry of a key as far as a test can tell, if its purge time is before now: as TTL deletion does
+// some day, on every engine. It puts an entry that is over for every arrival of a test. A store answers about that as
+// about none.
 func Purge(ctx context.Context, ledger dedupe.Ledger, scope string, key dedupe.Key, now time.Time) error {
-	results, err := ledger.PutIfAbsent(ctx, []dedupe.Entry{{Scope: scope, Key: key, Owner: "purged", Arrival: now, PurgeAt: 1}})
+	over := dedupe.Entry{Scope: scope, Key: key, Owner: "purged", Arrival: now, PurgeAt: 1}
+	results, err := ledger.PutIfAbsent(ctx, []dedupe.Entry{over})
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// judge knows what producers sent and what became of it. It finds violations of guarantees. The text of a violation begins
-// with the guarantee.
+// judge knows what producers sent and what became of it. It finds violations of guarantees. The text of a violation
+// begins with the guarantee.
 type judge struct {
 	violation error // the first
 	moment    int   // counts events
@@ -426,7 +426,8 @@ func (w *World) atRest() error {
 		w.checkOrder(in, w.inputs[:i])
 	}
 	if w.counted > distinct {
-		w.violate("G11: %d records were counted as new or synthetic, and there are %d: repeats are retries", w.counted, distinct)
+		w.violate("G11: %d records were counted as new or synthetic, and there are %d: repeats are retries",
+			w.counted, distinct)
 	}
 	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
 		w.violate("harness: the mapping lost records: %+v", t)
@@ -497,8 +498,8 @@ func (w *World) checkDeadLetter(in *input) error {
 		return err
 	case in.Kind == Good:
 		w.violate("G10: %v is dead-lettered: %s", in, l.Reason)
-	case string(l.Data) != string(in.data) || !in.goesBy(l.PartitionKey, l.ExplicitHashKey) || !l.Arrival.Equal(in.arrival) ||
-		l.Position != in.position || l.Reason == "":
+	case string(l.Data) != string(in.data) || !in.goesBy(l.PartitionKey, l.ExplicitHashKey) ||
+		!l.Arrival.Equal(in.arrival) || l.Position != in.position || l.Reason == "":
 		w.violate("G10: %v is not dead-lettered whole: %+v", in, l)
 	}
 	w.stored(l.Owner)
@@ -512,21 +513,24 @@ func (w *World) stored(owner string) {
 	}
 }
 
-// checkOrder checks that records are delivered in order, and that the first of several copies in a shard is delivered: as
-// if records were decided one by one.
+// checkOrder checks that records are delivered in order, and that the first of several copies in a shard is delivered:
+// as if records were decided one by one.
 func (w *World) checkOrder(in *input, before []*input) {
 	if !in.delivered() {
 		return
 	}
 	for _, o := range before {
-		if o.position.Shard != in.position.Shard || o.givenUp || w.scenario.Parallel > 1 && o.partitionKey != in.partitionKey {
+		ordered := o.position.Shard == in.position.Shard && (w.scenario.Parallel <= 1 || o.partitionKey == in.partitionKey)
+		if !ordered || o.givenUp {
 			continue
 		}
 		// A copy beyond the window may be dropped at first, and be delivered later.
 		if w.hasCopy(o, func(c *input) bool { return w.holds(c) && o.arrival.Sub(c.arrival) > window }) {
 			continue
 		}
-		if first := in.deliveries[0]; !first.outOfOrder && (o.delivered() && o.deliveries[0].moment > first.moment || o.storedAt > first.moment) {
+		first := in.deliveries[0]
+		doneLater := o.delivered() && o.deliveries[0].moment > first.moment || o.storedAt > first.moment
+		if !first.outOfOrder && doneLater {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}
 		other := func(c *input) bool { return c != in && c.handled() }

@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Mutant is one rule for records that is broken, and the tests that must find it. The product's code runs in every mutant:
-// the rule is broken in a part that the code works with, or in what is around the code.
+// Mutant is one rule for records that is broken, and the tests that must find it. The product's code runs in every
+// mutant: the rule is broken in a part that the code works with, or in what is around the code.
 type Mutant struct {
 	Name     string
 	CaughtBy []Catch
@@ -19,7 +19,7 @@ type Mutant struct {
 	format   func(dedupe.Format) dedupe.Format
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
-	around   func(w *World, f function, product handle) handle
+	around   func(w *World, f function, product handleFunc) handleFunc
 }
 
 // Catch is a test that must find a mutant: a case of package enginetest, a case of the tests of package dedupe, or a
@@ -85,7 +85,9 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "failed-raise-taken-as-raised", hook: failedRaiseIsRaised, Rare: true,
-		CaughtBy: []Catch{{Processor: "ledger-failures-are-not-duplicates"}, {Scenario: "name-outlives", Violates: "G7"}},
+		CaughtBy: []Catch{
+			{Processor: "ledger-failures-are-not-duplicates"}, {Scenario: "name-outlives", Violates: "G7"},
+		},
 	},
 	{
 		Name: "raised-for-every-owner", hook: raisedForEveryOwner, Rare: true,
@@ -156,7 +158,8 @@ var Mutants = []Mutant{
 	},
 }
 
-// HookIn returns the hook that breaks calls of a store, a sink or a dead-letter store. That of no mutant breaks nothing.
+// HookIn returns the hook that breaks calls of a store, a sink or a dead-letter store. That of no mutant breaks
+// nothing.
 func (m *Mutant) HookIn(e Env) Hook {
 	if m == nil || m.hook == nil {
 		return func(ctx context.Context, c *Call) error { return c.Do(ctx) }
@@ -173,7 +176,7 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 }
 
 // breakFunction makes the record function of a scenario.
-func (m *Mutant) breakFunction(w *World, f function) handle {
+func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)
 	if m != nil && m.objects != nil {

@@ -47,8 +47,8 @@ func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
 	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
 }
 
-// scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee. That
-// must be the guarantee that the mutant breaks.
+// scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
+// That must be the guarantee that the mutant breaks.
 func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
 	if i < 0 {

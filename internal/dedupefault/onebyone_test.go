@@ -21,7 +21,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// lane is the records of one shard, and the invocations that get them. Some records come again, alone or in other batches.
+// lane is the records of one shard, and the invocations that get them. Some records come again, alone or in other
+// batches.
 type lane struct {
 	Shard   int
 	Records []laneRecord
@@ -35,8 +36,9 @@ type laneRecord struct {
 	Users     []User
 }
 
-// TestOneByOne gives random records of several shards to the function, in batches, chunks and aggregates of any size. It
-// compares what becomes of each record with what becomes of it when the same records are decided one at a time, in order.
+// TestOneByOne gives random records of several shards to the function, in batches, chunks and aggregates of any size.
+// It compares what becomes of each record with what becomes of it when the same records are decided one at a time, in
+// order.
 func TestOneByOne(t *testing.T) {
 	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 4, DynamoDBLocal.Name: 10}
 	OnEngines(t, func(t *testing.T, e Engine) {
@@ -96,8 +98,8 @@ var lanes = rapid.Custom(func(t *rapid.T) (l lane) {
 	return l
 })
 
-// laneID makes an id that only one shard uses: of a letter, or a derived one. "a>y" is the id that is derived for a record
-// with id a and fingerprint y.
+// laneID makes an id that only one shard uses: of a letter, or a derived one. "a>y" is the id that is derived for a
+// record with id a and fingerprint y.
 func laneID(shard int, id string) string {
 	parts := strings.Split(id, ">")
 	id = fmt.Sprint(shard, "-", parts[0])

@@ -117,26 +117,32 @@ var Scenarios = []Scenario{
 	{
 		Name: "copies", BatchSize: 4, Checkpoint: true,
 		Steps: []Step{
-			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "a/y"), put(0, "c/x"), put(0, "b/y"), wait(5 * time.Second),
+			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "a/y"), put(0, "c/x"), put(0, "b/y"),
+			wait(5 * time.Second),
 			put(0, "a/x"), put(0, "a/z"), put(0, "d/x"),
 		},
 	},
 	{
-		Name:  "poison",
-		Steps: []Step{put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID), bad(Large), put(0, "a/x"), bad(Panics), put(0, "c/x")},
+		Name: "poison",
+		Steps: []Step{
+			put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID), bad(Large), put(0, "a/x"), bad(Panics),
+			put(0, "c/x"),
+		},
 	},
 	{
 		Name: "poison-together", BatchSize: 8, Chunk: 500, Checkpoint: true,
 		Steps: []Step{
 			put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID),
-			{Do: Put, Users: []User{{ID: "c", FP: "x"}, {Kind: Broken}, {ID: "d", FP: "x"}, {Kind: NoID}}}, bad(Large), put(0, "a/x"), put(0, "e/x"),
+			{Do: Put, Users: []User{{ID: "c", FP: "x"}, {Kind: Broken}, {ID: "d", FP: "x"}, {Kind: NoID}}},
+			bad(Large), put(0, "a/x"), put(0, "e/x"),
 		},
 	},
 	{
 		Name: "aggregates", BatchSize: 3, Checkpoint: true,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x", "a/x", "b/y", "c/x"), put(0, "d/x"),
-			{Do: Put, Users: []User{{ID: "e", FP: "x"}, {Kind: Broken}, {ID: "a", FP: "y"}}}, put(0, "e/x"), put(0, "f/x"),
+			{Do: Put, Users: []User{{ID: "e", FP: "x"}, {Kind: Broken}, {ID: "a", FP: "y"}}}, put(0, "e/x"),
+			put(0, "f/x"),
 		},
 	},
 	{
@@ -161,14 +167,16 @@ var Scenarios = []Scenario{
 	{
 		Name: "resharded", Shards: 2, BatchSize: 2, Checkpoint: true,
 		Steps: []Step{
-			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), {Do: Split}, put(0, "a/y"), put(1, "c/x"), put(2, "d/x"), put(3, "b/x"),
+			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), {Do: Split}, put(0, "a/y"), put(1, "c/x"),
+			put(2, "d/x"), put(3, "b/x"),
 			wait(5 * time.Second), {Do: Merge, Key: 1}, put(0, "c/x"), put(1, "a/z"), put(2, "e/x"), put(3, "d/y"),
 		},
 	},
 	{
 		Name: "restarted", BatchSize: 3, Checkpoint: true,
 		Steps: []Step{
-			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), {Do: Put, Users: []User{{Kind: NoID}}}, wait(500 * time.Millisecond), {Do: Restart},
+			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), {Do: Put, Users: []User{{Kind: NoID}}},
+			wait(500 * time.Millisecond), {Do: Restart},
 			put(0, "c/x"), put(0, "a/y"), wait(2 * time.Second), {Do: Restart}, put(0, "d/x"),
 		},
 		Fates: map[int]eventsource.Fate{1: {Takes: 2 * time.Second, Zombie: true}},
@@ -176,12 +184,16 @@ var Scenarios = []Scenario{
 	{
 		Name: "two-pollers", Shards: 2, BatchSize: 3,
 		Steps: []Step{
-			put(0, "a/x"), put(1, "b/x"), {Do: Second}, put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), bad(Broken), put(1, "a/y"), put(2, "b/y"),
+			put(0, "a/x"), put(1, "b/x"), {Do: Second}, put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), bad(Broken),
+			put(1, "a/y"), put(2, "b/y"),
 		},
 	},
 	{
 		Name: "lanes", BatchSize: 2, Parallel: 3,
-		Steps: []Step{put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), put(1, "a/y"), put(2, "d/x"), put(3, "e/x")},
+		Steps: []Step{
+			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), put(1, "a/y"), put(2, "d/x"),
+			put(3, "e/x"),
+		},
 	},
 	{
 		Name: "given-up", BatchSize: 3, GiveUp: 1, Checkpoint: true, Loses: true,
@@ -189,13 +201,16 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
 	},
 	{
-		// A copy that arrives at the window's end is processed late. If entries lived for the window alone, the entry of
-		// the first record would be gone.
+		// A copy that arrives at the window's end is processed late. If entries lived for the window alone, the entry
+		// of the first record would be gone.
 		Name: "late-copy", BatchSize: 2, Loses: true,
 		Steps: []Step{
-			put(0, "a/x"), wait(window - time.Second), put(0, "a/x"), put(0, "a/y"), wait(5 * time.Minute), {Do: Sweep}, wait(2 * time.Minute),
+			put(0, "a/x"), wait(window - time.Second), put(0, "a/x"), put(0, "a/y"), wait(5 * time.Minute),
+			{Do: Sweep}, wait(2 * time.Minute),
 		},
-		Fates: map[int]eventsource.Fate{2: {Takes: time.Hour}, 3: {Takes: time.Hour}, 4: {Takes: time.Hour}, 5: {Takes: time.Hour}},
+		Fates: map[int]eventsource.Fate{
+			2: {Takes: time.Hour}, 3: {Takes: time.Hour}, 4: {Takes: time.Hour}, 5: {Takes: time.Hour},
+		},
 	},
 	{
 		// The entry of an id is over while the entry of a derived id still counts.

@@ -57,9 +57,9 @@ type wireFault struct {
 	fault     faultproxy.Fault
 }
 
-// TestFaultsAtTheWire plays the scenarios with requests broken between the SDK and the services, in every way: once, so that
-// the client's retry finds what the first attempt has done; for all attempts, so that the function's next invocation does;
-// and cancelled.
+// TestFaultsAtTheWire plays the scenarios with requests broken between the SDK and the services, in every way: once, so
+// that the client's retry finds what the first attempt has done; for all attempts, so that the function's next
+// invocation does; and cancelled.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
 	w := newWire(t)
@@ -183,9 +183,10 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 }
 
 // notifications is how many notifications a dead letter may have, at least and at most. It is one, which may be several
-// messages: the client sends a message again if it gets no answer within a second. There are more if the put of the object
-// failed and was tried again, because nobody knows then which attempt created the object. There may be none if the put had
-// its effect and failed, and was not tried again; and if the invocation was cancelled while the message was under way.
+// messages: the client sends a message again if it gets no answer within a second. There are more if the put of the
+// object failed and was tried again, because nobody knows then which attempt created the object. There may be none if
+// the put had its effect and failed, and was not tried again; and if the invocation was cancelled while the message was
+// under way.
 func (f wireFault) notifications() (leastAndMost [2]int) {
 	switch cancelled := f.fault == cancelBefore || f.fault == cancelAfter; {
 	case f.of == objects:

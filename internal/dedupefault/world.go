@@ -24,7 +24,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// epoch is when scenarios begin. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
+// epoch is when scenarios begin. It is far in the future, so that an engine that deletes by the real clock deletes
+// nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
@@ -41,13 +42,14 @@ type Parts struct {
 	Store       dedupe.Store
 	Sink        dedupe.Sink
 	DeadLetters dedupe.DeadLetterStore
-	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by itself.
+	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by
+	// itself.
 	Delivered func() []dedupe.Output
 	// DeadLetter reads the dead letter of an owner. If there is none, the error is fs.ErrNotExist.
 	DeadLetter func(ctx context.Context, owner string) (dedupe.DeadLetter, error)
-	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for the
-	// notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at least
-	// counts those that were not sent.
+	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for
+	// the notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at
+	// least counts those that were not sent.
 	Notified      func(context.Context) (arrived, notSent []deadletter.Notification, err error)
 	Notifications [2]int
 	// Calling is called before each call of the function, with a way to cancel the invocation. It may be nil.
@@ -100,8 +102,8 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
 	w.sim.Fate = w.fate
 	w.parts = Parts{
-		Store: p.Engine, Sink: memorySink{w}, DeadLetters: w.deadLettersIn(memoryObjects{w}), DeadLetter: w.deadLetterInMemory,
-		Notifications: [2]int{0, 1},
+		Store: p.Engine, Sink: memorySink{w},
+		DeadLetters: w.deadLettersIn(memoryObjects{w}), DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1},
 	}
 	if p.Parts != nil {
 		w.parts = *p.Parts
@@ -127,13 +129,15 @@ func (w *World) build(m *Mutant) {
 		store: HookStore(w.parts.Store, w.faultHook), sink: HookSink(w.parts.Sink, w.faultHook),
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
 		options: kinesishandler.Options{
-			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk, Checkpoint: w.scenario.Checkpoint, Consumer: consumer,
+			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
+			Checkpoint: w.scenario.Checkpoint, Consumer: consumer,
 		},
 	}
 	handle := m.breakFunction(w, f)
-	w.function = eventsource.Handler(func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
+	var invoke handleFunc = func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 		return w.invoke(ctx, raw, handle)
-	})
+	}
+	w.function = eventsource.Handler(invoke)
 }
 
 // function is what the record function is made of.
@@ -145,10 +149,10 @@ type function struct {
 	options     kinesishandler.Options
 }
 
-type handle func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
+type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
 
 // handler makes the handler of the Lambda function.
-func (f function) handler(w *World) handle {
+func (f function) handler(w *World) handleFunc {
 	f.options.Format = f.format
 	return kinesishandler.New(f.store, f.sink, f.deadLetters, f.options, slog.New(tallies{World: w})).Handle
 }
@@ -231,7 +235,9 @@ func (w *World) put(s Step) {
 	if len(inputs) > 1 {
 		var e kpl.Encoder
 		for _, in := range inputs {
-			e.Add(kpl.UserRecord{PartitionKey: []byte(aggregateKey), ExplicitHashKey: []byte(aggregateHashKey), Data: in.data})
+			e.Add(kpl.UserRecord{
+				PartitionKey: []byte(aggregateKey), ExplicitHashKey: []byte(aggregateHashKey), Data: in.data,
+			})
 		}
 		data = e.Bytes()
 	}
@@ -298,7 +304,7 @@ type invocationKey struct{}
 func invocationOf(ctx context.Context) *invocation { return ctx.Value(invocationKey{}).(*invocation) }
 
 // invoke invokes the function once.
-func (w *World) invoke(ctx context.Context, raw json.RawMessage, h handle) (events.KinesisEventResponse, error) {
+func (w *World) invoke(ctx context.Context, raw json.RawMessage, h handleFunc) (events.KinesisEventResponse, error) {
 	lc, _ := lambdacontext.FromContext(ctx)
 	inv := w.invocations[lc.AwsRequestID]
 	ctx, inv.cancel = context.WithCancel(ctx)
@@ -331,8 +337,9 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 		return true
 	})
 	tally := dedupe.Tally{
-		In: counts["in"], New: counts["new"], Retry: counts["retry"], Natural: counts["natural"], Synthetic: counts["synthetic"],
-		DeadLettered: counts["dead_lettered"], Skipped: counts["skipped"], Failed: counts["failed"], Out: counts["out"],
+		In: counts["in"], New: counts["new"], Retry: counts["retry"], Natural: counts["natural"],
+		Synthetic: counts["synthetic"], DeadLettered: counts["dead_lettered"], Skipped: counts["skipped"],
+		Failed: counts["failed"], Out: counts["out"],
 	}
 	invocationOf(ctx).tally = &tally
 	return nil

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// MustFail runs a test case in this process and fails t unless the case fails. A case is given something broken: the case
-// has to notice, with its own words. A case that panics, or is skipped, has not noticed.
+// MustFail runs a test case in this process and fails t unless the case fails. A case is given something broken: the
+// case has to notice, with its own words. A case that panics, or is skipped, has not noticed.
 //
 // The case must fail by the testing.TB that it is given. Its cleanups run when t ends.
 func MustFail(t testing.TB, run func(testing.TB)) {

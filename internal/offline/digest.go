@@ -12,7 +12,8 @@ import (
 )
 
 // digest identifies the run: it is the SHA-256 of the inputs' contents, in order, and of the options that change the
-// result. The names of the inputs and of the outputs are not part of it: the same work under other names is the same run.
+// result. The names of the inputs and of the outputs are not part of it: the same work under other names is the same
+// run.
 //
 // It costs one more reading of the inputs. The sizes and times of the files, or samples of them, would be cheaper, but
 // two different files can have the same ones.
@@ -31,15 +32,16 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runVersion is part of the digest. It changes with the meaning of a saved run, so that a run of an earlier version, whose
-// row may lack something, is never continued: it is another run.
+// runVersion is part of the digest. It changes with the meaning of a saved run, so that a run of an earlier version,
+// whose row may lack something, is never continued: it is another run.
 const runVersion = 2
 
 // digestOptions writes the options as quoted ASCII, which is the same in every version of Go.
 func (r *run) digestOptions(h hash.Hash) {
 	f := r.Format
 	fmt.Fprintf(h, "oncebox run %d %+q %+q %+q %+q %+q %+q %d %d %t %t %t\n",
-		runVersion, f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath, slices.Sorted(slices.Values(f.Volatile)),
+		runVersion, f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath,
+		slices.Sorted(slices.Values(f.Volatile)),
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic)
 }
 

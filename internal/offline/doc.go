@@ -1,8 +1,11 @@
-// Package offline deduplicates files: it reads lines of JSON and writes each unique record once, with the ledger and the
-// rules of the Lambda function.
+// Package offline deduplicates files: it reads lines of JSON and writes each unique record once, with the ledger and
+// the rules of the Lambda function.
 //
-//	job := offline.Job{Inputs: inputs, Format: format.Options{IDPath: "id"}, Scope: "default",
-//		Retention: dedupe.Retention{ForGood: true}, Store: store, Out: "out.ndjson", DeadLetters: "out.ndjson.dead.ndjson"}
+//	job := offline.Job{
+//		Inputs: inputs, Format: format.Options{IDPath: "id"}, Scope: "default",
+//		Retention: dedupe.Retention{ForGood: true}, Store: store,
+//		Out: "out.ndjson", DeadLetters: "out.ndjson.dead.ndjson",
+//	}
 //	report, err := job.Run(ctx)
 //
 // # Life of a run
@@ -11,8 +14,8 @@
 //     changed.
 //  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if a run of the same
 //     inputs and options did not finish, it continues; otherwise a new run begins.
-//  3. Save the run under an id of its own, before the ledger gets a record. The id is part of the records' owners. After
-//     a crash each record finds its own entry, and so is a retry and not a copy.
+//  3. Save the run under an id of its own, before the ledger gets a record. The id is part of the records' owners.
+//     After a crash each record finds its own entry, and so is a retry and not a copy.
 //  4. Read the lines in batches (read.go); decide each batch and write its results (write.go).
 //  5. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
 //     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
@@ -23,18 +26,18 @@
 //
 // # Owners and times
 //
-// A record's owner is "run/ID/FILE:LINE", or the text at the owner path. Its arrival is the start of its run, or the time
-// at the time path. The start of a run is part of its id, so it stays the same when the run is resumed.
+// A record's owner is "run/ID/FILE:LINE", or the text at the owner path. Its arrival is the start of its run, or the
+// time at the time path. The start of a run is part of its id, so it stays the same when the run is resumed.
 //
-// With a window and a time path, a record may replace the entry by which an earlier record of the same batch was decided.
-// If a crash repeated that batch, the earlier record would be decided by the later one's entry. So the batch ends before
-// such a record, and every batch is saved. Files in which the same id comes again within a batch, a second or more later,
-// take longer for that reason.
+// With a window and a time path, a record may replace the entry by which an earlier record of the same batch was
+// decided. If a crash repeated that batch, the earlier record would be decided by the later one's entry. So the batch
+// ends before such a record, and every batch is saved. Files in which the same id comes again within a batch, a second
+// or more later, take longer for that reason.
 //
 // # Horizon
 //
-// DynamoDB deletes rows by the clock. There, Retention.Horizon must say how old a record may be when it is processed. An
-// older record is dead-lettered, because the entry of the record of which it is a copy may be gone. SQLite deletes
+// DynamoDB deletes rows by the clock. There, Retention.Horizon must say how old a record may be when it is processed.
+// An older record is dead-lettered, because the entry of the record of which it is a copy may be gone. SQLite deletes
 // nothing. There, the horizon can be 0: no record is too old, and the window is exact.
 //
 // # Output and dead-letter file
@@ -52,5 +55,6 @@
 // A stream such as stdout cannot be cut. A run that did not finish starts over under the same id and prints everything
 // again. New dead letters are then appended to the dead-letter file.
 //
-// Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all survivors.
+// Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
+// survivors.
 package offline

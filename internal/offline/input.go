@@ -10,8 +10,8 @@ import (
 // Input is a file of records.
 type Input struct {
 	Name string // in dead letters and in errors
-	// Open opens the input at its beginning. It is called several times, unless the job forgets. The content must be the
-	// same each time.
+	// Open opens the input at its beginning. It is called several times, unless the job forgets. The content must be
+	// the same each time.
 	Open func() (io.ReadCloser, error)
 	// Size is how many bytes are read. Bytes that are appended to the file later are not part of the run. With Unknown
 	// the input is read to its end, and the job must forget.

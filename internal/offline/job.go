@@ -110,8 +110,10 @@ func newRun(j Job, f dedupe.Format) *run {
 		j.maxLine = maxLine
 	}
 	r := &run{
-		Job:         j,
-		decider:     dedupe.Decider{Ledger: j.Store, Scope: j.Scope, Retention: j.Retention, PassSynthetic: j.PassSynthetic},
+		Job: j,
+		decider: dedupe.Decider{
+			Ledger: j.Store, Scope: j.Scope, Retention: j.Retention, PassSynthetic: j.PassSynthetic,
+		},
 		delivery:    dedupe.Delivery{Format: f, PassNatural: j.PassNatural},
 		lines:       newLineReader(j.Inputs, j.maxLine),
 		out:         outputFile{path: j.Out, open: j.open},

@@ -56,7 +56,8 @@ func TestNoDeadLettersNoFile(t *testing.T) {
 	}
 }
 
-// TestRerun: to the next run, the records of a finished run are copies. Only the text at an owner path makes them retries.
+// TestRerun: to the next run, the records of a finished run are copies. Only the text at an owner path makes them
+// retries.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("1", "y")+rec("2", "x"))
@@ -126,8 +127,8 @@ func (p panicky) Read(record []byte) (format.Fields, error) {
 
 func (panicky) Rename([]byte, string, string) ([]byte, error) { panic("on purpose") }
 
-// TestWindow: arrivals are the times of the records, not of the clock, and the purge time is exact. Without a time path all
-// records of a run have the same arrival.
+// TestWindow: arrivals are the times of the records, not of the clock, and the purge time is exact. Without a time path
+// all records of a run have the same arrival.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	at := func(id string, second int64) string {
@@ -162,8 +163,8 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// TestLongLine: a line that is too long is dead-lettered whole, and changes nothing else. A line of the greatest length passes.
-// The limits are below and above what is read at once.
+// TestLongLine: a line that is too long is dead-lettered whole, and changes nothing else. A line of the greatest length
+// passes. The limits are below and above what is read at once.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{100, 150_000} {
@@ -319,8 +320,8 @@ func (b *bench) cutInTheMiddle() {
 	}
 }
 
-// TestInterrupted: an interrupted run loses nothing and continues, with the same owners and arrivals. What a crash has left in
-// the files after the recorded sizes is removed.
+// TestInterrupted: an interrupted run loses nothing and continues, with the same owners and arrivals. What a crash has
+// left in the files after the recorded sizes is removed.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "x"), rec("3", "x"))
@@ -354,8 +355,8 @@ func TestRecordedWhenInterrupted(t *testing.T) {
 	}
 }
 
-// TestOtherOutput: a run that was cut off and is run again with another output, a file or a stream, starts over and is complete
-// there.
+// TestOtherOutput: a run that was cut off and is run again with another output, a file or a stream, starts over and is
+// complete there.
 func TestOtherOutput(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
@@ -375,8 +376,8 @@ func TestOtherOutput(t *testing.T) {
 	}
 }
 
-// TestEndUnheard: the end of a run was saved and the answer was lost. Run again, it is done; without its output it starts over.
-// A run that finished with another output is not taken for it.
+// TestEndUnheard: the end of a run was saved and the answer was lost. Run again, it is done; without its output it
+// starts over. A run that finished with another output is not taken for it.
 func TestEndUnheard(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "0"), rec("1", "x")+rec("2", "x")+renamed("2", "0")
@@ -446,8 +447,8 @@ func loseEnd(ctx context.Context, c *dedupefault.Call) error {
 	return err
 }
 
-// TestStream: a run that was cut off starts over and prints everything. To the run after a finished one everything is a copy.
-// Dead letters are appended to the file.
+// TestStream: a run that was cut off starts over and prints everything. To the run after a finished one everything is a
+// copy. Dead letters are appended to the file.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("1", "y")+"broken\n")

@@ -31,8 +31,8 @@ func everything() []string {
 	return []string{a.String() + `{"id":"cut`, b.String() + `{"id":"last"}`}
 }
 
-// TestKilledAnywhere kills a run at each of its operations, in each way, and sometimes the next run too. The run that then
-// finishes leaves the same files as one that was never killed.
+// TestKilledAnywhere kills a run at each of its operations, in each way, and sometimes the next run too. The run that
+// then finishes leaves the same files as one that was never killed.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
@@ -62,8 +62,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// finish runs the job to its end. A job whose process ended after the end was saved, and before FILE.run was removed, is run
-// again too.
+// finish runs the job to its end. A job whose process ended after the end was saved, and before FILE.run was removed,
+// is run again too.
 func (b *bench) finish() {
 	b.Helper()
 	if b.read("out.run") != "" || !b.finished() {
@@ -102,8 +102,8 @@ func TestOneEntryFails(t *testing.T) {
 	b.wantOut(reference.read("out"))
 }
 
-// TestKilledInAWindow: a record that is decided again must not meet the entry of a later record, which has replaced the entry by
-// which it was decided first.
+// TestKilledInAWindow: a record that is decided again must not meet the entry of a later record, which has replaced the
+// entry by which it was decided first.
 func TestKilledInAWindow(t *testing.T) {
 	t.Parallel()
 	line := func(id, fp string, second float64) string {

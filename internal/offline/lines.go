@@ -42,8 +42,8 @@ func newLineReader(inputs []Input, limit int) *lineReader {
 	return &lineReader{inputs: inputs, limit: limit, buf: bufio.NewReaderSize(nil, 64<<10)}
 }
 
-// next reads a line. It appends the line's text to buffer and returns the longer buffer. After the last line of the last
-// input the error is io.EOF.
+// next reads a line. It appends the line's text to buffer and returns the longer buffer. After the last line of the
+// last input the error is io.EOF.
 func (r *lineReader) next(ctx context.Context, buffer []byte) (l line, longer []byte, err error) {
 	begin := len(buffer)
 	for {

@@ -13,16 +13,16 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// outputLock locks an output file for one run. While it is held, no other run writes to the file. FILE.lock is the lock;
-// FILE.run says which unfinished run the output belongs to.
+// outputLock locks an output file for one run. While it is held, no other run writes to the file. FILE.lock is the
+// lock; FILE.run says which unfinished run the output belongs to.
 type outputLock struct {
 	output string
 	file   *flock.Flock
 	owner  runFile // what FILE.run says; zero if there is none
 }
 
-// runFile is the content of FILE.run, which exists until the run is finished. Without it, any file that the user names by
-// mistake could be cut to the size that a run recorded.
+// runFile is the content of FILE.run, which exists until the run is finished. Without it, any file that the user names
+// by mistake could be cut to the size that a run recorded.
 type runFile struct {
 	Run         string `json:"run"`
 	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
@@ -43,8 +43,8 @@ func lockOutput(output string) (*outputLock, error) {
 	return l, nil
 }
 
-// acquire locks FILE.lock. If the file was removed between opening and locking it, another process may have made a new one:
-// then it tries again. A FILE.lock with content is not a lock file of this package.
+// acquire locks FILE.lock. If the file was removed between opening and locking it, another process may have made a new
+// one: then it tries again. A FILE.lock with content is not a lock file of this package.
 func (l *outputLock) acquire() error {
 	for {
 		locked, err := l.file.TryLock()
@@ -71,7 +71,8 @@ func (l *outputLock) acquire() error {
 	}
 }
 
-// release removes FILE.lock while it is locked. Where the system does not allow that the file stays, which does no harm.
+// release removes FILE.lock while it is locked. Where the system does not allow that the file stays, which does no
+// harm.
 func (l *outputLock) release() {
 	_ = os.Remove(l.file.Path())
 	_ = l.file.Close()
@@ -79,11 +80,12 @@ func (l *outputLock) release() {
 
 // nameTaken refuses an output because the run would overwrite a file that does not belong to it.
 func (l *outputLock) nameTaken(path string) error {
-	return refuse("the run needs %s for itself, but that file holds something else. Choose another file than %s", path, l.output)
+	return refuse("the run needs %s for itself, but that file holds something else. Choose another file than %s",
+		path, l.output)
 }
 
-// readRunFile reads FILE.run, if it exists. A crash may have left a part of one: then its run has written nothing yet, and
-// the part is ignored.
+// readRunFile reads FILE.run, if it exists. A crash may have left a part of one: then its run has written nothing yet,
+// and the part is ignored.
 func (l *outputLock) readRunFile() error {
 	text, err := os.ReadFile(l.runPath())
 	if errors.Is(err, fs.ErrNotExist) {

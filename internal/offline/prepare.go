@@ -126,8 +126,8 @@ func (r *run) claimFiles() error {
 	return r.out.ready()
 }
 
-// resume continues a run where it was cut off. The run may even be finished: the process ended after it had recorded the
-// end, and before it had removed FILE.run. Then the files are complete and stay as they are.
+// resume continues a run where it was cut off. The run may even be finished: the process ended after it had recorded
+// the end, and before it had removed FILE.run. Then the files are complete and stay as they are.
 func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
@@ -173,13 +173,15 @@ func (r *run) checkSameDeadLetters() error {
 func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 	switch {
 	case out >= 0 && out < at.Output:
-		return refuse("%s has %d bytes, but its run has written %d. Delete it to start the run over", r.Out, out, at.Output)
+		return refuse("%s has %d bytes, but its run has written %d. Delete it to start the run over",
+			r.Out, out, at.Output)
 	case deadLetters < at.DeadLetters && at.DeadLetters > 0:
 		return refuse("%s has %d bytes, but its run has written %d. Delete %s to start the run over",
 			r.DeadLetters, max(0, deadLetters), at.DeadLetters, r.Out)
 	case at.Finished && (out > at.Output || deadLetters > at.DeadLetters):
-		return refuse("the run of %s has finished with %d bytes, and %d bytes in %s. Now the files have %d and %d bytes. "+
-			"Delete %s to keep them as they are", r.Out, at.Output, at.DeadLetters, r.DeadLetters, out, max(0, deadLetters), r.lock.runPath())
+		return refuse("the run of %s has finished with %d bytes, and %d bytes in %s. "+
+			"Now the files have %d and %d bytes. Delete %s to keep them as they are",
+			r.Out, at.Output, at.DeadLetters, r.DeadLetters, out, max(0, deadLetters), r.lock.runPath())
 	}
 	return nil
 }
@@ -201,8 +203,8 @@ func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
 	return r.lines.skip(ctx, r.done.Input)
 }
 
-// runTime is the layout of the time with which a run's id begins. It is the arrival of the run's records, also after the
-// run was resumed: other arrivals would change which records are within a window.
+// runTime is the layout of the time with which a run's id begins. It is the arrival of the run's records, also after
+// the run was resumed: other arrivals would change which records are within a window.
 const runTime = "20060102T150405.000Z"
 
 func newRunID(now time.Time) string {

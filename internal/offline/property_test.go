@@ -29,8 +29,8 @@ type sample struct {
 	fixed         bool // its contexts cannot be changed, so that it cannot get a new id
 }
 
-// drawPlan draws from few ids, fingerprints and owners, so that they meet. Some ids are derived from others, and some are UUIDs in
-// both cases.
+// drawPlan draws from few ids, fingerprints and owners, so that they meet. Some ids are derived from others, and some
+// are UUIDs in both cases.
 func drawPlan(t *rapid.T) plan {
 	p := plan{
 		owners: rapid.Bool().Draw(t, "owners"), times: rapid.Bool().Draw(t, "times"),
@@ -183,8 +183,8 @@ func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, s
 	}
 }
 
-// TestModel compares random runs with the model: in batches of any size, and killed up to twice. A record that was decided before
-// the kill is a retry after it, so tallies are compared only without a kill.
+// TestModel compares random runs with the model: in batches of any size, and killed up to twice. A record that was
+// decided before the kill is a retry after it, so tallies are compared only without a kill.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -123,12 +123,12 @@ func (r *run) owner(l line) string {
 	return string(b)
 }
 
-// mayReplaceEntry reports whether a record may replace an entry by which an earlier record of the batch is decided. Then
-// the batch must end before the record: if a crash repeated the batch, the earlier record would meet the entry of the later
-// one.
+// mayReplaceEntry reports whether a record may replace an entry by which an earlier record of the batch is decided.
+// Then the batch must end before the record: if a crash repeated the batch, the earlier record would meet the entry of
+// the later one.
 //
-// An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So only a
-// record of a later second can replace the entry, under its own id or a derived one.
+// An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So only
+// a record of a later second can replace the entry, under its own id or a derived one.
 func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 	if !r.entriesMayBeReplaced() || rec.blank || rec.poison != nil {
 		return false
@@ -145,5 +145,6 @@ func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 	return late
 }
 
-// entriesMayBeReplaced reports whether records of one run may replace each other's entries. Each batch is recorded then.
+// entriesMayBeReplaced reports whether records of one run may replace each other's entries. Each batch is recorded
+// then.
 func (r *run) entriesMayBeReplaced() bool { return !r.Retention.ForGood && r.Format.TimePath != "" }

@@ -58,7 +58,8 @@ func (r *run) stopped(ctx context.Context, err error) error {
 func (r *run) whatNext() string {
 	switch {
 	case r.Forgets && r.Out != "":
-		return fmt.Sprintf("Its ledger was in memory and is lost: delete %s, then run the same command to start over", r.Out)
+		return fmt.Sprintf("Its ledger was in memory and is lost: delete %s, then run the same command to start over",
+			r.Out)
 	case r.Forgets:
 		return "Run the same command to start over"
 	case r.Out == "" && r.savingDone: // whether the store has saved the end is not known

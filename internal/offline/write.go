@@ -107,8 +107,8 @@ func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
 
 const deadLetterEnd = "\"}\n"
 
-// writeRestOfLongLine writes the data of a record that is too long to the dead-letter file, if the batch ends with one. It
-// returns how many more bytes of the input are done.
+// writeRestOfLongLine writes the data of a record that is too long to the dead-letter file, if the batch ends with one.
+// It returns how many more bytes of the input are done.
 func (r *run) writeRestOfLongLine(b *batch) (size int64, err error) {
 	if !b.endsTooLong() {
 		return 0, nil

@@ -31,8 +31,8 @@ func (r *batchRun) skipDone(ctx context.Context) (first int, err error) {
 	return first, nil
 }
 
-// advanceCheckpoint moves the checkpoint over the records from first to before done. A failed checkpoint does not fail the
-// batch: the checkpoint only saves work. The one error is ErrOtherConsumer, because then records could be skipped.
+// advanceCheckpoint moves the checkpoint over the records from first to before done. A failed checkpoint does not fail
+// the batch: the checkpoint only saves work. The one error is ErrOtherConsumer, because then records could be skipped.
 func (r *batchRun) advanceCheckpoint(ctx context.Context, first, done int) error {
 	if r.settings.Checkpoints == nil || done == first {
 		return nil

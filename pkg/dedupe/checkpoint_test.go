@@ -79,8 +79,8 @@ func checkpointNotWritten(f *fixture) {
 	b.wantCheckpoint("1")
 }
 
-// checkpointOfAnother: two consumers of one scope and stream would skip each other's records. The batch fails, and none is
-// skipped.
+// checkpointOfAnother: two consumers of one scope and stream would skip each other's records. The batch fails, and none
+// is skipped.
 func checkpointOfAnother(f *fixture) {
 	b := f.withCheckpoints()
 	b.done(rec(1, "a", "x"))
@@ -102,8 +102,8 @@ func checkpointTakenMeanwhile(f *fixture) {
 	b.wantTally(r.Tally, dedupe.Tally{In: 2, Failed: 2, Out: 2})
 }
 
-// checkpointAndFirst: if the first record of a chunk fails, the checkpoint does not move. Records that were not decoded count
-// as failed too.
+// checkpointAndFirst: if the first record of a chunk fails, the checkpoint does not move. Records that were not decoded
+// count as failed too.
 func checkpointAndFirst(f *fixture) {
 	b := f.withCheckpoints()
 	b.settings.Chunk = 2

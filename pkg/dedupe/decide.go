@@ -220,10 +220,10 @@ func (d *Decider) decideBy(holder Entry, p *pending) (needsID bool) {
 	return false
 }
 
-// deriveAll gives synthetic records their next ids. Before that it raises the purge times of the entries that hold their
-// present keys, so that these outlive the derived entries. Otherwise a present key could be purged first; then a copy of
-// the synthetic record would take it and be delivered a second time. If an entry has another owner by now, the record
-// is decided again under its present key.
+// deriveAll gives synthetic records their next ids. Before that it raises the purge times of the entries that hold
+// their present keys, so that these outlive the derived entries. Otherwise a present key could be purged first; then a
+// copy of the synthetic record would take it and be delivered a second time. If an entry has another owner by now, the
+// record is decided again under its present key.
 func (d *Decider) deriveAll(ctx context.Context, synthetic []*pending, holders []Entry) (again []*pending) {
 	if len(synthetic) == 0 {
 		return nil

@@ -81,8 +81,8 @@ func bisectedBatch(f *fixture) {
 	b.wantDelivered(delivery{"c", 4}, delivery{"a", 1}, delivery{"b", 2}, delivery{"b", 2})
 }
 
-// twoInvocations: two invocations get the same batch at the same time, and two others get its copies on another shard. Of
-// all copies one record is delivered, at most once by each invocation.
+// twoInvocations: two invocations get the same batch at the same time, and two others get its copies on another shard.
+// Of all copies one record is delivered, at most once by each invocation.
 func twoInvocations(f *fixture) {
 	b := f.bench()
 	batch := func(first int) (records []dedupe.Record) {
@@ -129,8 +129,8 @@ func lateCopy(f *fixture) {
 	b.wantTally(b.done(recAt(2, window, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
 }
 
-// idOutlivesDerivedIDs: a synthetic record arrives shortly before the purge time of the id's entry. A copy of the synthetic
-// record must not find the id free.
+// idOutlivesDerivedIDs: a synthetic record arrives shortly before the purge time of the id's entry. A copy of the
+// synthetic record must not find the id free.
 func idOutlivesDerivedIDs(f *fixture) {
 	b := f.bench()
 	ay := format.DerivedID("a", "y")
@@ -161,8 +161,8 @@ func beforeRaise(happens func(ctx context.Context)) dedupefault.Hook {
 	}
 }
 
-// idTakenMeanwhile: after a record has met the entry of its id, and before it raises the purge time, the entry is purged and
-// a copy of the record takes the id.
+// idTakenMeanwhile: after a record has met the entry of its id, and before it raises the purge time, the entry is
+// purged and a copy of the record takes the id.
 func idTakenMeanwhile(f *fixture) {
 	b := f.bench()
 	b.done(recAt(1, 0, "a", "x"))
@@ -197,8 +197,8 @@ func syntheticByLedger(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "x"), 2})
 }
 
-// fingerprintSettingsChange: a record has another fingerprint on its retry. It is a retry all the same. A copy with the new
-// fingerprint is delivered under a new id, not dropped.
+// fingerprintSettingsChange: a record has another fingerprint on its retry. It is a retry all the same. A copy with the
+// new fingerprint is delivered under a new id, not dropped.
 func fingerprintSettingsChange(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "old"))
@@ -230,8 +230,8 @@ func derivedIDUsed(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "y"), 3})
 }
 
-// thirdDerivation: the third derived id is free. Own ids that equal the second and third derived id of an earlier record come
-// after that record.
+// thirdDerivation: the third derived id is free. Own ids that equal the second and third derived id of an earlier
+// record come after that record.
 func thirdDerivation(f *fixture) {
 	first := format.DerivedID("a", "y")
 	second := format.DerivedID(first, "y")
@@ -262,7 +262,8 @@ func noIDLeft(f *fixture) {
 	b.wantDeadLetters(5)
 }
 
-// milliseconds: arrivals are cut to milliseconds, as engines store them, so that memory and engine agree on what is purged.
+// milliseconds: arrivals are cut to milliseconds, as engines store them, so that memory and engine agree on what is
+// purged.
 func milliseconds(f *fixture) {
 	end := window + horizon
 	for _, beyond := range []time.Duration{time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
@@ -297,8 +298,8 @@ func losePuts(lost func(dedupe.Entry) bool) dedupefault.Hook {
 	}
 }
 
-// ledgerFailsForKey: the lowest record that failed is named, nothing from it on is sent, and no record of its key is taken for
-// a duplicate.
+// ledgerFailsForKey: the lowest record that failed is named, nothing from it on is sent, and no record of its key is
+// taken for a duplicate.
 func ledgerFailsForKey(f *fixture) {
 	b := f.bench()
 	b.hook = losePuts(func(e dedupe.Entry) bool { return e.Key == format.KeyOf("b") })
@@ -310,8 +311,8 @@ func ledgerFailsForKey(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
 }
 
-// ledgerFailsBeforeDerived: where a record may be given the id of a later one, a batch is decided in parts. After a failure
-// in one part the next part must not take its keys.
+// ledgerFailsBeforeDerived: where a record may be given the id of a later one, a batch is decided in parts. After a
+// failure in one part the next part must not take its keys.
 func ledgerFailsBeforeDerived(f *fixture) {
 	b := f.bench()
 	down := true
@@ -329,8 +330,8 @@ func ledgerFailsBeforeDerived(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "q"), 3})
 }
 
-// ledgerFailures: whatever fails in the ledger, whole calls or single answers, of puts or of raises, the record fails, and so
-// do later records of its key.
+// ledgerFailures: whatever fails in the ledger, whole calls or single answers, of puts or of raises, the record fails,
+// and so do later records of its key.
 func ledgerFailures(f *fixture) {
 	for what, hook := range map[string]dedupefault.Hook{
 		"all puts":   failAfter(dedupefault.PutIfAbsent, dedupe.ErrTryAgain),
@@ -361,8 +362,8 @@ func ledgerFailures(f *fixture) {
 	}
 }
 
-// ledgerCost: one put for each new key, whatever copies are in the batch; with checkpoints one read for a batch and one write
-// for a chunk.
+// ledgerCost: one put for each new key, whatever copies are in the batch; with checkpoints one read for a batch and one
+// write for a chunk.
 func ledgerCost(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x"), rec(5, "b", "x"))

@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Delivery turns decisions into records that can be sent. A Processor uses it. A program with a pipeline of its own uses
-// it together with a Decider.
+// Delivery turns decisions into records that can be sent. A Processor uses it. A program with a pipeline of its own
+// uses it together with a Decider.
 type Delivery struct {
 	Format      Format
 	PassNatural bool // natural duplicates pass unchanged
@@ -19,10 +19,12 @@ type Delivery struct {
 // Prepare does what the decision about a record asks for, short of sending it. The output o holds the record as it was
 // read; the decision must not be Undecided.
 //
-// If deliver is true, the returned output is to be sent, under the id of the decision. If deliver is false, the record is
-// a duplicate and is dropped, unless poison says that the record can never be processed. Whatever goes wrong, a panic of
-// the format included, makes this one record poison.
-func (d *Delivery) Prepare(o Output, fields format.Fields, decision Decision) (out Output, deliver bool, poison *PoisonError) {
+// If deliver is true, the returned output is to be sent, under the id of the decision. If deliver is false, the record
+// is a duplicate and is dropped, unless poison says that the record can never be processed. Whatever goes wrong, a
+// panic of the format included, makes this one record poison.
+func (d *Delivery) Prepare(o Output, fields format.Fields, decision Decision) (
+	out Output, deliver bool, poison *PoisonError,
+) {
 	defer poisonOnPanic(&poison)
 	out = o
 	out.ID = fields.ID

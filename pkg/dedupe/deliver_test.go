@@ -49,8 +49,8 @@ func crashAfterSink(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"a", 1}, delivery{ay, 2})
 }
 
-// poisonNotStored: a dead letter is stored only when the store said so. Until then the record fails, and nothing after it is
-// sent.
+// poisonNotStored: a dead letter is stored only when the store said so. Until then the record fails, and nothing after
+// it is sent.
 func poisonNotStored(f *fixture) {
 	b := f.bench()
 	b.hook = failBefore(dedupefault.PutDeadLetters, errCrash)

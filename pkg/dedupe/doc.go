@@ -30,8 +30,8 @@
 //
 // # Deciding
 //
-// Two records are the same if their payloads have the same id. The ledger has one entry for each key, which is a hash of
-// the id. The entry belongs to one record, its owner: stream, shard, sequence number and place in a KPL aggregate. A
+// Two records are the same if their payloads have the same id. The ledger has one entry for each key, which is a hash
+// of the id. The entry belongs to one record, its owner: stream, shard, sequence number and place in a KPL aggregate. A
 // record asks for an entry under its key. What is there decides:
 //
 //	no entry, or one past its purge time   new: the entry is now this record's
@@ -47,11 +47,11 @@
 //
 // # Guarantees
 //
-//   - No record is lost. Each is delivered, dropped as a duplicate, or stored in the dead-letter store with its reason. A
-//     failure of the ledger, the sink or the dead-letter store never makes a record a duplicate: it fails the record, which
-//     is then delivered again.
-//   - Of two records with the same id and fingerprint, whose arrivals are at most Retention.Window apart, at most one is
-//     delivered. Both must be processed within Retention.Horizon after their arrival.
+//   - No record is lost. Each is delivered, dropped as a duplicate, or stored in the dead-letter store with its reason.
+//     A failure of the ledger, the sink or the dead-letter store never makes a record a duplicate: it fails the record,
+//     which is then delivered again.
+//   - Of two records with the same id and fingerprint, whose arrivals are at most Retention.Window apart, at most one
+//     is delivered. Both must be processed within Retention.Horizon after their arrival.
 //   - A record is never a duplicate of itself. If it is delivered again by the stream, it is a retry.
 //   - While its entries live, a record has one output id on every attempt.
 //   - A record that can never be processed is dead-lettered alone. It does not block the records after it.
@@ -68,8 +68,8 @@
 //
 // # Limits
 //
-//   - Delivery is at least once. The sink gets a record again after a crash, a time-out or a partial failure, always with
-//     the same id. Sinks that deliver exactly once are not implemented yet.
+//   - Delivery is at least once. The sink gets a record again after a crash, a time-out or a partial failure, always
+//     with the same id. Sinks that deliver exactly once are not implemented yet.
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
 //   - The order of records holds within a shard, not across shards.

@@ -15,9 +15,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The random tests of time: arrivals, lags, windows and purge times. They run a Processor or a Decider alone, which takes a
-// fraction of a millisecond, and so find broken rules of time soon. Package dedupefault plays the whole record function with
-// faults, at 4 ms a history. The number of histories is rapid's flag -rapid.checks.
+// The random tests of time: arrivals, lags, windows and purge times. They run a Processor or a Decider alone, which
+// takes a fraction of a millisecond, and so find broken rules of time soon. Package dedupefault plays the whole record
+// function with faults, at 4 ms a history. The number of histories is rapid's flag -rapid.checks.
 
 // TestHistories plays random histories and checks G6 to G9 on what was delivered.
 func TestHistories(t *testing.T) {
@@ -56,7 +56,8 @@ func TestHistoriesFindMutants(t *testing.T) {
 	}
 }
 
-// TestDeciderOneByOne: deciding a batch gives what deciding its records one after the other gives, whatever keys they share.
+// TestDeciderOneByOne: deciding a batch gives what deciding its records one after the other gives, whatever keys they
+// share.
 func TestDeciderOneByOne(t *testing.T) {
 	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
 		t.Parallel()
@@ -175,8 +176,8 @@ func (h history) play(f *fixture) error {
 	return h.check(times)
 }
 
-// playStep processes one step, and checks G8: a record that was sent once is sent again each time, unless the invocation ends
-// before.
+// playStep processes one step, and checks G8: a record that was sent once is sent again each time, unless the
+// invocation ends before.
 func (h history) playStep(b *bench, s step, times map[int][]sent) error {
 	batch := dedupe.Batch{Stream: stream, Shard: fmt.Sprintf("shardId-%012d", s.shard)}
 	before := map[int]int{}
@@ -222,8 +223,8 @@ func (h history) check(times map[int][]sent) error {
 	return nil
 }
 
-// copies reports whether one event may stand for the other: they have the same fingerprint, and the same id or ids of which
-// one is derived from the other.
+// copies reports whether one event may stand for the other: they have the same fingerprint, and the same id or ids of
+// which one is derived from the other.
 func copies(a, b event) bool {
 	return a.fp == b.fp && (slices.Contains(names(a), format.KeyOf(b.id)) || slices.Contains(names(b), format.KeyOf(a.id)))
 }

@@ -47,7 +47,8 @@ const (
 	horizon = 10 * time.Second
 )
 
-// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes
+// nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
@@ -139,7 +140,8 @@ func (b *bench) wantTally(got, want dedupe.Tally) {
 	}
 }
 
-// rec is record n of the shard, with sequence number n, an id and a fingerprint. It arrives n milliseconds after the epoch.
+// rec is record n of the shard, with sequence number n, an id and a fingerprint. It arrives n milliseconds after the
+// epoch.
 func rec(n int, id, fp string) dedupe.Record {
 	return recAt(n, time.Duration(n)*time.Millisecond, id, fp)
 }

@@ -10,7 +10,7 @@ type Tally struct {
 	Synthetic    int64 `json:"synthetic"`
 	DeadLettered int64 `json:"dead_lettered"` // stored in the dead-letter store
 	Skipped      int64 `json:"skipped"`       // at or below the checkpoint; a KPL aggregate counts as one
-	Failed       int64 `json:"failed"`        // not done, to be delivered again; a record that was not decoded counts as one
+	Failed       int64 `json:"failed"`        // not done; a Kinesis record that was not decoded counts as one
 	Out          int64 `json:"out"`           // sent to the sink
 }
 

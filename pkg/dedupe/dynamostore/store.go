@@ -32,7 +32,9 @@ const DefaultConcurrency = 32
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	UpdateItem(
+		context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.UpdateItemOutput, error)
 }
 
 // Store is a dedupe.Store on DynamoDB. It is safe for concurrent use.
@@ -185,7 +187,8 @@ func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c
 	}
 	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.table), Item: dynamo.Encode(row),
-		ConditionExpression:      aws.String("attribute_not_exists(pk) OR (consumer = :consumer AND #sequence < :sequence)"),
+		ConditionExpression: aws.String(
+			"attribute_not_exists(pk) OR (consumer = :consumer AND #sequence < :sequence)"),
 		ExpressionAttributeNames: map[string]string{"#sequence": "sequence"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":consumer": text(row.Consumer), ":sequence": text(row.Sequence),

@@ -28,7 +28,8 @@ var cases = []Case{
 	{"runs", runs},
 }
 
-// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes nothing.
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes
+// nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // entry is an entry in the fixture's scope that lives for an hour.
@@ -73,8 +74,8 @@ func putIfAbsent(f *fixture) {
 	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
 }
 
-// ownerIsNotACondition: the owner finds its entry like every other record. If it could put the entry again, a redelivery would
-// look like a first delivery.
+// ownerIsNotACondition: the owner finds its entry like every other record. If it could put the entry again, a
+// redelivery would look like a first delivery.
 func ownerIsNotACondition(f *fixture) {
 	first := f.entry("a", "one", epoch)
 	f.wantPut("a new key", first, nil)

@@ -15,13 +15,15 @@
 //	}
 //
 // The cases run in parallel, each in scopes of its own, so they may share one store or one server. They use arrivals in
-// the year 2050, so that an engine that deletes by the real clock deletes nothing while they run. In the races for a checkpoint an
-// engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other cases ErrTryAgain is a failure.
+// the year 2050, so that an engine that deletes by the real clock deletes nothing while they run. In the races for a
+// checkpoint an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other cases ErrTryAgain is
+// a failure.
 //
 // What each case wants is in cases.go. Some points that engines get wrong:
 //
 //   - The owner is not part of the condition of a put (case owner-is-not-a-condition).
 //   - The purge time decides whether an entry counts, not whether the row is still there (purged-entries-are-absent).
 //   - Sequence numbers are compared as numbers of up to 128 digits (checkpoint).
-//   - Another consumer's checkpoint is an error, also when both come first at the same time (checkpoint-race-of-consumers).
+//   - Another consumer's checkpoint is an error, also when both come first at the same time
+//     (checkpoint-race-of-consumers).
 package enginetest

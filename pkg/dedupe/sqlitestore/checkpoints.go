@@ -31,7 +31,8 @@ func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (c *
 
 func readCheckpoint(ctx context.Context, on *sqlite.Statements, k dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
 	var c dedupe.Checkpoint
-	found, err := on.One(ctx, selectCheckpoint, sqlite.Args{k.Scope, k.Stream.String(), k.Shard}, &c.Sequence, &c.Consumer)
+	key := sqlite.Args{k.Scope, k.Stream.String(), k.Shard}
+	found, err := on.One(ctx, selectCheckpoint, key, &c.Sequence, &c.Consumer)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 		return err
 	}
 	return s.db.Write(ctx, "save run", func(ctx context.Context, w *sqlite.Statements) error {
-		_, err := w.Exec(ctx, saveRun, scope, r.Digest, r.ID, r.Finished, r.Input, r.Lines, r.Output, r.DeadLetters, string(tally))
+		_, err := w.Exec(ctx, saveRun,
+			scope, r.Digest, r.ID, r.Finished, r.Input, r.Lines, r.Output, r.DeadLetters, string(tally))
 		return err
 	})
 }
