@@ -10,26 +10,25 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// free is a ledger, a sink and a failure store that cost nothing, so that what
-// is counted is the Processor's own.
-type free struct{ results []dedupe.PutResult }
+// noWork is a ledger, a sink and a dead-letter store that do nothing, so that only the Processor's own allocations
+// count.
+type noWork struct{ results []dedupe.PutResult }
 
-func (f *free) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
-	return f.results[:len(entries)], nil
+func (w *noWork) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	return w.results[:len(entries)], nil
 }
 
-func (f *free) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+func (w *noWork) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return make([]dedupe.RaiseResult, len(raises)), nil
 }
-func (f *free) Check(dedupe.Output) error { return nil }
-func (f *free) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (w *noWork) Check(dedupe.Output) error { return nil }
+func (w *noWork) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
 	return len(outputs), nil
 }
-func (f *free) Put(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
+func (w *noWork) Put(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
 
-// mostAllocs bounds the allocations of a new record from its bytes to the sink,
-// with the id and the fingerprint by path: these two texts and the owner's. All
-// else is made once for a chunk.
+// mostAllocs bounds the allocations for a new record, from its bytes to the sink, with the id and the fingerprint by
+// path: the texts of these two and of the owner. Everything else is allocated once for a chunk.
 const mostAllocs = 3.2
 
 func TestAllocationsPerRecord(t *testing.T) {
@@ -38,12 +37,14 @@ func TestAllocationsPerRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nothing := &free{make([]dedupe.PutResult, n)}
-	p := dedupe.NewProcessor(nothing, j, nothing, nothing, dedupe.Settings{Scope: "s", Retention: dedupe.Retention{Window: time.Hour}})
+	nothing := &noWork{make([]dedupe.PutResult, n)}
+	settings := dedupe.Settings{Scope: "s", Retention: dedupe.Retention{Window: time.Hour}}
+	p := dedupe.NewProcessor(nothing, j, nothing, nothing, settings)
 	batch := dedupe.Batch{Shard: "shardId-000000000000"}
 	for i := range n {
 		batch.Records = append(batch.Records, dedupe.Record{
-			Sequence: fmt.Sprint(i), PartitionKey: "pk", Arrival: time.Unix(1, 0), Data: fmt.Appendf(nil, `{"id":"id-%d","fp":"fp-%d"}`, i, i),
+			Sequence: fmt.Sprint(i), PartitionKey: "pk", Arrival: time.Unix(1, 0),
+			Data: fmt.Appendf(nil, `{"id":"id-%d","fp":"fp-%d"}`, i, i),
 		})
 	}
 	perBatch := testing.AllocsPerRun(20, func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// scripted answers every call with an error that no local engine gives, or
-// with none, and counts.
+// scripted is a client that answers every call with the same error, or with none, and counts calls. No local engine
+// returns these errors.
 type scripted struct {
 	err       error
 	calls     atomic.Int32
@@ -32,7 +32,7 @@ func (s *scripted) call() error {
 	for old := s.most.Load(); now > old && !s.most.CompareAndSwap(old, now); old = s.most.Load() {
 		continue
 	}
-	time.Sleep(time.Millisecond) // as a request takes; the others come meanwhile
+	time.Sleep(time.Millisecond) // so that other requests begin meanwhile
 	s.inFlight.Add(-1)
 	return s.err
 }
@@ -76,7 +76,7 @@ func entries(n int) []dedupe.Entry {
 	return all
 }
 
-// TestFailuresAreErrors: whatever fails, no method takes it for an answer.
+// TestFailuresAreErrors: no method takes a failure for an answer.
 func TestFailuresAreErrors(t *testing.T) {
 	t.Parallel()
 	broken := map[string]types.AttributeValue{"arrival": text("no number"), "consumer": &types.AttributeValueMemberM{}}
@@ -114,7 +114,7 @@ func TestFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// TestRequests: one request an entry, as many at a time as allowed.
+// TestRequests: one request for each entry, as many at a time as allowed.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -129,8 +129,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestTableDown: every entry fails, none is taken for a duplicate, and the
-// table is not asked once for each.
+// TestTableDown: every entry fails, none is taken for a duplicate, and there is not one request for each.
 func TestTableDown(t *testing.T) {
 	t.Parallel()
 	const n, concurrency = 500, 8
@@ -145,6 +144,6 @@ func TestTableDown(t *testing.T) {
 		}
 	}
 	if calls := client.calls.Load(); calls > 2*concurrency {
-		t.Errorf("the table was asked %d times", calls)
+		t.Errorf("%d requests were made", calls)
 	}
 }

@@ -25,8 +25,8 @@ func checkpointKey(k dedupe.CheckpointKey) key {
 
 func runKey(scope, digest string) key { return key{"run#" + scope, digest} }
 
-// entryRow is an entry. purge_at is the TTL attribute, in seconds; an entry
-// that is kept for good has none, and then no comparison with it is true.
+// entryRow is an entry. purge_at is the TTL attribute, in seconds. An entry that is kept for ever has no purge_at: then
+// every comparison with it is false.
 type entryRow struct {
 	key
 	Owner       string `dynamodbav:"owner"`
@@ -69,7 +69,7 @@ type runRow struct {
 	Input       int64        `dynamodbav:"input"`
 	Lines       int64        `dynamodbav:"lines"`
 	Output      int64        `dynamodbav:"output"`
-	DeadLetters int64        `dynamodbav:"dead_letters"`
+	DeadLetters int64        `dynamodbav:"dead_letters"` // bytes of the file
 	Tally       dedupe.Tally `dynamodbav:"tally"`
 }
 

@@ -1,9 +1,8 @@
-// Package dynamostore keeps record entries on DynamoDB: the ledger for
-// production.
+// Package dynamostore is the engine of package dedupe on DynamoDB, for production.
 //
-// An entry is one conditional put of one write unit, as long as it is within
-// 1 KB. The entries of a call are put at the same time, up to a bound, since
-// DynamoDB has no batch of conditional writes below a transaction, which costs twice.
+// An entry is one conditional put. It costs one write unit if it has at most 1 KB. The entries of one call are put
+// concurrently, up to a limit (WithConcurrency): DynamoDB has no batch of conditional writes except transactions, which
+// cost twice as much.
 package dynamostore
 
 import (
@@ -20,12 +19,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DefaultConcurrency is how many requests are under way at once, each on a
-// connection of its own. With requests of 2 ms a batch of 10,000 new records took
-// 1.6 times as long with 16, 0.8 times with 64, and 128 were no better than 64
-// (docs/benchmarks.md). With 32 it is 7,000 entries a second on a busy machine, and a
-// shard brings at most 1,000 records a second (Kinesis Developer Guide, "Quotas and
-// limits"), so that more would only cost a cold start twice the TLS handshakes.
+// DefaultConcurrency is how many requests a call makes at once, each on a connection of its own. With 32, and 2 ms for
+// each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
+// Developer Guide, "Quotas and limits"). With 16 a batch of 10,000 new records took 1.6 times as long, with 64 0.8
+// times, and 128 was not faster than 64 (docs/benchmarks.md); but 64 would need twice the TLS handshakes at a cold
+// start.
 const DefaultConcurrency = 32
 
 // Client is the part of *dynamodb.Client that the store calls.
@@ -49,10 +47,10 @@ var _ dedupe.Store = (*Store)(nil)
 // Option changes a Store from its defaults.
 type Option func(*Store)
 
-// WithConcurrency sets how many requests are under way at once, at least one.
+// WithConcurrency sets how many requests a call makes at once, at least one.
 func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
 
-// New makes a Store on an existing table, which may be that of claims.
+// New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
 	s := &Store{client, table, DefaultConcurrency}
 	for _, o := range options {
@@ -67,14 +65,13 @@ func failed(doing string, err error) error {
 	return dynamo.Translate(doing, err, dedupe.ErrTryAgain)
 }
 
-// PutIfAbsent puts each entry IF its key is absent OR purged before the
-// entry's arrival. The time is tested here, since DynamoDB deletes rows days
-// after their TTL. Nothing is said about the owner: with that a redelivery
-// would take its own effect for a new one.
+// PutIfAbsent puts each entry IF its key is absent OR its purge time is before the entry's arrival. The purge time is
+// part of the condition because DynamoDB deletes rows days after their TTL. The owner is not part of it: otherwise a
+// redelivered record would look like a new one.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	s.each(len(entries), func(i int, spared error) error {
-		if results[i].Err = spared; spared == nil {
+	s.each(len(entries), func(i int, notSent error) error {
+		if results[i].Err = notSent; notSent == nil {
 			results[i] = s.put(ctx, entries[i])
 		}
 		return results[i].Err
@@ -90,7 +87,7 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
 	old, there := dynamo.ConditionFailure(err)
-	if !there || len(old) == 0 { // without the old row nothing is known of who has the key
+	if !there || len(old) == 0 { // without the old row it is not known which record has the key
 		return dedupe.PutResult{Err: failed("put entry", err)}
 	}
 	var row entryRow
@@ -100,11 +97,11 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 	return dedupe.PutResult{Existing: row.entry(e.Scope, e.Key)}
 }
 
-// RaisePurge sets a later purge time IF the owner still holds the entry.
+// RaisePurge raises the purge time of each entry IF the owner still holds the entry.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
-	s.each(len(raises), func(i int, spared error) error {
-		if results[i].Err = spared; spared == nil {
+	s.each(len(raises), func(i int, notSent error) error {
+		if results[i].Err = notSent; notSent == nil {
 			results[i] = s.raise(ctx, raises[i])
 		}
 		return results[i].Err
@@ -132,40 +129,39 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 	if !stays {
 		return dedupe.RaiseResult{Raised: err == nil, Err: failed("raise purge time", err)}
 	}
-	if len(old) == 0 { // it is gone
+	if len(old) == 0 { // there is no entry any more
 		return dedupe.RaiseResult{}
 	}
 	var row entryRow
 	if err := dynamo.Decode(old, &row); err != nil {
 		return dedupe.RaiseResult{Err: err}
 	}
-	return dedupe.RaiseResult{Raised: row.Owner == r.Owner} // it is late enough already
+	return dedupe.RaiseResult{Raised: row.Owner == r.Owner} // if it is the owner's, its purge time is late enough
 }
 
-// errSpared is the answer of entries that were not asked for, since one before
-// them had failed.
-var errSpared = fmt.Errorf("dynamodb: %w: not asked, since another entry of the batch failed", dedupe.ErrTryAgain)
+// errNotSent is the result of entries that were not sent to DynamoDB.
+var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because another entry of the batch failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, at most s.concurrency at a time. After the first
-// error the rest is spared: all of a batch from its first failure on comes
-// again, and a table that is down would cost every entry its attempts.
-func (s *Store) each(n int, work func(i int, spared error) error) {
+// each runs work for 0 to n-1, at most s.concurrency at a time. After the first failure it passes notSent, with which
+// work only sets its result: the rest of the batch comes again anyway, and with a table that is down every entry would
+// cost several attempts.
+func (s *Store) each(n int, work func(i int, notSent error) error) {
 	var failed atomic.Bool
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	for i := range n {
 		g.Go(func() error {
-			var spared error
+			var notSent error
 			if failed.Load() {
-				spared = errSpared
+				notSent = errNotSent
 			}
-			if work(i, spared) != nil {
+			if work(i, notSent) != nil {
 				failed.Store(true)
 			}
 			return nil
 		})
 	}
-	_ = g.Wait() // the work keeps its errors itself
+	_ = g.Wait() // work stores its errors in the results
 }
 
 // ReadCheckpoint reads a checkpoint consistently.
@@ -178,8 +174,8 @@ func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*de
 	return row.checkpoint(), nil
 }
 
-// AdvanceCheckpoint puts the checkpoint IF there is none OR it is this
-// consumer's and behind. Sequence numbers are compared as texts of one length.
+// AdvanceCheckpoint puts the checkpoint IF there is none OR IF it is this consumer's and behind. Sequence numbers are
+// compared as texts of equal length.
 func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
 	row, err := newCheckpointRow(k, c)
 	if err != nil {
@@ -219,7 +215,7 @@ func (s *Store) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run,
 	return row.run(digest), nil
 }
 
-// SaveRun puts an offline run, whatever is there.
+// SaveRun puts an offline run, or replaces it.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r)),

@@ -15,7 +15,7 @@ import (
 	bankstore "github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// A process has claims and entries in one file, as oncebox has.
+// TestBothEnginesOnOneFile: a process has claims and entries in one file, as the oncebox command does.
 func TestBothEnginesOnOneFile(t *testing.T) {
 	path := inTemp(t)
 	ctx := t.Context()
@@ -69,7 +69,7 @@ func TestBothEnginesOnOneFile(t *testing.T) {
 	}
 }
 
-// The engines' order of coming is free.
+// TestEntriesFirst: either engine may make the file.
 func TestEntriesFirst(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path).put(t, entry("a", "one"))

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// One statement: it keeps the later sequence, and changes no row but the consumer's.
+	// One statement: it keeps the later sequence, and changes only a row of the same consumer.
 	advanceCheckpoint = `INSERT INTO checkpoint (scope, stream, shard, sequence, consumer)
 		VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (scope, stream, shard) DO UPDATE
@@ -19,8 +19,8 @@ const (
 	selectCheckpoint = `SELECT sequence, consumer FROM checkpoint WHERE scope = ? AND stream = ? AND shard = ?`
 )
 
-// ReadCheckpoint reads the checkpoint of a shard, whoever's it is; nil if there
-// is none. Errors: dedupe.ErrTryAgain, or a fault of the file.
+// ReadCheckpoint returns the checkpoint of a shard, of any consumer, or nil if there is none. Errors are
+// dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (c *dedupe.Checkpoint, err error) {
 	err = s.db.Read(ctx, "read checkpoint", func(ctx context.Context, r *sqlite.Statements) error {
 		c, err = readCheckpoint(ctx, r, k)
@@ -40,10 +40,9 @@ func readCheckpoint(ctx context.Context, on *sqlite.Statements, k dedupe.Checkpo
 	return &c, nil
 }
 
-// AdvanceCheckpoint writes how far a shard is done, forward only. Safe to
-// repeat. Errors: as ReadCheckpoint; dedupe.ErrOtherConsumer for another
-// consumer's row, which names it; a fault for a sequence that is no number of up
-// to 128 digits. None of them changes the row.
+// AdvanceCheckpoint moves the checkpoint of a shard forward. Errors are those of ReadCheckpoint;
+// dedupe.ErrOtherConsumer, with the consumer's name, if the checkpoint belongs to another one; and a fault if the
+// sequence is not a number of up to 128 digits. With an error the checkpoint is unchanged.
 func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
 	sequence, err := dedupe.PadSequence(c.Sequence)
 	if err != nil {

@@ -1,31 +1,26 @@
-// Package sqlitestore keeps entries, checkpoints and offline runs in one SQLite
-// file that several processes of one machine may use at once. It is the ledger
-// for a single node, for `oncebox dedupe` and for tests; it needs no server and
-// no cgo.
+// Package sqlitestore is the engine of package dedupe on SQLite. One file holds entries, checkpoints and offline runs,
+// and several processes of one machine may use it at once. It needs no server and no cgo. It is for a single node, for
+// `oncebox dedupe` and for tests.
 //
-//	store, err := sqlitestore.Create(ctx, "oncebox.db") // or Open, if it must exist
+//	store, err := sqlitestore.Create(ctx, "oncebox.db") // or Open, if the file must exist
 //	...
 //	defer store.Close()
 //
 // # One file
 //
-// The tables of package itembank/sqlitestore may lie in the same file, and a
-// process may have both engines open on it. What that package says of
-// durability, of readers and writers, and of the file's place, holds here too:
-// a write is answered after it is synced to the disk, writers take turns, and
-// the file must lie on a local disk.
+// The tables of package itembank/sqlitestore may be in the same file, and a process may have both engines open on it.
+// What that package says about durability, readers and writers, and the place of the file is true here too: a write
+// returns after it is synced to the disk, writers take turns, and the file must be on a local disk.
 //
 // # Batches
 //
-// The entries of a call are one transaction, so that they share the wait for
-// the turn and for the disk: all of them are answered, or there is an error and
-// nothing was put. Other writers wait meanwhile, about 10 microseconds an entry.
+// The entries of one call are one transaction. They wait for their turn and for the disk once. If a call fails, no
+// entry was put. Other writers wait meanwhile, about 10 microseconds for each entry.
 //
 // # Growth
 //
-// SQLite has no TTL, and nothing here deletes entries: one that is over is
-// replaced when its key comes again, else it stays. So a file grows with every
-// new key, by about its texts and 80 bytes. No clock could sweep it safely, since
-// the records' own times say when an entry is over, and those of a file that is
-// deduplicated later are long past.
+// SQLite has no TTL, and this package deletes no entries. An entry that is over is replaced when its key comes again;
+// otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80 more. Deleting by
+// the clock would not be safe: the times of the records decide when an entry is over, and a file that is deduplicated
+// later may hold old times.
 package sqlitestore

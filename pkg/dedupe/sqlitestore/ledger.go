@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// The whole condition of a put: the key is absent, or its entry was over
-	// before the new one's arrival. NULL, which is never, compares as false. The
-	// owner is not asked: with that a redelivery would take its own effect for
-	// a new one.
+	// The whole condition of a put: the key has no entry, or one whose purge time is
+	// before the arrival of the new one. NULL stands for never, and compares as false.
+	// The owner is not part of the condition: otherwise a redelivered record would
+	// look like a new one.
 	putEntry = `INSERT INTO entry (scope, key, owner, fingerprint, version, arrival, purge_at)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 		ON CONFLICT (scope, key) DO UPDATE
@@ -23,14 +23,12 @@ const (
 	selectEntry = `SELECT owner, fingerprint, version, arrival, coalesce(purge_at, 0) FROM entry
 		WHERE scope = ? AND key = ?`
 
-	// max answers NULL, which is never, if one of the two is.
+	// max is NULL, which stands for never, if one of the two is NULL.
 	raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
 )
 
-// PutIfAbsent puts the entries whose keys are free, and answers with the
-// others' entries, in one transaction: no answer has an error, and with an error
-// nothing was put. Repeated, it finds what it put. Errors: dedupe.ErrTryAgain,
-// or a fault of the file.
+// PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
+// No single entry fails: if the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	err := s.db.Write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) (err error) {
@@ -47,7 +45,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	return results, nil
 }
 
-// put puts an entry, or returns the one that has its key.
+// put puts an entry, or returns the existing one.
 func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *dedupe.Entry, err error) {
 	n, err := w.Exec(ctx, putEntry, e.Scope, e.Key[:], e.Owner, e.Fingerprint, e.Version,
 		sqlite.Millis(e.Arrival), seconds(e.PurgeAt), roundedUp(e.Arrival))
@@ -60,8 +58,8 @@ func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *d
 	return &old, err
 }
 
-// RaisePurge lifts purge times, in one transaction as PutIfAbsent does, with
-// the same errors. dedupe.Never is later than every time. Safe to repeat.
+// RaisePurge raises purge times, in one transaction, with the errors of PutIfAbsent. dedupe.Never is later than every
+// time.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
 	err := s.db.Write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
@@ -80,7 +78,7 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 	return results, nil
 }
 
-// seconds is the column of a purge time: NULL for dedupe.Never.
+// seconds is a purge time as the column holds it: NULL for dedupe.Never.
 func seconds(purgeAt int64) any {
 	if purgeAt == dedupe.Never {
 		return nil
@@ -88,8 +86,8 @@ func seconds(purgeAt int64) any {
 	return purgeAt
 }
 
-// roundedUp is the least whole second that is not before t. A whole second is
-// before t if, and only if, it is less than that; so nothing of t is lost.
+// roundedUp is the first whole second that is not before t. A whole second is before t if and only if it is less than
+// this one, so the comparison is exact.
 func roundedUp(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1

@@ -51,7 +51,7 @@ func entry(id, owner string) dedupe.Entry {
 	}
 }
 
-// put puts one entry and returns what was there.
+// put puts one entry and returns the existing one.
 func (s *Store) put(t *testing.T, e dedupe.Entry) *dedupe.Entry {
 	t.Helper()
 	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})

@@ -16,10 +16,10 @@ const (
 	contestedBatch = 50
 )
 
-// putEverything puts an entry of its own under every key, in batches and an
-// order of its own, and tells for each key which owner it found, or itself.
+// putEverything puts an entry of its own under every key, in batches and in random order. It returns the owner of each
+// key: the one that it found, or itself.
 func putEverything(ctx context.Context, path, name string) (any, error) {
-	// A machine that is short of processors is not what this test is about.
+	// The timeout is long because a slow machine must not fail the test.
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
 	if err != nil {
 		return nil, err
@@ -59,21 +59,21 @@ func TestProcessesAgreeOnOwners(t *testing.T) {
 	for _, p := range all {
 		p.Proceed(t)
 	}
-	told := make([][]string, len(all))
+	found := make([][]string, len(all))
 	for i, p := range all {
-		p.Result(t, &told[i])
+		p.Result(t, &found[i])
 	}
 	t.Logf("%.0f puts/s", float64(contestedKeys*len(all))/time.Since(began).Seconds())
 	wins := map[string]int{}
 	for key := range contestedKeys {
 		e := s.put(t, entry(fmt.Sprint(key), "the test"))
 		if e == nil {
-			t.Fatalf("nobody has key %d", key)
+			t.Fatalf("no process has key %d", key)
 		}
 		wins[e.Owner]++
-		for i := range told {
-			if told[i][key] != e.Owner {
-				t.Errorf("key %d: process %d was told %q, it is %q's", key, i, told[i][key], e.Owner)
+		for i := range found {
+			if found[i][key] != e.Owner {
+				t.Errorf("key %d: process %d found owner %q, want %q", key, i, found[i][key], e.Owner)
 			}
 		}
 	}

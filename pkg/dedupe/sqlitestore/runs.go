@@ -17,8 +17,7 @@ const (
 		WHERE scope = ? AND digest = ?`
 )
 
-// ReadRun reads an offline run; nil if there is none. Errors: dedupe.ErrTryAgain,
-// or a fault of the file.
+// ReadRun returns an offline run, or nil if there is none. Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
 	err = s.db.Read(ctx, "read run", func(ctx context.Context, r *sqlite.Statements) error {
 		run, err = readRun(ctx, r, scope, digest)
@@ -41,8 +40,7 @@ func readRun(ctx context.Context, on *sqlite.Statements, scope, digest string) (
 	return &r, nil
 }
 
-// SaveRun puts an offline run, or replaces it whole. Safe to repeat. Errors: as
-// ReadRun.
+// SaveRun stores an offline run, or replaces it. Errors are those of ReadRun.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	tally, err := json.Marshal(r.Tally)
 	if err != nil {

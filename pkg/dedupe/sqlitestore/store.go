@@ -9,50 +9,48 @@ import (
 )
 
 var (
-	// ErrNotStore says that the file is no SQLite database, another program's, or has
-	// no tables for deduplication yet. Nothing was changed. The error says which.
+	// ErrNotStore says that the file is not a SQLite database, or another program's, or has no tables for deduplication
+	// yet. The error says which. Nothing was changed.
 	ErrNotStore = sqlite.ErrNotStore
 
-	// ErrNewer says that a later version of oncebox made the store. Use that one.
+	// ErrNewer says that a later version of oncebox made the store. Use that version.
 	ErrNewer = sqlite.ErrNewer
 )
 
-// DefaultBusyTimeout is how long a call waits, all in all, for other processes
-// and programs before it gives up with dedupe.ErrTryAgain.
+// DefaultBusyTimeout is how long a call waits for other processes and programs, in total, before it returns
+// dedupe.ErrTryAgain.
 const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
 var _ dedupe.Store = (*Store)(nil)
 
-// Store is a dedupe.Store in a SQLite file, or in memory. It is safe for
-// concurrent use; in a file by several processes too.
+// Store is a dedupe.Store in a SQLite file or in memory. It is safe for concurrent use. Several processes may use one
+// file.
 type Store struct{ db *sqlite.DB }
 
 // Option changes a Store from its defaults.
 type Option = sqlite.Option
 
-// WithBusyTimeout sets how long a call waits for other processes; 0 is one try.
-// The default is DefaultBusyTimeout.
+// WithBusyTimeout sets how long a call waits for other processes. 0 means one attempt. The default is
+// DefaultBusyTimeout.
 func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) }
 
-// Open opens an existing store. Close it after use.
+// Open opens an existing store. Close it after use. A store of an earlier version is upgraded.
 //
-// Errors: a missing file is fs.ErrNotExist; a file without a store is
-// ErrNotStore; one of a later version of oncebox is ErrNewer; one that others
-// keep busy is dedupe.ErrTryAgain. None of them changes the file.
+// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer for a store of a later
+// version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error the file is
+// unchanged.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))
 }
 
-// Create makes a store and opens it. Where there is one already it opens that,
-// so it is safe to repeat, and for several processes at once. An empty file, and
-// a oncebox file without tables for deduplication, becomes a store. The errors
-// are those of Open; the folder of the file must exist.
+// Create makes a store and opens it. If the store exists, Create opens it: it is safe to repeat, and safe for several
+// processes at once. An empty file becomes a store, and so does a oncebox file without tables for deduplication. The
+// folder of the file must exist. Errors are those of Open.
 func Create(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Create(ctx, path, part, options))
 }
 
-// OpenMemory makes an empty store that ends with Close, or with the process. No
-// other Store sees it.
+// OpenMemory makes an empty store in memory. It ends with Close or with the process. No other Store can use it.
 func OpenMemory(ctx context.Context) (*Store, error) {
 	return opened(sqlite.OpenMemory(ctx, part))
 }
@@ -64,6 +62,6 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	return &Store{db}, nil
 }
 
-// Close waits for a write under way and closes all files. A Store cannot be
-// used after it; closing again does nothing.
+// Close waits for a write that has begun, and closes all files. The Store cannot be used after it. Closing again does
+// nothing.
 func (s *Store) Close() error { return s.db.Close() }

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The condition is that of the domain to the nanosecond: if the two differed,
-// a batch would be decided otherwise than its records one by one.
+// TestPutTestsTheWholeTime: the condition of a put is that of package dedupe to the nanosecond. If they differed, a
+// batch would be decided differently from its records one by one.
 func TestPutTestsTheWholeTime(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	for i, purge := range []int64{arrival.Unix(), 1, -1, -1e9} {
@@ -53,8 +53,8 @@ func TestBatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// The keys of a call differ, but if they do not the answers are those of one
-// put after the other.
+// TestKeyTwiceInABatch: the keys of a call must differ. If they do not, the answers are those of one put after the
+// other.
 func TestKeyTwiceInABatch(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	first := entry("a", "one")
@@ -84,7 +84,7 @@ func TestOddTextsComeBack(t *testing.T) {
 	}
 }
 
-// checkUntouched reads that the store has entry "a" of "one" and nothing else.
+// checkUntouched checks that the store has the entry "a" of "one" and nothing else.
 func checkUntouched(t *testing.T, s *Store) {
 	t.Helper()
 	var entries, checkpoints, runs int
