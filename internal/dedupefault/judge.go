@@ -324,7 +324,7 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 	for _, f := range answer.BatchItemFailures {
 		failed = slices.IndexFunc(sequencesOf(inv), func(s string) bool { return s == f.ItemIdentifier })
 		if failed < 0 {
-			w.violate("answer: #%d names %q, which is none of its records", inv.Number, f.ItemIdentifier)
+			w.violate("answer: #%d names %q, which is not one of its records", inv.Number, f.ItemIdentifier)
 			return
 		}
 		if w.allDone(inv, failed) {

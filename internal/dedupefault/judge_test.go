@@ -227,7 +227,7 @@ func TestJudge(t *testing.T) {
 			a := w.good("a/x", 0)
 			_, _ = memorySink{w.World}.Send(in(w.ctx, w.invoked(a)), []dedupe.Output{{ID: "a", PartitionKey: "another", Data: a.data}})
 		}, "G6: record 1"},
-		{"a hash key of nobody's", func(w *testWorld) {
+		{"an unknown hash key", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			_, _ = memorySink{w.World}.Send(in(w.ctx, w.invoked(a)), []dedupe.Output{{ID: "a", PartitionKey: a.partitionKey, ExplicitHashKey: "7", Data: a.data}})
 		}, "G6: record 1"},

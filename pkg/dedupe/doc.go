@@ -32,7 +32,7 @@
 //
 // Two records are the same if their payloads have the same id. The ledger has one entry for each key, which is a hash
 // of the id. The entry belongs to one record, its owner: stream, shard, sequence number and place in a KPL aggregate. A
-// record asks for an entry under its key. What is there decides:
+// record asks for an entry under its key. The entry that it finds decides:
 //
 //	no entry, or one past its purge time   new: the entry is now this record's
 //	an entry of this record                retry: the record is processed again
