@@ -39,63 +39,63 @@ var Mutants = []Mutant{
 	// Engines.
 	{
 		Name: "no-time-in-the-condition", hook: noTimeInCondition, Rare: true,
-		CaughtBy: []Catch{{Engine: "purged-entries-are-absent"}},
+		CaughtBy: []Catch{{Engine: "store/purged-entries-are-absent"}},
 	},
 	{
 		Name: "owner-in-the-condition", hook: ownerInCondition,
-		CaughtBy: []Catch{{Engine: "owner-is-not-a-condition"}, {Scenario: "timed-out", Violates: "G11"}},
+		CaughtBy: []Catch{{Engine: "store/owner-is-not-a-condition"}, {Scenario: "timed-out", Violates: "G11"}},
 	},
 	{
 		Name: "checkpoint-key-without-scope", hook: checkpointWithoutScope, Rare: true,
-		CaughtBy: []Catch{{Engine: "checkpoints-are-separate"}},
+		CaughtBy: []Catch{{Engine: "store/checkpoints-are-separate"}},
 	},
 	{
 		Name: "sequences-compared-as-text", hook: sequencesAsText, Rare: true,
-		CaughtBy: []Catch{{Engine: "checkpoint"}},
+		CaughtBy: []Catch{{Engine: "store/checkpoint"}},
 	},
 
 	// Decide.
 	{
 		Name: "entries-without-owner", hook: entriesWithoutOwner,
-		CaughtBy: []Catch{{Processor: "redelivered-batch"}, {Scenario: "timed-out", Violates: "G8"}},
+		CaughtBy: []Catch{{Processor: "records/redelivered-batch"}, {Scenario: "timed-out", Violates: "G8"}},
 	},
 	{
 		Name: "owner-made-from-the-batch", hook: ownerFromBatch,
-		CaughtBy: []Catch{{Processor: "bisected-batch"}, {Scenario: "bisected", Violates: "G8"}},
+		CaughtBy: []Catch{{Processor: "records/bisected-batch"}, {Scenario: "bisected", Violates: "G8"}},
 	},
 	{
 		Name: "owner-compared-after-the-fingerprint", hook: fingerprintFirst,
-		CaughtBy: []Catch{{Processor: "crash-before-the-sink"}, {Scenario: "timed-out", Violates: "G8"}},
+		CaughtBy: []Catch{{Processor: "records/crash-before-the-sink"}, {Scenario: "timed-out", Violates: "G8"}},
 	},
 	{
 		Name: "failed-put-taken-for-a-duplicate", hook: failedPutIsDuplicate, scenario: noCheckpoint,
-		CaughtBy: []Catch{{Processor: "ledger-failures-are-not-duplicates"}, {Scenario: "copies", Violates: "G6"}},
+		CaughtBy: []Catch{{Processor: "records/ledger-failures-are-not-duplicates"}, {Scenario: "copies", Violates: "G6"}},
 	},
 	{
 		Name: "synthetic-decided-in-the-batch", format: syntheticInBatch, Rare: true,
-		CaughtBy: []Catch{{Processor: "synthetic-by-the-ledger"}},
+		CaughtBy: []Catch{{Processor: "records/synthetic-by-the-ledger"}},
 	},
 	{
 		Name: "purge-at-the-window's-end", hook: purgeAtWindowEnd,
-		CaughtBy: []Catch{{Processor: "late-copy-inside-the-window"}, {Scenario: "late-copy", Violates: "G7"}},
+		CaughtBy: []Catch{{Processor: "records/late-copy-inside-the-window"}, {Scenario: "late-copy", Violates: "G7"}},
 	},
 	{
 		Name: "no-raised-purge-time", hook: noRaise,
-		CaughtBy: []Catch{{Processor: "id-outlives-its-derived-ids"}, {Scenario: "name-outlives", Violates: "G7"}},
+		CaughtBy: []Catch{{Processor: "records/id-outlives-its-derived-ids"}, {Scenario: "name-outlives", Violates: "G7"}},
 	},
 	{
 		Name: "failed-raise-taken-as-raised", hook: failedRaiseIsRaised, Rare: true,
 		CaughtBy: []Catch{
-			{Processor: "ledger-failures-are-not-duplicates"}, {Scenario: "name-outlives", Violates: "G7"},
+			{Processor: "records/ledger-failures-are-not-duplicates"}, {Scenario: "name-outlives", Violates: "G7"},
 		},
 	},
 	{
 		Name: "raised-for-every-owner", hook: raisedForEveryOwner, Rare: true,
-		CaughtBy: []Catch{{Processor: "id-taken-by-another-meanwhile"}, {Scenario: "name-taken", Violates: "G7"}},
+		CaughtBy: []Catch{{Processor: "records/id-taken-by-another-meanwhile"}, {Scenario: "name-taken", Violates: "G7"}},
 	},
 	{
 		Name: "another-id-on-each-attempt", format: anotherIDEachTime,
-		CaughtBy: []Catch{{Processor: "outcomes"}, {Scenario: "timed-out", Violates: "G9"}},
+		CaughtBy: []Catch{{Processor: "records/outcomes"}, {Scenario: "timed-out", Violates: "G9"}},
 	},
 	{
 		Name: "chunk-before-the-ledger-step-of-the-one-before", around: ledgerAhead,
@@ -105,15 +105,15 @@ var Mutants = []Mutant{
 	// Deliver.
 	{
 		Name: "work-continued-after-the-first-failure", hook: sendAfterFailure,
-		CaughtBy: []Catch{{Processor: "crash-after-the-sink"}, {Scenario: "timed-out", Violates: "order"}},
+		CaughtBy: []Catch{{Processor: "records/crash-after-the-sink"}, {Scenario: "timed-out", Violates: "order"}},
 	},
 	{
 		Name: "partial-failure-taken-as-delivered", hook: partTakenAsDelivered,
-		CaughtBy: []Catch{{Processor: "sink-fails-in-the-middle"}, {Scenario: "timed-out", Violates: "G6"}},
+		CaughtBy: []Catch{{Processor: "records/sink-fails-in-the-middle"}, {Scenario: "timed-out", Violates: "G6"}},
 	},
 	{
 		Name: "failed-dead-letter-taken-as-stored", hook: deadLetterTakenAsStored,
-		CaughtBy: []Catch{{Processor: "poison-that-cannot-be-stored"}, {Scenario: "poison", Violates: "G6"}},
+		CaughtBy: []Catch{{Processor: "records/poison-that-cannot-be-stored"}, {Scenario: "poison", Violates: "G6"}},
 	},
 	{
 		Name: "dead-letter-stored-anew-each-time", objects: overwritten,
@@ -121,7 +121,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "poison-that-blocks", hook: deadLetterNeverStored, Rare: true,
-		CaughtBy: []Catch{{Processor: "poison"}, {Scenario: "poison", Violates: "G10"}},
+		CaughtBy: []Catch{{Processor: "records/poison"}, {Scenario: "poison", Violates: "G10"}},
 	},
 	{
 		Name: "half-of-an-aggregate-taken-as-done", hook: halfAggregate, scenario: noCheckpoint,

@@ -9,14 +9,14 @@ import (
 )
 
 var checkpointCases = []testCase{
-	{"checkpoint-skips", checkpointSkips},
-	{"checkpoint-before-the-failure", checkpointBeforeFailure},
-	{"checkpoint-before-a-failed-aggregate", checkpointBeforeAggregate},
-	{"checkpoint-that-cannot-be-written", checkpointNotWritten},
-	{"checkpoint-of-another-consumer", checkpointOfAnother},
-	{"checkpoint-taken-meanwhile", checkpointTakenMeanwhile},
-	{"checkpoint-and-the-first-record", checkpointAndFirst},
-	{"checkpoint-that-cannot-be-read", checkpointNotRead},
+	{"records/checkpoint-skips", checkpointSkips},
+	{"records/checkpoint-before-the-failure", checkpointBeforeFailure},
+	{"records/checkpoint-before-a-failed-aggregate", checkpointBeforeAggregate},
+	{"records/checkpoint-that-cannot-be-written", checkpointNotWritten},
+	{"records/checkpoint-of-another-consumer", checkpointOfAnother},
+	{"records/checkpoint-taken-meanwhile", checkpointTakenMeanwhile},
+	{"records/checkpoint-and-the-first-record", checkpointAndFirst},
+	{"records/checkpoint-that-cannot-be-read", checkpointNotRead},
 }
 
 // wantCheckpoint reads the shard's checkpoint and compares its sequence number; "" means none.

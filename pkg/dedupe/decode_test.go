@@ -10,10 +10,10 @@ import (
 )
 
 var decodeCases = []testCase{
-	{"poison", poison},
-	{"panic", panics},
-	{"unknown-format-error", unknownFormatError},
-	{"aggregates", aggregates},
+	{"records/poison", poison},
+	{"records/panic", panics},
+	{"records/unknown-format-error", unknownFormatError},
+	{"records/aggregates", aggregates},
 }
 
 // poison: records that cannot be read are dead-lettered, each alone, and block nothing.

@@ -11,18 +11,18 @@ import (
 )
 
 var deliverCases = []testCase{
-	{"crash-before-the-sink", crashBeforeSink},
-	{"crash-after-the-sink", crashAfterSink},
-	{"poison-that-cannot-be-stored", poisonNotStored},
-	{"poison-stored-in-part", poisonStoredInPart},
-	{"too-large-for-the-sink", tooLarge},
-	{"bad-outputs", badOutputs},
-	{"whole-outputs", wholeOutputs},
-	{"sink-that-does-too-little", sinkDoesTooLittle},
-	{"sink-fails-in-the-middle", sinkFails},
-	{"chunks", chunks},
-	{"default-chunk", defaultChunk},
-	{"passed-unchanged", passedUnchanged},
+	{"records/crash-before-the-sink", crashBeforeSink},
+	{"records/crash-after-the-sink", crashAfterSink},
+	{"records/poison-that-cannot-be-stored", poisonNotStored},
+	{"records/poison-stored-in-part", poisonStoredInPart},
+	{"records/too-large-for-the-sink", tooLarge},
+	{"records/bad-outputs", badOutputs},
+	{"records/whole-outputs", wholeOutputs},
+	{"records/sink-that-does-too-little", sinkDoesTooLittle},
+	{"records/sink-fails-in-the-middle", sinkFails},
+	{"records/chunks", chunks},
+	{"records/default-chunk", defaultChunk},
+	{"records/passed-unchanged", passedUnchanged},
 }
 
 // crashBeforeSink: the invocation ends when the ledger has the entries and the sink has nothing.

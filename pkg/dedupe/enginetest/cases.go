@@ -13,19 +13,19 @@ import (
 )
 
 var cases = []Case{
-	{"put-if-absent", putIfAbsent},
-	{"owner-is-not-a-condition", ownerIsNotACondition},
-	{"purged-entries-are-absent", purgedEntriesAreAbsent},
-	{"put-race", putRace},
-	{"batches", batches},
-	{"raise-purge", raisePurge},
-	{"checkpoint", checkpoint},
-	{"checkpoints-are-separate", checkpointsAreSeparate},
-	{"checkpoint-of-another-consumer", otherConsumer},
-	{"checkpoint-that-is-not-a-number", checkpointNotANumber},
-	{"checkpoint-race", checkpointRace},
-	{"checkpoint-race-of-consumers", consumersRace},
-	{"runs", runs},
+	{"store/put-if-absent", putIfAbsent},
+	{"store/owner-is-not-a-condition", ownerIsNotACondition},
+	{"store/purged-entries-are-absent", purgedEntriesAreAbsent},
+	{"store/put-race", putRace},
+	{"store/batches", batches},
+	{"store/raise-purge", raisePurge},
+	{"store/checkpoint", checkpoint},
+	{"store/checkpoints-are-separate", checkpointsAreSeparate},
+	{"store/checkpoint-of-another-consumer", otherConsumer},
+	{"store/checkpoint-that-is-not-a-number", checkpointNotANumber},
+	{"store/checkpoint-race", checkpointRace},
+	{"store/checkpoint-race-of-consumers", consumersRace},
+	{"store/runs", runs},
 }
 
 // epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes

@@ -21,9 +21,10 @@
 //
 // What each case wants is in cases.go. Some points that engines get wrong:
 //
-//   - The owner is not part of the condition of a put (case owner-is-not-a-condition).
-//   - The purge time decides whether an entry counts, not whether the row is still there (purged-entries-are-absent).
-//   - Sequence numbers are compared as numbers of up to 128 digits (checkpoint).
+//   - The owner is not part of the condition of a put (case store/owner-is-not-a-condition).
+//   - The purge time decides whether an entry counts, not whether the row is still there
+//     (store/purged-entries-are-absent).
+//   - Sequence numbers are compared as numbers of up to 128 digits (store/checkpoint).
 //   - Another consumer's checkpoint is an error, also when both come first at the same time
-//     (checkpoint-race-of-consumers).
+//     (store/checkpoint-race-of-consumers).
 package enginetest
