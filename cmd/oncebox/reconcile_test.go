@@ -140,7 +140,7 @@ func TestInconsistencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kinds, listed []string
-	for _, m := range regexp.MustCompile(`InconsistencyKind = "([a-z-]+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t\w+ += "([a-z-]+)"$`).FindAllStringSubmatch(string(source), -1) {
 		kinds = append(kinds, m[1])
 	}
 	repairable := map[string]bool{}
