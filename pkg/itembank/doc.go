@@ -22,9 +22,8 @@
 // keeps them in DynamoDB, for AWS Lambda and fleets. Package claimapi serves a Bank over
 // HTTP.
 //
-// Calls return errors of four families: [ErrInvalid] (repair the input), [ErrRefused] (the
-// answer is no), [ErrTryAgain] (repeat the call) and [ErrInconsistent] (somebody has to
-// look).
+// Calls return errors of four families: [ErrInvalid] (correct the input), [ErrRefused] (the
+// answer is no), [ErrTryAgain] (repeat the call) and [ErrInconsistent] (run Reconcile).
 //
 // # Guarantees
 //
@@ -58,9 +57,9 @@
 // decides. An item whose own life (Settings.ItemLife) is over expires. [Bank.Withdraw] ends
 // free items. An item that ended is neither handed out nor loaded again.
 //
-// A claim that has a life (Settings.ClaimLife) belongs to its claimant until somebody
-// closes it, which is at least 10 seconds after its end. Requests close the ended claims of
-// their own claimant, and a [Bank.Sweep] closes all.
+// A claim that has a life (Settings.ClaimLife) belongs to its claimant until it is closed, at
+// least 10 seconds after its end. A request closes the ended claim of its own claimant, and
+// [Bank.Sweep] closes all ended claims.
 //
 // # Limits
 //

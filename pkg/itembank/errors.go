@@ -15,8 +15,8 @@ var (
 	// *InvalidError, which names the input.
 	ErrInvalid = errors.New("itembank: invalid input")
 
-	// ErrRefused says that the answer is no. It stays no until somebody loads items,
-	// opens the campaign or releases a claim.
+	// ErrRefused says that the answer is no. It stays no until items are loaded, the
+	// campaign is opened or a claim is released.
 	ErrRefused = errors.New("itembank: refused")
 
 	// ErrTryAgain says that the store was busy, throttled or out of reach. Whether
@@ -24,9 +24,9 @@ var (
 	// what the first one did.
 	ErrTryAgain = engine.ErrTryAgain
 
-	// ErrInconsistent says that the rows of the store contradict each other, or that
-	// something changed under a long operation. The Bank guessed nothing. For rows
-	// the error is an *InconsistentError, and Reconcile lists all of them.
+	// ErrInconsistent says that rows of the store contradict each other, or that
+	// something changed during a long operation. The Bank did not guess. Where an
+	// operation met such rows, the error is an *InconsistentError; Reconcile finds all.
 	ErrInconsistent = engine.ErrInconsistent
 )
 

@@ -16,7 +16,7 @@ const maxReads = maxShards + 64
 
 var errReadsExceeded = fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
 
-// Items that have ended stay in the bank until somebody takes them out. A search that
+// Items that have ended stay in the bank until a request takes them out. A search that
 // meets only such items goes past them in large reads and takes a few out: to read an
 // item costs a hundredth of what it costs to end it. Sweep takes out all of them.
 const (
@@ -71,7 +71,7 @@ type search struct {
 	anyItem  bool              // the request asks only whether there is a free item
 	skipped  int               // ended items that the search went past
 	ended    []engine.FreeItem // some of them, to be taken out of the bank
-	endedOut bool              // that was done
+	takenOut bool              // that was done
 }
 
 // lookup says what a search found.
@@ -284,11 +284,11 @@ func (s *search) skip(ended []engine.FreeItem) {
 // search. Items that others took out first, or whose item row is missing, do not
 // concern the request. It does not wait for busy rows either.
 func (l *freeList) takeOutEnded(ctx context.Context, s *search) error {
-	if s.endedOut {
+	if s.takenOut {
 		return nil
 	}
 	for open := endRequests(s.ended, engine.Expired, l.bank.now()); len(open) > 0; {
-		s.endedOut = true
+		s.takenOut = true
 		results, err := l.bank.store.EndItems(ctx, open)
 		if err != nil {
 			return err
