@@ -42,7 +42,8 @@ func loggers(t *testing.T, load awsclient.Loader) map[string]logging.Logger {
 	sqs, err := deadletter.NewSQSClient(t.Context(), load)
 	must(t, err)
 	return map[string]logging.Logger{
-		"DynamoDB": dynamo.Options().Logger, "Kinesis": kinesis.Options().Logger, "S3": s3.Options().Logger, "SQS": sqs.Options().Logger,
+		"DynamoDB": dynamo.Options().Logger, "Kinesis": kinesis.Options().Logger, "S3": s3.Options().Logger,
+		"SQS": sqs.Options().Logger,
 	}
 }
 
@@ -94,8 +95,8 @@ func TestALoggerOfTheLoaderStays(t *testing.T) {
 	}
 }
 
-// TestErrorsWithoutChecksumAreSilent: the SDK warns of an error response of DynamoDB that has no checksum. DynamoDB Local
-// sends such responses.
+// TestErrorsWithoutChecksumAreSilent: the SDK warns of an error response of DynamoDB that has no checksum. DynamoDB
+// Local sends such responses.
 func TestErrorsWithoutChecksumAreSilent(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)

@@ -10,8 +10,8 @@ import (
 // its answer would not say what was done.
 const Margin = 500 * time.Millisecond
 
-// WithMargin returns a context whose deadline is Margin earlier, but which keeps at least half of the time that is left.
-// A context without a deadline gets none.
+// WithMargin returns a context whose deadline is Margin earlier, but which keeps at least half of the time that is
+// left. A context without a deadline gets none.
 func WithMargin(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -26,7 +26,8 @@ func Translate(doing string, err, tryAgain error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("dynamodb: %s: %w", doing, err)
 	case errors.As(err, &missing):
-		return fmt.Errorf("dynamodb: %s: table not found; check its name and region, or run oncebox init to make it: %w", doing, err)
+		return fmt.Errorf("dynamodb: %s: table not found; check its name and region, or run oncebox init to make it: %w",
+			doing, err)
 	case retryable(err):
 		return fmt.Errorf("dynamodb: %s: %w: %w%s", doing, tryAgain, err, throttlingReasons(err))
 	}

@@ -102,7 +102,8 @@ func TestCancellations(t *testing.T) {
 func TestConditionFailure(t *testing.T) {
 	t.Parallel()
 	old := map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "x"}}
-	if got, ok := dynamo.ConditionFailure(fmt.Errorf("put: %w", &types.ConditionalCheckFailedException{Item: old})); !ok || got["pk"] == nil {
+	if got, ok := dynamo.ConditionFailure(fmt.Errorf("put: %w", &types.ConditionalCheckFailedException{Item: old})); !ok ||
+		got["pk"] == nil {
 		t.Errorf("want the old item, got %v, %t", got, ok)
 	}
 	for _, err := range []error{nil, status(400), &types.TransactionConflictException{}} {

@@ -55,8 +55,8 @@ func NewParserOf(values map[string]string) *Parser {
 	return p
 }
 
-// Wrong notes a problem: the setting, what is wrong with it, and which values are allowed. The texts must not repeat the
-// value, which may be a secret in the wrong place, and must not contain "; ", which separates problems.
+// Wrong notes a problem: the setting, what is wrong with it, and which values are allowed. The texts must not repeat
+// the value, which may be a secret in the wrong place, and must not contain "; ", which separates problems.
 func (p *Parser) Wrong(name, what, allowed string) {
 	p.note("%s %s (allowed: %s)", name, what, allowed)
 }

@@ -138,7 +138,8 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	const allowed = " (allowed: a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -)"
 	for value, problem := range map[string]string{
-		"a.b-C_1": "", "": "settings: ONCEBOX_X is missing" + allowed, "ab": "settings: ONCEBOX_X is not a table name" + allowed,
+		"a.b-C_1": "", "": "settings: ONCEBOX_X is missing" + allowed,
+		"ab":    "settings: ONCEBOX_X is not a table name" + allowed,
 		"a b c": "settings: ONCEBOX_X is not a table name" + allowed,
 	} {
 		p := read(value)

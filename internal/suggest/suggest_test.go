@@ -8,7 +8,8 @@ import (
 
 func TestClosest(t *testing.T) {
 	t.Parallel()
-	settings := []string{"ONCEBOX_DEDUPE_TABLE", "ONCEBOX_DEAD_LETTERS", "ONCEBOX_SCOPE", "ONCEBOX_SINK", "ONCEBOX_IDS", "ONCEBOX_LOG_LEVEL"}
+	settings := []string{"ONCEBOX_DEDUPE_TABLE", "ONCEBOX_DEAD_LETTERS", "ONCEBOX_SCOPE", "ONCEBOX_SINK", "ONCEBOX_IDS",
+		"ONCEBOX_LOG_LEVEL"}
 	commands := []string{"campaign", "claim", "claims", "load", "local"}
 	for name, c := range map[string]struct {
 		name  string

@@ -25,7 +25,8 @@ func TestNewDynamoDB(t *testing.T) {
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", "none")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	if _, err := awsclient.NewDynamoDB(t.Context(), sdkconfig.Load); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := awsclient.NewDynamoDB(t.Context(), sdkconfig.Load); err == nil ||
+		!strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("want an error that names AWS_REGION, got %v", err)
 	}
 }

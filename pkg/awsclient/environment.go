@@ -24,7 +24,8 @@ func FromEnvironment(context.Context) (aws.Config, error) {
 		SessionToken: os.Getenv("AWS_SESSION_TOKEN"), Source: "environment",
 	}
 	if !keys.HasKeys() {
-		return aws.Config{}, errors.New("no credentials: AWS_ACCESS_KEY_ID or AWS_SECRET_ACCESS_KEY is not set; Lambda sets both")
+		return aws.Config{}, errors.New(
+			"no credentials: AWS_ACCESS_KEY_ID or AWS_SECRET_ACCESS_KEY is not set; Lambda sets both")
 	}
 	switches, err := readSwitches()
 	if err != nil {
@@ -89,7 +90,9 @@ func (e environment) GetUseFIPSEndpoint(context.Context) (value aws.FIPSEndpoint
 }
 
 // GetUseDualStackEndpoint reports whether to use endpoints with IPv6.
-func (e environment) GetUseDualStackEndpoint(context.Context) (value aws.DualStackEndpointState, found bool, err error) {
+func (e environment) GetUseDualStackEndpoint(
+	context.Context,
+) (value aws.DualStackEndpointState, found bool, err error) {
 	on, found := e[useDualStack]
 	if value = aws.DualStackEndpointStateDisabled; on {
 		value = aws.DualStackEndpointStateEnabled

@@ -58,7 +58,8 @@ func TestEnvironmentReadsAsTheSDKDoes(t *testing.T) {
 		"no session":          {"AWS_SESSION_TOKEN": ""},
 		"one endpoint":        {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"},
 		"endpoints of services": {
-			"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:3",
+			"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:2",
+			"AWS_ENDPOINT_URL_S3":      "http://127.0.0.1:3",
 			"AWS_ENDPOINT_URL_KINESIS": "http://127.0.0.1:4", "AWS_ENDPOINT_URL_SQS": "http://127.0.0.1:5",
 		},
 		"endpoints that do not count": {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
@@ -85,8 +86,9 @@ func TestEnvironmentReadsAsTheSDKDoes(t *testing.T) {
 // lambdas sets the environment that Lambda sets.
 func lambdas(t *testing.T) {
 	for name, value := range map[string]string{
-		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token",
-		"AWS_ENDPOINT_URL": "", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_PROFILE": "",
+		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+		"AWS_SESSION_TOKEN": "token",
+		"AWS_ENDPOINT_URL":  "", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_PROFILE": "",
 	} {
 		t.Setenv(name, value)
 	}
@@ -94,12 +96,14 @@ func lambdas(t *testing.T) {
 
 func TestLoadSaysWhatIsMissing(t *testing.T) {
 	for variable, value := range map[string]string{
-		"AWS_REGION": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_USE_FIPS_ENDPOINT": "yes", "AWS_USE_DUALSTACK_ENDPOINT": "1",
+		"AWS_REGION": "", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_USE_FIPS_ENDPOINT": "yes",
+		"AWS_USE_DUALSTACK_ENDPOINT": "1",
 	} {
 		t.Run(variable, func(t *testing.T) {
 			lambdas(t)
 			t.Setenv(variable, value)
-			if _, err := awsclient.NewDynamoDB(t.Context(), awsclient.FromEnvironment); err == nil || !strings.Contains(err.Error(), variable) {
+			if _, err := awsclient.NewDynamoDB(t.Context(), awsclient.FromEnvironment); err == nil ||
+				!strings.Contains(err.Error(), variable) {
 				t.Errorf("want an error that names %s, got %v", variable, err)
 			}
 		})

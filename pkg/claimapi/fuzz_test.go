@@ -12,16 +12,18 @@ import (
 // statuses are those that a request alone can cause. 401, 403, 500 and 503 need another setting or a fault.
 var statuses = []int{200, 201, 400, 404, 405, 409, 413}
 
-// FuzzHandle: for every body and path, the answer is JSON with a known status, and only the claimant in the request gets
-// an item.
+// FuzzHandle: for every body and path, the answer is JSON with a known status, and only the claimant in the request
+// gets an item.
 func FuzzHandle(f *testing.F) {
 	for _, path := range []string{
-		spring, spring + "/ada", "/campaigns/spring", "/campaigns/UPPER", "/", "", "//", "/prod" + spring, spring + "/\x00", spring + "/\xff", spring + "/me",
+		spring, spring + "/ada", "/campaigns/spring", "/campaigns/UPPER", "/", "", "//", "/prod" + spring,
+		spring + "/\x00", spring + "/\xff", spring + "/me",
 	} {
 		f.Add([]byte(`{"claimant":"ada"}`), path)
 	}
 	for _, body := range []string{
-		"", "{", "{}", "null", `"ada"`, `{"claimant":"\ud800"}`, `{"claimant":"a","claimant":"b"}`, `{"Claimant":"ada"}`, "{\"claimant\":\"\xff\"}", `{"claimant":"\u0000"}`, `{"claimant":1e400}`,
+		"", "{", "{}", "null", `"ada"`, `{"claimant":"\ud800"}`, `{"claimant":"a","claimant":"b"}`, `{"Claimant":"ada"}`,
+		"{\"claimant\":\"\xff\"}", `{"claimant":"\u0000"}`, `{"claimant":1e400}`,
 	} {
 		f.Add([]byte(body), spring)
 	}

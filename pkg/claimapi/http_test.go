@@ -34,7 +34,8 @@ func serve(t *testing.T, h http.Handler, method, target string, body io.Reader) 
 func TestServeHTTP(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	made := serve(t, b, http.MethodPost, spring, strings.NewReader(`{"claimant":"team/ann 50%"}`)).wants(t, http.StatusCreated, "")
+	body := strings.NewReader(`{"claimant":"team/ann 50%"}`)
+	made := serve(t, b, http.MethodPost, spring, body).wants(t, http.StatusCreated, "")
 	equal(t, "item", made.text("item"), "SPRING-1")
 	equal(t, "Location", made.Headers["Location"], spring+"/team%2Fann%2050%25")
 	equal(t, "content type", made.Headers["Content-Type"], "application/json")
@@ -45,7 +46,8 @@ func TestServeHTTP(t *testing.T) {
 
 	head := serve(t, b, http.MethodHead, "/campaigns/spring", nil).wants(t, http.StatusOK, "") // the server drops its body
 	equal(t, "content type of HEAD", head.Headers["Content-Type"], "application/json")
-	other := serve(t, b, http.MethodDelete, "/campaigns/spring", nil).wants(t, http.StatusMethodNotAllowed, "method-not-allowed")
+	other := serve(t, b, http.MethodDelete, "/campaigns/spring", nil)
+	other.wants(t, http.StatusMethodNotAllowed, "method-not-allowed")
 	equal(t, "Allow", other.Headers["Allow"], "GET")
 
 	lines := b.lines(t)

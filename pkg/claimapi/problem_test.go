@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestProblemsAreDocumented compares the table with docs/problems.md. Every slug is a heading whose text begins with the
-// status, and every heading of the second level is a slug.
+// TestProblemsAreDocumented compares the table with docs/problems.md. Every slug is a heading whose text begins with
+// the status, and every heading of the second level is a slug.
 func TestProblemsAreDocumented(t *testing.T) {
 	t.Parallel()
 	docs, err := os.ReadFile("../../docs/problems.md")

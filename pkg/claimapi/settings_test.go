@@ -34,7 +34,8 @@ func TestSettingsGiven(t *testing.T) {
 		must(t, err)
 		equal(t, "campaign cache", s.CampaignCache, want)
 	}
-	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError} {
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"error": slog.LevelError} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
 		must(t, err)
 		equal(t, "log level", s.LogLevel, want)
@@ -65,7 +66,8 @@ func TestSettingsRefused(t *testing.T) {
 		"cache without unit": {with("ONCEBOX_CAMPAIGN_CACHE=5"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"bad level":          {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
-			[]string{"ONCEBOX_X=hunter2", "ONCEBOX_BANK_TABLE=hunter2!", "ONCEBOX_CLAIMANT_FROM=hunter2", "ONCEBOX_CAMPAIGN_CACHE=hunter2", "ONCEBOX_LOG_LEVEL=hunter2"},
+			[]string{"ONCEBOX_X=hunter2", "ONCEBOX_BANK_TABLE=hunter2!", "ONCEBOX_CLAIMANT_FROM=hunter2",
+				"ONCEBOX_CAMPAIGN_CACHE=hunter2", "ONCEBOX_LOG_LEVEL=hunter2"},
 			"ONCEBOX_X ONCEBOX_BANK_TABLE ONCEBOX_DEDUPE_TABLE ONCEBOX_CLAIMANT_FROM ONCEBOX_CAMPAIGN_CACHE ONCEBOX_LOG_LEVEL",
 		},
 	} {

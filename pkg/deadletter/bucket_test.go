@@ -38,7 +38,9 @@ type shaky struct {
 	puts          int
 }
 
-func (s *shaky) PutObject(ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+func (s *shaky) PutObject(
+	ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options),
+) (*s3.PutObjectOutput, error) {
 	s.puts++
 	if err := next(&s.before); err != nil {
 		return nil, err
@@ -129,7 +131,8 @@ func TestContextEndsTheWaitForABucket(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		bucket := deadletter.NewBucket(&shaky{before: repeat(status(503), 9)}, "bucket", "")
-		if _, err := bucket.Create(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, dedupe.ErrTryAgain) {
+		if _, err := bucket.Create(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, dedupe.ErrTryAgain) {
 			t.Errorf("got %v", err)
 		}
 		if waited := time.Since(begin); waited != time.Millisecond {
@@ -168,7 +171,8 @@ func TestTranslate(t *testing.T) {
 	} {
 		got := deadletter.Translate(test.err)
 		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||
-			!strings.Contains(got.Error(), test.says) || !strings.HasPrefix(got.Error(), "dead-letter store s3://b: put object: ") {
+			!strings.Contains(got.Error(), test.says) ||
+			!strings.HasPrefix(got.Error(), "dead-letter store s3://b: put object: ") {
 			t.Errorf("%s: want try again %t saying %q, got %v", test.name, test.tryAgain, test.says, got)
 		}
 	}

@@ -50,7 +50,8 @@ func TestDocumentsAreReadBack(t *testing.T) {
 			Data:            rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
 			Position: dedupe.Position{
 				Stream: dedupe.Stream{Account: text.Draw(t, "account"), Region: text.Draw(t, "region"), Name: text.Draw(t, "name")},
-				Shard:  text.Draw(t, "shard"), Sequence: text.Draw(t, "sequence"), Sub: rapid.IntRange(dedupe.Plain, 1000).Draw(t, "sub"),
+				Shard:  text.Draw(t, "shard"), Sequence: text.Draw(t, "sequence"), Sub: rapid.IntRange(dedupe.Plain, 1000).Draw(t,
+					"sub"),
 			},
 		}
 		if len(want.Data) == 0 {

@@ -51,7 +51,8 @@ func TestParseSetting(t *testing.T) {
 		"s3://bucket/\xff":                "UTF-8",
 		"s3://bucket/" + strings.Repeat("x", 801): "longer than 800 bytes",
 	} {
-		if _, err := deadletter.ParseSetting(text); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+		if _, err := deadletter.ParseSetting(text); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -64,7 +65,8 @@ func TestNewQueue(t *testing.T) {
 		"http://localhost:4566/000000000000/failures":                    true,
 		"https://sqs.eu-west-1.amazonaws.com/123456789012/failures.fifo": false,
 		"https://sqs.eu-west-1.amazonaws.com/":                           false,
-		"failures":                                                       false, "": false, "arn:aws:sqs:eu-west-1:123456789012:failures": false, "http://\x7f/a": false,
+		"failures":                                                       false, "": false,
+		"arn:aws:sqs:eu-west-1:123456789012:failures": false, "http://\x7f/a": false,
 	} {
 		if _, err := deadletter.NewQueue(nil, url); good != (err == nil) {
 			t.Errorf("%q: %v", url, err)
@@ -118,7 +120,8 @@ func TestOpen(t *testing.T) {
 	} {
 		sent = nil
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
-		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url, func(n deadletter.Notification, err error) { t.Error(n, err) })
+		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url,
+			func(n deadletter.Notification, err error) { t.Error(n, err) })
 		must(t, err)
 		must(t, put(t, store, f))
 		got, err := store.Read(t.Context(), name)
@@ -130,7 +133,8 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	var unsent error
-	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "https://sqs.eu-west-1.amazonaws.com/123456789012/none",
+	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder,
+		"https://sqs.eu-west-1.amazonaws.com/123456789012/none",
 		func(_ deadletter.Notification, err error) { unsent = err })
 	must(t, err)
 	must(t, put(t, store, newLetter("2")))
@@ -153,12 +157,14 @@ func TestOpenRefusesWrongSettings(t *testing.T) {
 		{"s3://bucket/p", "", "AWS_REGION"},
 		{folder, "https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},
 	} {
-		if _, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, test.queue, nil); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, test.queue, nil); err == nil ||
+			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
 	t.Setenv("AWS_REGION", "eu-west-1")
-	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "failures", nil); err == nil || !strings.Contains(err.Error(), "SQS") {
+	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "failures", nil); err == nil ||
+		!strings.Contains(err.Error(), "SQS") {
 		t.Errorf("queue: %v", err)
 	}
 	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "", nil); err != nil {

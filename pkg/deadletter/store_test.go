@@ -130,7 +130,8 @@ func TestEndedContextCreatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, objects := range places(t) {
-		if _, err := objects.Create(ctx, "one", nil); !errors.Is(err, context.Canceled) || errors.Is(err, dedupe.ErrTryAgain) {
+		if _, err := objects.Create(ctx, "one", nil); !errors.Is(err, context.Canceled) ||
+			errors.Is(err, dedupe.ErrTryAgain) {
 			t.Errorf("%s: create: %v", name, err)
 		}
 		if _, err := objects.Read(ctx, "one"); !errors.Is(err, context.Canceled) {
@@ -249,7 +250,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q and %q have one name", owner, other)
 		}
 		names[folded] = owner
-		if len(name) > 200 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" || strings.Contains(name, "..") {
+		if len(name) > 200 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" ||
+			strings.Contains(name, "..") {
 			t.Errorf("%q has the name %q", owner, name)
 		}
 	}
@@ -275,7 +277,8 @@ func TestOnlyNewObjectsAreNotified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			notifier := &recorder{}
-			store := deadletter.New(objects, deadletter.WithNotifier(notifier, func(n deadletter.Notification, err error) { t.Error(n, err) }))
+			store := deadletter.New(objects,
+				deadletter.WithNotifier(notifier, func(n deadletter.Notification, err error) { t.Error(n, err) }))
 			for _, sequence := range []string{"1", "2", "1"} {
 				must(t, put(t, store, newLetter(sequence)))
 			}
@@ -305,7 +308,8 @@ func TestFailingNotifier(t *testing.T) {
 	for i := range 10 {
 		must(t, put(t, store, newLetter(fmt.Sprint(i))))
 	}
-	if len(notifier.notifications) != 1 || len(unsent) != 10 || !errors.Is(unsent[0], notifier.err) || !errors.Is(unsent[9], deadletter.ErrNotifyPaused) {
+	if len(notifier.notifications) != 1 || len(unsent) != 10 || !errors.Is(unsent[0], notifier.err) ||
+		!errors.Is(unsent[9], deadletter.ErrNotifyPaused) {
 		t.Errorf("%d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
 	now, notifier.err = now.Add(deadletter.NotifyPause), nil
@@ -369,7 +373,8 @@ func TestFolder(t *testing.T) {
 		t.Errorf("read outside of the folder: %v", err)
 	}
 	must(t, os.Rename(path, path+".old"))
-	if created, err := folder.Create(t.Context(), "y.json", nil); created || err == nil || !strings.Contains(err.Error(), path) {
+	if created, err := folder.Create(t.Context(), "y.json", nil); created || err == nil ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("folder gone: %t, %v", created, err)
 	}
 }

@@ -18,10 +18,14 @@ import (
 // seeds are good and bad records of every kind.
 var seeds = []string{
 	string(page),
-	`{"id":"x"}`, `{"id":17.50e+3,"a":[1,{"b":null}],"contexts":null}`, `{"id":"x","contexts":[1]}`, `{"id":"x","contexts":{}}`,
-	`{"i\u0064":"\ud83d\ude00","id":"y"}`, `{"id":"\ud800"}`, "{\"id\":\"\xff\"}", "{\"id\":\"x\",\"\xff\":\"\xed\xa0\x80\"}",
-	`{"meta":{"id":"x","a":{}}}`, `{"meta":1,"meta":{"id":"x"},"owner":"o"}`, `{"meta":{"id":"x"},"owner":"o","b":[1,2],"a":{"meta":{"v":1}}}`,
-	`{}`, `[]`, `null`, `"x"`, ``, ` `, `{"id"`, `{"id":01}`, `{"id":"x",}`, `{"id":"\x"}`, "{\"id\":\"\n\"}", "\ufeff{}", `{"id":"x"}{}`,
+	`{"id":"x"}`, `{"id":17.50e+3,"a":[1,{"b":null}],"contexts":null}`, `{"id":"x","contexts":[1]}`,
+	`{"id":"x","contexts":{}}`,
+	`{"i\u0064":"\ud83d\ude00","id":"y"}`, `{"id":"\ud800"}`, "{\"id\":\"\xff\"}",
+	"{\"id\":\"x\",\"\xff\":\"\xed\xa0\x80\"}",
+	`{"meta":{"id":"x","a":{}}}`, `{"meta":1,"meta":{"id":"x"},"owner":"o"}`,
+	`{"meta":{"id":"x"},"owner":"o","b":[1,2],"a":{"meta":{"v":1}}}`,
+	`{}`, `[]`, `null`, `"x"`, ``, ` `, `{"id"`, `{"id":01}`, `{"id":"x",}`, `{"id":"\x"}`, "{\"id\":\"\n\"}", "\ufeff{}",
+	`{"id":"x"}{}`,
 	strings.Repeat(`{"a":`, 1001) + "1" + strings.Repeat("}", 1001),
 }
 
@@ -70,7 +74,8 @@ func fuzzRead(t *testing.T, f *format.JSON, idPath string, record []byte) {
 			t.Fatalf("gjson finds the id %s", id.Raw)
 		}
 	case err == nil:
-		if id.Type == gjson.Number && id.Raw != fields.ID || id.Type == gjson.String && id.Str != fields.ID || id.Type != gjson.Number && id.Type != gjson.String {
+		if id.Type == gjson.Number && id.Raw != fields.ID || id.Type == gjson.String && id.Str != fields.ID ||
+			id.Type != gjson.Number && id.Type != gjson.String {
 			t.Fatalf("gjson finds the id %s, Read finds %q", id.Raw, fields.ID)
 		}
 	}
@@ -119,7 +124,8 @@ func fuzzRename(t *testing.T, f *format.JSON, record []byte, fields format.Field
 
 // FuzzNumbers: two numbers have the same form exactly if they have the same value.
 func FuzzNumbers(f *testing.F) {
-	numbers := []string{"0", "-0", "1", "1.0", "10e-1", "0.1E+1", "12345678901234567890.1", "1e400", "10e399", "-1.50", "-15e-1", "0.0e5", "100", "1e2"}
+	numbers := []string{"0", "-0", "1", "1.0", "10e-1", "0.1E+1", "12345678901234567890.1", "1e400", "10e399", "-1.50",
+		"-15e-1", "0.0e5", "100", "1e2"}
 	for _, a := range numbers {
 		for _, b := range numbers {
 			f.Add(a, b)

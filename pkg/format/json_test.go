@@ -79,7 +79,8 @@ func checkReason(t *testing.T, record string, err error, reason string) {
 	switch {
 	case reason == "" && err != nil:
 		t.Errorf("%.60s: %v", record, err)
-	case reason != "" && (!errors.As(err, &badRecord) || badRecord.Reason != reason || err.Error() != "bad record: "+reason):
+	case reason != "" && (!errors.As(err, &badRecord) || badRecord.Reason != reason ||
+		err.Error() != "bad record: "+reason):
 		t.Errorf("%.60s: want %q, got %v", record, reason, err)
 	}
 }
@@ -89,14 +90,18 @@ func TestNotJSON(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})
 	values := []string{
-		"-", "+1", "01", "-01", "00", ".5", "1.", "1.e1", "1e", "1e+", "1E-", "1e1.5", "0x1", "1_0", "NaN", "Infinity", "-Infinity", "1a",
+		"-", "+1", "01", "-01", "00", ".5", "1.", "1.e1", "1e", "1e+", "1E-", "1e1.5", "0x1", "1_0", "NaN", "Infinity",
+		"-Infinity", "1a",
 		"t", "tru", "truee", "True", "fals", "nul", "nulll", "None", "undefined",
-		`"`, `"a`, `'a'`, `"\"`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\U0041"`, `"\u+123"`, "\"\n\"", "\"\x00\"", "\"\x1f\"", "\"\t\"",
+		`"`, `"a`, `'a'`, `"\"`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\U0041"`, `"\u+123"`, "\"\n\"", "\"\x00\"", "\"\x1f\"",
+		"\"\t\"",
 		"[", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1}", "]", "[1]]",
-		"{", `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{a:1}`, `{1:1}`, `{null:1}`, `{"a":1]`, `{"a":1:2}`, `{"a",1}`, `{"\u00":1}`,
+		"{", `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,"a":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{a:1}`, `{1:1}`,
+		`{null:1}`, `{"a":1]`, `{"a":1:2}`, `{"a",1}`, `{"\u00":1}`,
 		"1 // one", "/* one */ 1", "\v1", "\u00a01", "\ufeff1",
 	}
-	records := []string{"", " ", "\ufeff" + `{"id":"x"}`, `{"id":"x"}{}`, `{"id":"x"},`, `{"id":"x"} x`, `{"id":"x"}` + "\x00", `{"id":"x"`, `{"id":"x","id"}`, `{"id":"x","v":}`, `{"id":"x",,"a":1}`}
+	records := []string{"", " ", "\ufeff" + `{"id":"x"}`, `{"id":"x"}{}`, `{"id":"x"},`, `{"id":"x"} x`, `{"id":"x"}` +
+		"\x00", `{"id":"x"`, `{"id":"x","id"}`, `{"id":"x","v":}`, `{"id":"x",,"a":1}`}
 	for _, value := range values {
 		records = append(records, `{"id":"x","v":`+value+`}`, `{"id":"x","v":[[`+value+`]]}`)
 	}
@@ -118,10 +123,13 @@ func TestNotJSON(t *testing.T) {
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})
-	for _, nest := range []struct{ open, inner, closing string }{{"[", "1", "]"}, {`{"a":`, "1", "}"}, {"[", "[]", "]"}, {"[", "{}", "]"}} {
-		for levels, reason := range map[int]string{format.MaxDepth: "", format.MaxDepth + 1: "nested deeper than 1000", 2_000_000: "nested deeper than 1000"} {
+	for _, nest := range []struct{ open, inner, closing string }{{"[", "1", "]"}, {`{"a":`, "1", "}"}, {"[", "[]", "]"},
+		{"[", "{}", "]"}} {
+		for levels, reason := range map[int]string{format.MaxDepth: "", format.MaxDepth + 1: "nested deeper than 1000",
+			2_000_000: "nested deeper than 1000"} {
 			inside := levels - 1 - len(nest.inner)/2
-			record := `{"id":"x","v":` + strings.Repeat(nest.open, inside) + nest.inner + strings.Repeat(nest.closing, inside) + `}`
+			record := `{"id":"x","v":` + strings.Repeat(nest.open, inside) + nest.inner + strings.Repeat(nest.closing, inside) +
+				`}`
 			_, err := f.Read([]byte(record))
 			checkReason(t, record, err, reason)
 		}
@@ -158,9 +166,11 @@ func TestReadFingerprint(t *testing.T) {
 		}
 	}
 	computed := newJSON(t, format.Options{IDPath: "id"})
-	for _, record := range []string{`{"id":"x"}`, `{"id":"x","m":null}`, `{"id":"x","m":{"fp":null}}`, `{"id":"x","m":{"fp":""}}`, `{"id":"x","m":["fp"]}`} {
+	for _, record := range []string{`{"id":"x"}`, `{"id":"x","m":null}`, `{"id":"x","m":{"fp":null}}`,
+		`{"id":"x","m":{"fp":""}}`, `{"id":"x","m":["fp"]}`} {
 		want := mustRead(t, computed, record)
-		if got := mustRead(t, f, record); got != want || len(got.Fingerprint) != 64 || !strings.HasPrefix(got.Version, "c1-") {
+		if got := mustRead(t, f, record); got != want || len(got.Fingerprint) != 64 ||
+			!strings.HasPrefix(got.Version, "c1-") {
 			t.Errorf("%s: want %+v, got %+v", record, want, got)
 		}
 	}
@@ -196,7 +206,8 @@ func TestReadOwner(t *testing.T) {
 	}
 	_, err := f.Read([]byte(`{"id":"x","from":[]}`))
 	checkReason(t, "no owner", err, "the owner is missing, null or empty")
-	if fields := mustRead(t, newJSON(t, format.Options{IDPath: "id"}), `{"id":"x"}`); fields.Owner != "" || !fields.Time.IsZero() {
+	if fields := mustRead(t, newJSON(t, format.Options{IDPath: "id"}), `{"id":"x"}`); fields.Owner != "" ||
+		!fields.Time.IsZero() {
 		t.Errorf("without paths: want no owner and no time, got %+v", fields)
 	}
 }

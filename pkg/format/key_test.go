@@ -13,15 +13,18 @@ import (
 
 func TestKeyOf(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d", "0F6DD1F5-7B3F-4A38-9C0E-5D6F1A2B3C4D", "0f6dd1f5-7B3F-4a38-9C0E-5d6F1a2b3c4D"} {
+	for _, id := range []string{"0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d", "0F6DD1F5-7B3F-4A38-9C0E-5D6F1A2B3C4D",
+		"0f6dd1f5-7B3F-4a38-9C0E-5d6F1a2b3c4D"} {
 		if got, want := format.KeyOf(id), "0f6dd1f57b3f4a389c0e5d6f1a2b3c4d"; hex.EncodeToString(got[:]) != want {
 			t.Errorf("%s: want %s, got %x", id, want, got)
 		}
 	}
 	// All other forms compare as bytes.
 	for _, id := range []string{
-		"", "order-1", "ORDER-1", "0f6dd1f57b3f4a389c0e5d6f1a2b3c4d", "{0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d}", "urn:uuid:0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",
-		"0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4g", "0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4", "0f6dd1f57-b3f-4a38-9c0e-5d6f1a2b3c4d", " 0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",
+		"", "order-1", "ORDER-1", "0f6dd1f57b3f4a389c0e5d6f1a2b3c4d", "{0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d}",
+		"urn:uuid:0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",
+		"0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4g", "0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4", "0f6dd1f57-b3f-4a38-9c0e-5d6f1a2b3c4d",
+		" 0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d",
 	} {
 		want := sha256.Sum256([]byte(id))
 		if got := format.KeyOf(id); !bytes.Equal(got[:], want[:16]) {

@@ -55,7 +55,8 @@ func TestOptions(t *testing.T) {
 		switch {
 		case test.option == "" && err != nil:
 			t.Errorf("%s: %v", test.name, err)
-		case test.option != "" && (!errors.As(err, &wrong) || wrong.Option != test.option || !strings.Contains(wrong.Error(), test.says)):
+		case test.option != "" && (!errors.As(err, &wrong) || wrong.Option != test.option ||
+			!strings.Contains(wrong.Error(), test.says)):
 			t.Errorf("%s: want %s ... %s, got %v", test.name, test.option, test.says, err)
 		}
 	}

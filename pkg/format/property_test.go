@@ -84,7 +84,8 @@ func (d *document) all() []*document {
 	return found
 }
 
-var runes = []rune{'a', 'b', 'A', ' ', '"', '\\', '/', '\n', '\t', 0, 1, 0x1f, 0x7f, 'é', 0x2028, 0xfffd, 0xffff, '😀', 0x10ffff, 0xd800, 0xd83d, 0xdbff, 0xdc00, 0xdfff, badByte}
+var runes = []rune{'a', 'b', 'A', ' ', '"', '\\', '/', '\n', '\t', 0, 1, 0x1f, 0x7f, 'é', 0x2028, 0xfffd, 0xffff, '😀',
+	0x10ffff, 0xd800, 0xd83d, 0xdbff, 0xdc00, 0xdfff, badByte}
 
 func drawText(t *rapid.T, label string) []rune {
 	drawn := rapid.SliceOfN(rapid.SampledFrom(runes), 0, 4).Draw(t, label)
@@ -104,7 +105,8 @@ func drawNumber(t *rapid.T) document {
 	if digits == "" {
 		return document{kind: number}
 	}
-	exponent := rapid.OneOf(rapid.IntRange(-3, 3), rapid.IntRange(-40, 40), rapid.SampledFrom([]int{400, -400, 999999999, -2147483649, 123456789012345678})).Draw(t, "exponent")
+	exponent := rapid.OneOf(rapid.IntRange(-3, 3), rapid.IntRange(-40, 40),
+		rapid.SampledFrom([]int{400, -400, 999999999, -2147483649, 123456789012345678})).Draw(t, "exponent")
 	return document{kind: number, negative: rapid.Bool().Draw(t, "negative"), digits: digits, exponent: exponent}
 }
 
@@ -235,7 +237,8 @@ func (s spelling) number(d document) string {
 	} else {
 		plus, exponent = "-", -exponent
 	}
-	return out + rapid.SampledFrom([]string{"e", "E"}).Draw(s.t, "e") + plus + strings.Repeat("0", s.draw(3, "leading zeros")) + strconv.Itoa(exponent)
+	return out + rapid.SampledFrom([]string{"e", "E"}).Draw(s.t, "e") + plus +
+		strings.Repeat("0", s.draw(3, "leading zeros")) + strconv.Itoa(exponent)
 }
 
 func (s spelling) text(runes []rune) string {

@@ -73,7 +73,8 @@ func TestRename(t *testing.T) {
 func TestRenameIDs(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})
-	for _, id := range []string{"", "order-1", `"`, `\`, "\x00\x01\n\x1f\x7f", "é😀\u2028</script>", "\ufffd", strings.Repeat(`"\`, 1000)} {
+	for _, id := range []string{"", "order-1", `"`, `\`, "\x00\x01\n\x1f\x7f", "é😀\u2028</script>", "\ufffd",
+		strings.Repeat(`"\`, 1000)} {
 		renamed, err := f.Rename([]byte(`{"id":"x"}`), id, "new"+id)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +86,8 @@ func TestRenameIDs(t *testing.T) {
 				Data   struct{ OriginalEventID string }
 			}
 		}
-		if err := json.Unmarshal(renamed, &got); err != nil || got.ID != "new"+id || len(got.Contexts) != 1 || got.Contexts[0].Data.OriginalEventID != id {
+		if err := json.Unmarshal(renamed, &got); err != nil || got.ID != "new"+id || len(got.Contexts) != 1 ||
+			got.Contexts[0].Data.OriginalEventID != id {
 			t.Errorf("%.20q: got %.200s, %v", id, renamed, err)
 		}
 	}

@@ -46,7 +46,8 @@ func TestDecode(t *testing.T) {
 	if b.Shard != "shardId-000000000006" || len(b.Records) != 2 {
 		t.Errorf("shard %s, %d records", b.Shard, len(b.Records))
 	}
-	want := dedupe.Record{Sequence: sequence, PartitionKey: "pk", Arrival: time.UnixMilli(1795176000123).UTC(), Data: []byte("secret")}
+	want := dedupe.Record{Sequence: sequence, PartitionKey: "pk", Arrival: time.UnixMilli(1795176000123).UTC(),
+		Data: []byte("secret")}
 	for _, r := range b.Records {
 		if fmt.Sprint(r) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", r, want)
@@ -69,7 +70,8 @@ func TestDecodeArrival(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, b.Records, err)
 		}
 	}
-	for text, millis := range map[string]int64{"1.795176000123E9": 1795176000123, "1795176000": 1795176000000, "1E9": 1e12, "1795176000.1236": 1795176000124} {
+	for text, millis := range map[string]int64{"1.795176000123E9": 1795176000123, "1795176000": 1795176000000, "1E9": 1e12,
+		"1795176000.1236": 1795176000124} {
 		b, err := decode(eventOf(change(t, "1795176000.123", text)))
 		if err != nil || b.Records[0].Arrival.UnixMilli() != millis {
 			t.Errorf("%s: %v, %v", text, b.Records, err)

@@ -144,15 +144,22 @@ func corpus(t testing.TB) (all [][]byte) {
 		}
 		record := strings.Replace(kinesisRecord, edit.old, edit.to, 1)
 		next := strings.ReplaceAll(kinesisRecord, sequence, sequence+"1")
-		all = append(all, eventOf(record), eventOf(record, next), eventOf(strings.ReplaceAll(record, sequence, "7"), kinesisRecord))
+		all = append(all, eventOf(record), eventOf(record, next),
+			eventOf(strings.ReplaceAll(record, sequence, "7"), kinesisRecord))
 	}
 	for _, text := range []string{
-		"", " ", "null", "nul", "[]", "{}", "{ }", "{,}", `{"Records":[]}`, ` { "Records" : [ ] } `, `{"Records":[],}`, `{"Records":[]}x`, `{"Records":[]} {}`,
-		`{"Records":null}`, `{"Records":nul}`, `{"Records":[,]}`, `{"Records":[null]}`, `{"Records":[1]}`, `{"Records":{}}`, `{"Records":""}`, `{"Records"}`, `{"Records":}`, `{"Records" []}`, `{"Records";[]}`, `{null:1,"Records":[]}`,
-		`{Records:[]}`, `{"Record\u0073":[]}`, `{"records":[]}`, `{"Recordſ":[]}`, `{"Records":[],"Records":[]}`, `{"a":1,"a":2,"Records":[]}`,
-		`{"a":[{"b":[[],{},"\"]}",-1.5e+3,true,false,null]}],"Records":[]}`, `{"a":[1,],"Records":[]}`, `{"a":{"b":1,},"Records":[]}`, `{"a":{"b"},"Records":[]}`,
-		`{"a":{b:1},"Records":[]}`, `{"a":[1 2],"Records":[]}`, `{"a":01,"Records":[]}`, `{"a":1.,"Records":[]}`, `{"a":-,"Records":[]}`, `{"a":1e,"Records":[]}`,
-		`{"a":tru,"Records":[]}`, `{"a":"\x","Records":[]}`, `{"a":"\u12g4","Records":[]}`, "{\"a\":\"\t\",\"Records\":[]}", `{"a":`, `{"a":"`, `{"a":"\`, `{"a":"\u1`,
+		"", " ", "null", "nul", "[]", "{}", "{ }", "{,}", `{"Records":[]}`, ` { "Records" : [ ] } `, `{"Records":[],}`,
+		`{"Records":[]}x`, `{"Records":[]} {}`,
+		`{"Records":null}`, `{"Records":nul}`, `{"Records":[,]}`, `{"Records":[null]}`, `{"Records":[1]}`, `{"Records":{}}`,
+		`{"Records":""}`, `{"Records"}`, `{"Records":}`, `{"Records" []}`, `{"Records";[]}`, `{null:1,"Records":[]}`,
+		`{Records:[]}`, `{"Record\u0073":[]}`, `{"records":[]}`, `{"Recordſ":[]}`, `{"Records":[],"Records":[]}`,
+		`{"a":1,"a":2,"Records":[]}`,
+		`{"a":[{"b":[[],{},"\"]}",-1.5e+3,true,false,null]}],"Records":[]}`, `{"a":[1,],"Records":[]}`,
+		`{"a":{"b":1,},"Records":[]}`, `{"a":{"b"},"Records":[]}`,
+		`{"a":{b:1},"Records":[]}`, `{"a":[1 2],"Records":[]}`, `{"a":01,"Records":[]}`, `{"a":1.,"Records":[]}`,
+		`{"a":-,"Records":[]}`, `{"a":1e,"Records":[]}`,
+		`{"a":tru,"Records":[]}`, `{"a":"\x","Records":[]}`, `{"a":"\u12g4","Records":[]}`, "{\"a\":\"\t\",\"Records\":[]}",
+		`{"a":`, `{"a":"`, `{"a":"\`, `{"a":"\u1`,
 	} {
 		all = append(all, []byte(text))
 	}

@@ -19,13 +19,15 @@ import (
 func TestUniqueRecordsGoToTheSink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "failed", b.do(t, event(`{"id":"a","n":1}`, `{"id":"b"}`, `{"id":"a","n":1}`, `{"id":"a","n":2}`, `poison`)), "")
+	equal(t, "failed", b.do(t, event(`{"id":"a","n":1}`, `{"id":"b"}`, `{"id":"a","n":1}`, `{"id":"a","n":2}`, `poison`)),
+		"")
 	b.deadLetters.holds(t, "poison")
 	equal(t, "records sent", len(b.sink.data), 3)
 	for i, want := range []string{`{"id":"a","n":1}`, `{"id":"b"}`} {
 		equal(t, "record", b.sink.data[i], want)
 	}
-	if synthetic := b.sink.data[2]; strings.Contains(synthetic, `"id":"a"`) || !strings.Contains(synthetic, "originalEventId") {
+	if synthetic := b.sink.data[2]; strings.Contains(synthetic, `"id":"a"`) ||
+		!strings.Contains(synthetic, "originalEventId") {
 		t.Errorf("the synthetic duplicate is %s", synthetic)
 	}
 }
@@ -138,7 +140,8 @@ func TestOneLogLinePerInvocation(t *testing.T) {
 	must(t, err)
 	line := b.line(t)
 	for name, want := range map[string]any{
-		"level": "WARN", "msg": "batch", "request_id": "request-1", "stream": "123456789012/eu-central-1/clicks", "shard": shard0,
+		"level": "WARN", "msg": "batch", "request_id": "request-1", "stream": "123456789012/eu-central-1/clicks",
+		"shard":   shard0,
 		"records": 4.0, "in": 4.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "dead_lettered": 1.0,
 		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "failed_sequence": nil, "error": nil,
 	} {

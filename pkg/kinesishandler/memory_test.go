@@ -139,9 +139,11 @@ func TestMemoryIsBounded(t *testing.T) {
 			equal(t, "failed", len(answer.BatchItemFailures), 0)
 			runtime.KeepAlive(c.raw)
 			most, allocated := w.most-before, end.TotalAlloc-begin.TotalAlloc
-			t.Logf("an event of %d bytes, %d records sent, %d dead letters: %d bytes live, %d allocated", len(c.raw), w.sent, w.deadLetters, most, allocated)
+			t.Logf("an event of %d bytes, %d records sent, %d dead letters: %d bytes live, %d allocated", len(c.raw), w.sent,
+				w.deadLetters, most, allocated)
 			if most > c.live*maxEvent || allocated > c.allocated*maxEvent {
-				t.Errorf("%d bytes were live and %d allocated, want at most %d and %d", most, allocated, c.live*maxEvent, c.allocated*maxEvent)
+				t.Errorf("%d bytes were live and %d allocated, want at most %d and %d", most, allocated, c.live*maxEvent,
+					c.allocated*maxEvent)
 			}
 		})
 	}

@@ -95,7 +95,8 @@ func failingAWS(t *testing.T) (url string) {
 func TestOpenOnAWS(t *testing.T) {
 	endpoint := failingAWS(t)
 	for name, value := range map[string]string{
-		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": endpoint,
+		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+		"AWS_ENDPOINT_URL": endpoint,
 	} {
 		t.Setenv(name, value)
 	}

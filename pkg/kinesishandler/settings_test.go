@@ -12,7 +12,8 @@ import (
 
 // required lists the variables without which the function does not start.
 var required = []string{
-	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks",
+	"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique",
+	"ONCEBOX_DEAD_LETTERS=s3://bad-records/clicks",
 }
 
 func with(more ...string) []string {
@@ -131,8 +132,10 @@ func TestSettingsRefused(t *testing.T) {
 		"bad level":            {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
 			[]string{
-				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2", "ONCEBOX_DEAD_LETTERS=hunter2",
-				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_CONCURRENCY=hunter2", "ONCEBOX_LOG_LEVEL=hunter2",
+				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2",
+				"ONCEBOX_DEAD_LETTERS=hunter2",
+				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_CONCURRENCY=hunter2",
+				"ONCEBOX_LOG_LEVEL=hunter2",
 			},
 			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_CONCURRENCY ONCEBOX_LOG_LEVEL",
 		},
@@ -188,5 +191,6 @@ func TestOptions(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	equal(t, "variables at fault", faultyVariables(t, err), "ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_LOG_LEVEL")
+	equal(t, "variables at fault", faultyVariables(t, err),
+		"ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_LOG_LEVEL")
 }

@@ -268,7 +268,8 @@ func TestEmptyIsNotNil(t *testing.T) {
 func TestTruncatedMessages(t *testing.T) {
 	t.Parallel()
 	var d kpl.Decoder
-	whole := message("\x12\x010", good, record("\x08\x00", "\x10\x00", "\x1A\x80\x01"+strings.Repeat("x", 128), "\x22\x01t"), "\x3D1234")
+	whole := message("\x12\x010", good,
+		record("\x08\x00", "\x10\x00", "\x1A\x80\x01"+strings.Repeat("x", 128), "\x22\x01t"), "\x3D1234")
 	for n := range whole {
 		checkDecode(t, &d, sign(whole[:n]...))
 	}
@@ -278,7 +279,8 @@ func TestTruncatedMessages(t *testing.T) {
 func TestEveryChangedByte(t *testing.T) {
 	t.Parallel()
 	var d kpl.Decoder
-	whole := message("\x12\x010", good, record("\x08\x00", "\x10\x00", "\x1A\x02xy", "\x22\x01t"), "\x3D1234", "\x39\x00\x00\x00\x00\x00\x00\x00\x00")
+	whole := message("\x12\x010", good, record("\x08\x00", "\x10\x00", "\x1A\x02xy", "\x22\x01t"), "\x3D1234",
+		"\x39\x00\x00\x00\x00\x00\x00\x00\x00")
 	for i := range whole {
 		changed := bytes.Clone(whole)
 		for value := range 256 {

@@ -69,7 +69,8 @@ func TestSizesAtTheEdgesOfVarints(t *testing.T) {
 	var d kpl.Decoder
 	for _, n := range []int{0, 1, 121, 122, 123, 127, 128, 16_376, 16_377, 16_378, 16_383, 16_384, 2_097_151, 2_097_152} {
 		var e kpl.Encoder
-		r := kpl.UserRecord{Data: make([]byte, n), PartitionKey: bytes.Repeat([]byte("k"), n), ExplicitHashKey: []byte(strings.Repeat("0", n))}
+		r := kpl.UserRecord{Data: make([]byte, n), PartitionKey: bytes.Repeat([]byte("k"), n),
+			ExplicitHashKey: []byte(strings.Repeat("0", n))}
 		checkAdd(t, &e, r)
 		got, _, err := d.Decode(e.Bytes())
 		if err != nil {
@@ -106,7 +107,8 @@ func checkAdd(t rapid.TB, e *kpl.Encoder, r kpl.UserRecord) {
 	before, announced := e.Len(), e.SizeWith(r)
 	e.Add(r)
 	if size := e.Size(); size != announced || size != len(e.Bytes()) || e.Len() != before+1 {
-		t.Fatalf("%d bytes were announced; Size says %d, and there are %d; %d records", announced, size, len(e.Bytes()), e.Len())
+		t.Fatalf("%d bytes were announced; Size says %d, and there are %d; %d records", announced, size, len(e.Bytes()),
+			e.Len())
 	}
 }
 

@@ -67,7 +67,8 @@ func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := kinesissink.NewClient(t.Context(), sdkconfig.Load); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := kinesissink.NewClient(t.Context(), sdkconfig.Load); err == nil ||
+		!strings.Contains(err.Error(), "AWS_REGION") {
 		t.Errorf("no region: %v", err)
 	}
 	t.Setenv("AWS_REGION", "eu-west-1")

@@ -148,7 +148,8 @@ func TestCheck(t *testing.T) {
 	} {
 		err := test.sink.Check(test.output)
 		poison, ok := errors.AsType[*dedupe.PoisonError](err)
-		if good := test.reason == ""; good != (err == nil) || !good && (!ok || !strings.Contains(poison.Reason, test.reason)) {
+		if good := test.reason == ""; good != (err == nil) || !good &&
+			(!ok || !strings.Contains(poison.Reason, test.reason)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -287,7 +288,8 @@ type always struct {
 	err error
 }
 
-func (a always) PutRecords(context.Context, *kinesis.PutRecordsInput, ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
+func (a always) PutRecords(context.Context, *kinesis.PutRecordsInput,
+	...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
 	return a.out, a.err
 }
 
@@ -332,7 +334,8 @@ func missingStream(t *testing.T, s *stream) {
 	sink, err := kinesissink.New(s, "nowhere")
 	must(t, err)
 	n, err := sink.Send(t.Context(), records(1))
-	if n != 0 || errors.Is(err, dedupe.ErrTryAgain) || err == nil || !strings.Contains(err.Error(), `stream "nowhere" not found`) {
+	if n != 0 || errors.Is(err, dedupe.ErrTryAgain) || err == nil ||
+		!strings.Contains(err.Error(), `stream "nowhere" not found`) {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 }

@@ -201,13 +201,15 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 	must(t, err)
 	must(t, errors.Join(f.Truncate(65<<20), f.Close())) // a hole: it costs nothing
 	for path, fault := range map[string]string{
-		folder: "directory", filepath.Join(dir, "none", "out"): "no such file", os.DevNull: "not a regular file", huge: "not an NDJSON file",
+		folder: "directory", filepath.Join(dir, "none",
+			"out"): "no such file", os.DevNull: "not a regular file", huge: "not an NDJSON file",
 	} {
 		if path == os.DevNull {
 			path = filepath.Join(dir, "null") // a path whose folder can hold the lock file
 			must(t, os.Symlink(os.DevNull, path))
 		}
-		if _, err := ndjsonsink.Open(path); err == nil || !strings.Contains(err.Error(), fault) || !strings.Contains(err.Error(), path) {
+		if _, err := ndjsonsink.Open(path); err == nil || !strings.Contains(err.Error(), fault) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
