@@ -34,7 +34,7 @@
 //
 //	jwt:CLAIM      a claim of the token that API Gateway verified
 //	iam            the ARN of the IAM identity that signed the request
-//	body           whoever the body or the path names; for back ends that call on behalf of claimants
+//	body           the claimant that the body or the path names; for back ends that call on behalf of claimants
 //	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
 //
 // With all but body, a request may name only its own claimant. A request without an identity is answered 401.
