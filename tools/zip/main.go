@@ -2,17 +2,17 @@
 //
 //	zip ARCHIVE FILE...
 //
-// Unlike zip(1) it needs no installation, and the same files give the same
-// archive: they are executable and of 1980, the zip format's first year.
+// Unlike zip(1) it needs no installation, and the same files always give the same archive.
+// All files in the archive are executable.
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
+
+	"github.com/oncebox/oncebox/tools/internal/archive"
 )
 
 func main() {
@@ -26,35 +26,18 @@ func main() {
 	}
 }
 
-func pack(archive string, files []string) error {
-	var packed bytes.Buffer
-	w := zip.NewWriter(&packed)
-	for _, file := range files {
-		if err := add(w, file); err != nil {
+func pack(name string, paths []string) error {
+	var files []archive.File
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
 			return err
 		}
+		files = append(files, archive.File{Name: filepath.Base(path), Mode: archive.Executable, Content: content})
 	}
-	if err := w.Close(); err != nil {
+	var packed bytes.Buffer
+	if err := archive.Zip(&packed, files); err != nil {
 		return err
 	}
-	return os.WriteFile(archive, packed.Bytes(), 0o644)
-}
-
-func add(w *zip.Writer, file string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	header := &zip.FileHeader{
-		Name:     filepath.Base(file),
-		Method:   zip.Deflate,
-		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC),
-	}
-	header.SetMode(0o755)
-	entry, err := w.CreateHeader(header)
-	if err != nil {
-		return err
-	}
-	_, err = entry.Write(content)
-	return err
+	return os.WriteFile(name, packed.Bytes(), 0o644)
 }
