@@ -1,19 +1,18 @@
-# .tools/ is shared by all targets, so they run one after the other.
+# The targets share .tools/, so they run one after the other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 ENGINE ?= sqlite
 ARCH   ?= arm64
 
-VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GO_FILES = $(shell find . -name '*.go' -not -path './.*/*')
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: demo
-demo: demo-$(ENGINE) ## Run the demo; ENGINE=sqlite (default) or dynamodb
+demo: demo-$(ENGINE) ## Run both jobs and check them; ENGINE=sqlite (default) or dynamodb
 
 .PHONY: demo-sqlite
 demo-sqlite:
@@ -25,35 +24,40 @@ demo-dynamodb:
 	scripts/with-engine dynoxide -- scripts/with-engine kinesis-mock -- go run ./cmd/oncebox --store dynamodb: demo
 
 demo-%:
-	@echo 'ENGINE=$*: there are sqlite and dynamodb' >&2; exit 1
+	@echo 'ENGINE=$*: use sqlite or dynamodb' >&2; exit 1
 
 .PHONY: test
-test: tools lint ## Lint, then run all tests
-	go test -race -shuffle=on -count=1 -timeout=15m ./...
+test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
+	@scripts/install-tools dynoxide
+	go test -short -shuffle=on -count=1 -timeout=30m ./...
+
+# The race detector makes SQLite in Go 30 times slower. So it checks the libraries whose tests
+# run in memory or over HTTP, and not the packages named here, the command line and the stack.
+SQLITE    = /(sqlite|sqlitestore|sqlitetest|offline)$$
+RACED     = $(shell go list ./pkg/... ./internal/... | grep -vE '$(SQLITE)')
+NOT_RACED = $(filter-out $(RACED),$(shell go list ./...))
+
+.PHONY: check
+check: tools lint ## Run lint and all tests, with all engines and the race detector
+	go test -shuffle=on -count=1 -timeout=60m $(NOT_RACED)
+	go test -race -shuffle=on -count=1 -timeout=60m $(RACED)
 
 .PHONY: repeat
-repeat: tools ## Run the conformance suites ten times
-	go test -race -shuffle=on -count=10 -timeout=60m ./pkg/itembank/...
+repeat: tools ## Run the tests of both domains and their engines ten times
+	go test -shuffle=on -count=10 -timeout=240m ./pkg/itembank/... ./pkg/dedupe/...
 
 HISTORIES ?= 20000
 
 .PHONY: histories
-histories: tools ## Play 20,000 random histories of records and of claims, and all faults
-	go test -count=1 -timeout=120m -run='^Test(Histories|DeciderOneByOne)$$' ./pkg/dedupe -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout=120m -run='^Test(Histories|Sequences)(InFile)?$$' ./pkg/itembank/sqlitestore -rapid.checks=$(HISTORIES)
-	go test -count=1 -timeout=240m -run='^Test(Histories|Sequences)$$' ./pkg/itembank/dynamostore -rapid.checks=$(HISTORIES)
-	ITEMBANKFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults(InFile|OnDynamoDBLocal|AtTheWire(OfDynamoDBLocal)?)?|FaultMutants|Kills)$$' ./pkg/itembank/sqlitestore ./pkg/itembank/dynamostore
-	go test -count=1 -timeout=120m -run='^Test(Histories|OneByOne)$$/^(memory|sqlite-memory|sqlite-file)$$' ./internal/dedupefault -rapid.checks=$(HISTORIES)
-	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Histories|OneByOne)$$/^dynoxide$$' ./internal/dedupefault -rapid.checks=$$(($(HISTORIES) / 10))
-	DEDUPEFAULT_ALL=1 go test -count=1 -timeout=240m -run='^Test(Faults|FaultsAtTheWire|Mutants)$$' ./internal/dedupefault
+histories: tools ## Search for errors for hours: HISTORIES=20000 random histories a test, and all faults
+	ONCEBOX_HISTORIES=$(HISTORIES) ITEMBANKFAULT_ALL=1 DEDUPEFAULT_ALL=1 \
+	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/itembankfault/... ./internal/dedupefault/...
 
 .PHONY: lint
-lint: ## Check format, vet and lint
-	@scripts/install-tools golangci-lint
-	@unformatted=$$(gofmt -l $(GO_FILES)) && test -z "$$unformatted" || \
-	  { echo "not gofmt-ed: $$unformatted" >&2; exit 1; }
-	go vet ./...
+lint: ## Check the format and the code, and the workflows of CI
+	@scripts/install-tools golangci-lint actionlint
 	.tools/bin/golangci-lint run
+	.tools/bin/actionlint -shellcheck= -pyflakes=
 
 .PHONY: tools
 tools: ## Install the pinned tools into .tools/
@@ -63,8 +67,16 @@ tools: ## Install the pinned tools into .tools/
 build: ## Build bin/oncebox
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/oncebox ./cmd/oncebox
 
+.PHONY: release
+release: ## Build what a tag publishes into dist/release; VERSION=v1.2.3, by default from git
+	go run ./tools/release '$(VERSION)' dist/release
+
+.PHONY: image
+image: release ## Build the container image oncebox:VERSION of the release, with Docker
+	scripts/build-image '$(VERSION)'
+
 .PHONY: zip
-zip: dist/claim.zip dist/dedupe.zip ## Build dist/claim.zip and dist/dedupe.zip for Lambda; ARCH=arm64 (default) or amd64
+zip: dist/claim.zip dist/dedupe.zip ## Build the functions for Lambda into dist/; ARCH=arm64 (default) or amd64
 
 .PHONY: dist/claim.zip dist/dedupe.zip
 dist/claim.zip dist/dedupe.zip: dist/%.zip:
@@ -75,7 +87,7 @@ ROUNDS  ?= 51
 SUBJECT ?= .
 
 .PHONY: bench
-bench: ## Measure against floors in the same run; SUBJECT=Start, or all
+bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
 	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie
 	ONCEBOX_REQUIRE=all go test -run='^$$' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x -timeout=60m ./bench
 
@@ -93,20 +105,20 @@ recording: build ## Record the demo: docs/picture/demo.cast, which asciinema pla
 	go run ./tools/recording docs/picture/demo bin/oncebox demo
 
 .PHONY: invoke
-invoke: ## Give EVENT=events/claim/claim-body.json, or another, to its function in the Lambda emulator
+invoke: ## Give an event to its function in the Lambda emulator: EVENT=events/claim/claim-body.json
 	@scripts/install-tools dynoxide aws-lambda-rie
 	@scripts/invoke '$(EVENT)'
 
 .PHONY: sam-invoke
-sam-invoke: ## The same in a container, with the stack's settings: by SAM local
+sam-invoke: ## Do the same with SAM local, in a container with the settings of the stack
 	@scripts/install-tools dynoxide python
 	@scripts/sam invoke '$(EVENT)'
 
 .PHONY: sam-api
-sam-api: ## Serve the stack's API on 127.0.0.1:3000 by SAM local; PORT=3000
+sam-api: ## Serve the API of the stack with SAM local on 127.0.0.1; PORT=3000
 	@scripts/install-tools dynoxide python
 	@scripts/sam api
 
 .PHONY: clean
-clean: ## Remove what was built; the tools stay
-	rm -rf bin dist
+clean: ## Remove bin/, dist/ and cdk.out/; .tools/ stays
+	rm -rf bin dist cdk.out

@@ -105,3 +105,25 @@ func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
 	}
 	equal(t, "files with the build flags of functions", strings.Join(withFlags, " "), "scripts/build-function")
 }
+
+// TestWorkflowsArePinned checks that the workflows of CI name every action by its commit, and
+// that each has only the permissions that it declares.
+func TestWorkflowsArePinned(t *testing.T) {
+	t.Parallel()
+	workflows, err := filepath.Glob("../.github/workflows/*.yml")
+	must(t, err)
+	equal(t, "workflows", len(workflows), 2)
+	uses := regexp.MustCompile(`(?m)^ +(?:- )?uses: (.*)$`)
+	pinned := regexp.MustCompile(`^(\./.+|[\w.-]+/[\w./-]+@[0-9a-f]{40} # v[0-9.]+)$`)
+	for _, workflow := range workflows {
+		text := read(t, workflow)
+		if !strings.Contains(text, "\npermissions:") {
+			t.Errorf("%s declares no permissions", workflow)
+		}
+		for _, action := range uses.FindAllStringSubmatch(text, -1) {
+			if !pinned.MatchString(action[1]) {
+				t.Errorf("%s does not pin %s", workflow, action[1])
+			}
+		}
+	}
+}

@@ -56,7 +56,7 @@ func TestInvoke(t *testing.T) {
 	t.Run("records", func(t *testing.T) {
 		got := invoke(t, "dedupe/poison-among-good")
 		for _, part := range []string{
-			`"batchItemFailures": []`, "delivered: 2\n" + `{"id":"among-1"`, "kept: 1\n", `"reason":"not valid JSON"`,
+			`"batchItemFailures": []`, "delivered: 2\n" + `{"id":"among-1"`, "dead letters: 1\n", `"reason":"not valid JSON"`,
 		} {
 			if !strings.Contains(got.stdout, part) {
 				t.Errorf("want %s in %s", part, got.stdout)
@@ -90,11 +90,11 @@ func TestBadUsageOfInvoke(t *testing.T) {
 	for name, c := range map[string]struct {
 		event, function, says string
 	}{
-		"no event":         {"", "", "which event?"},
-		"no such file":     {"events/claim/nothing.json", "", "no such file"},
-		"a folder":         {eventFolder + "/claim", "", "no such file"},
-		"no function":      {elsewhere, "", "say FUNCTION=claim or FUNCTION=dedupe"},
-		"unknown function": {elsewhere, "redrive", "there are claim and dedupe"},
+		"no event":         {"", "", "EVENT is missing"},
+		"no such file":     {"events/claim/nothing.json", "", "is not a readable file"},
+		"a folder":         {eventFolder + "/claim", "", "is not a readable file"},
+		"no function":      {elsewhere, "", "Add FUNCTION=claim or FUNCTION=dedupe"},
+		"unknown function": {elsewhere, "redrive", "use claim or dedupe"},
 	} {
 		for _, script := range [][]string{{"invoke"}, {"sam", "invoke"}} {
 			t.Run(strings.Join(script, " ")+" with "+name, func(t *testing.T) {
