@@ -2,32 +2,32 @@ package eventsource
 
 import "encoding/json"
 
-// outcome is what an invocation came to: how many records of the batch are
-// delivered, from the first on.
+// outcome is the result of an invocation.
 type outcome struct {
-	delivered int
-	failed    bool  // the others failed
-	throttled bool  // the function was not reached
-	err       error // of an invocation that failed, not of one that answered
+	delivered int   // the number of records at the start of the batch that are delivered
+	failed    bool  // the other records failed
+	throttled bool  // the invocation did not reach the function
+	err       error // of the invocation; nil if the function answered
 }
 
-// readAnswer finds the first failed record of a batch in a function's answer
-// (Partial). Names count as written, not in any case.
+// readAnswer finds the first failed record of a batch in the answer of a function (Partial). The
+// case of names matters.
 //
-// A list that is empty, null or missing is success, as is an empty or null answer.
-// One itemIdentifier that is empty, null, misnamed, or no record of the batch, fails
-// the whole batch. Of several the lowest counts.
+//   - An empty, null or missing list is success, and so is an empty or null answer.
+//   - An itemIdentifier that is empty, null, misnamed or of no record of the batch fails the whole
+//     batch.
+//   - Of several identifiers the lowest counts.
 func readAnswer(answer json.RawMessage, items []*item) outcome {
 	all, none := outcome{delivered: len(items)}, outcome{failed: true}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(answer, &members) != nil {
-		return all // "", [], null and whatever else is no object: it names no failure
+		return all // "", [], null and everything else that is not an object names no failure
 	}
 	list, there := members["batchItemFailures"]
 	if !there {
 		return all
 	}
-	var failures []map[string]json.RawMessage // none of null
+	var failures []map[string]json.RawMessage // empty for null
 	if json.Unmarshal(list, &failures) != nil {
 		return none
 	}
@@ -38,7 +38,7 @@ func readAnswer(answer json.RawMessage, items []*item) outcome {
 	lowest := all
 	for _, failure := range failures {
 		var id string
-		_ = json.Unmarshal(failure["itemIdentifier"], &id) // what is no text names no record either
+		_ = json.Unmarshal(failure["itemIdentifier"], &id) // an identifier that is not a text is of no record
 		i, known := position[id]
 		if !known {
 			return none

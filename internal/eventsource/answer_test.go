@@ -8,14 +8,14 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// TestAnswers: what an answer to a batch of four means (Partial, "Success and failure
-// conditions"). Those that are not on that page are marked.
+// TestAnswers lists answers to a batch of four records (Partial, "Success and failure
+// conditions"). Answers that are not on that page have a comment.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const all, none = "", "0 1 2 3"
 	for name, c := range map[string]struct {
 		answer string // with $0 to $3 for sequence numbers
-		again  string // what is delivered again
+		again  string // the records that are delivered again
 	}{
 		"empty list":             {`{"batchItemFailures":[]}`, all},
 		"null list":              {`{"batchItemFailures":null}`, all},
@@ -71,8 +71,8 @@ func TestAnswers(t *testing.T) {
 
 // TestAnswerCountsOnlyIfEnabled: "Even when your function code returns partial batch
 // failure responses, these responses will not be processed by Lambda unless the
-// ReportBatchItemFailures feature is explicitly turned on" (Partial). A thrown error is
-// one in any case.
+// ReportBatchItemFailures feature is explicitly turned on" (Partial). An error fails
+// the invocation in any case.
 func TestAnswerCountsOnlyIfEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

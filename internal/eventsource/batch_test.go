@@ -16,9 +16,9 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// TestBatchSize: "The maximum number of records in each batch"; a batch has the
-// records that are there (Lambda API Reference, "CreateEventSourceMapping"). 100 by
-// default (Parameters).
+// TestBatchSize: "The maximum number of records in each batch" (Lambda API Reference,
+// "CreateEventSourceMapping"). The default is 100 (Parameters). A batch does not wait for more
+// records.
 func TestBatchSize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -94,7 +94,7 @@ func TestBatchWindow(t *testing.T) {
 		equal(t, "invoked", w.calls[0].at, 5*time.Second)
 		w.send("2")
 		w.advance(4 * time.Second)
-		w.batches("0 1") // the next window begins with its own first record
+		w.batches("0 1") // the next window begins at the first record of its batch
 		w.drain()
 		w.batches("0 1, 2")
 	})
@@ -118,7 +118,7 @@ func TestBatchWindow(t *testing.T) {
 		w.advance(2 * time.Second)
 		equal(t, "invocations", len(w.calls), 1)
 	})
-	t.Run("end of the shard", func(t *testing.T) { // assumed: nothing more can come
+	t.Run("end of the shard", func(t *testing.T) { // assumed: no more records can come
 		t.Parallel()
 		w := newWorld(t, 1)
 		w.mapping.BatchWindow = 5 * time.Minute
@@ -130,9 +130,8 @@ func TestBatchWindow(t *testing.T) {
 	})
 }
 
-// TestPayloadLimit: an event has at most 6 MB (Quotas, the payload of a synchronous
-// invocation), its base64 and all else included. The records that do not fit make the
-// next one.
+// TestPayloadLimit: an event has at most 6 MB (Quotas, the payload of a synchronous invocation),
+// including base64 and everything else. Records that do not fit make the next event.
 func TestPayloadLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -159,7 +158,7 @@ func TestPayloadLimit(t *testing.T) {
 	}
 }
 
-// TestPayloadLimitIsReached: an event has 6 MB and not a byte more.
+// TestPayloadLimitIsReached: an event may have exactly 6 MB.
 func TestPayloadLimitIsReached(t *testing.T) {
 	t.Parallel()
 	size := func(key int, data int) (sizes []int) {
@@ -182,7 +181,7 @@ func TestPayloadLimitIsReached(t *testing.T) {
 	equal(t, "events with a byte more", len(size(2+rest, data)), 2)
 }
 
-// TestEvent: its form (Using, "Example event").
+// TestEvent compares the form of an event (Using, "Example event").
 func TestEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -211,7 +210,7 @@ func TestEvent(t *testing.T) {
 	equal(t, "event", fmt.Sprint(got), fmt.Sprint(want))
 }
 
-// TestHandler: a handler's answer and its error are those of the function.
+// TestHandler: a function returns the answer and the error of its handler.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	var answer events.KinesisEventResponse

@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Checkpoint is what a mapping remembers of each shard, longer than a Run. It is
-// safe for concurrent use, and its zero value is that of a new mapping.
+// Checkpoint stores the progress of a mapping in each shard, from one Run to the next. It is safe
+// for concurrent use. Its zero value is the checkpoint of a new mapping.
 //
 // "Lambda keeps track of the last record processed and resumes processing from that
 // point when it's reenabled" (Options).
@@ -18,13 +18,13 @@ type Checkpoint struct {
 	shards map[string]Progress
 }
 
-// Progress is how far a mapping is in a shard.
+// Progress is the progress of a mapping in a shard.
 type Progress struct {
-	// Sequence is that of the last record through which all are delivered, given up
-	// or lost; empty before the first.
+	// Sequence is the sequence number of the last record up to which all records are delivered,
+	// discarded or lost. It is empty before the first.
 	Sequence string
 
-	// since is when a mapping that starts at LATEST first saw the shard.
+	// since is when a mapping that starts at LATEST found the shard.
 	since time.Time
 }
 
@@ -35,22 +35,21 @@ func (c *Checkpoint) Of(shard string) Progress {
 	return c.shards[shard]
 }
 
-// Clone returns a copy that goes its own way: that of a second poller which does
-// not know of the first.
+// Clone returns an independent copy, for a second poller that does not know the first.
 func (c *Checkpoint) Clone() *Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return &Checkpoint{shards: maps.Clone(c.shards)}
 }
 
-// began tells whether any shard was seen before.
+// began reports whether the mapping has found any shard.
 func (c *Checkpoint) began() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.shards) > 0
 }
 
-// see makes a shard known.
+// see adds a shard that the mapping has found.
 func (c *Checkpoint) see(shard string, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +61,7 @@ func (c *Checkpoint) see(shard string, since time.Time) {
 	}
 }
 
-// move moves the shard's checkpoint, forward only.
+// move moves the checkpoint of a shard, but never back.
 func (c *Checkpoint) move(shard, sequence string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

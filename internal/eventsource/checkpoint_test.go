@@ -36,8 +36,8 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// TestLatestIsThatOfTheFirstLook: a mapping that is restarted before it has seen any
-// record does not skip those that came meanwhile (assumed).
+// TestLatestIsThatOfTheFirstLook: a mapping that is restarted before its first record does not
+// skip the records that arrived in the meantime (assumed).
 func TestLatestIsThatOfTheFirstLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -54,7 +54,7 @@ func TestLatestIsThatOfTheFirstLook(t *testing.T) {
 	w.batches("1")
 }
 
-// throttledOnce is a stream of which one read of a shard is refused, as on AWS by its limits.
+// throttledOnce is a stream that throttles one read of a shard.
 type throttledOnce struct {
 	*eventsource.Stream
 	done bool
@@ -68,8 +68,8 @@ func (s *throttledOnce) GetRecords(ctx context.Context, in *kinesis.GetRecordsIn
 	return s.Stream.GetRecords(ctx, in)
 }
 
-// TestLatestWhileTheParentIsRead: children that wait for a parent have their tip at the
-// first look too, not when their turn comes (assumed).
+// TestLatestWhileTheParentIsRead: for a child that waits for its parent, LATEST is the end of the
+// shard when the mapping finds it, not when it reads it (assumed).
 func TestLatestWhileTheParentIsRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -84,7 +84,7 @@ func TestLatestWhileTheParentIsRead(t *testing.T) {
 	w.batches("1")
 }
 
-// TestLatestAfterAnExpiredIterator: it is not a new tip.
+// TestLatestAfterAnExpiredIterator: a new iterator does not move LATEST.
 func TestLatestAfterAnExpiredIterator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -99,8 +99,8 @@ func TestLatestAfterAnExpiredIterator(t *testing.T) {
 }
 
 // TestCheckpointMoves: "Lambda checkpoints to the highest sequence number of a batch only
-// when the batch is a complete success", with partial answers at the lowest failed one
-// (Partial), and past what is given up (Discarded).
+// when the batch is a complete success". After a partial failure it is at the lowest
+// failed record (Partial), and after a discard it is behind the discarded records (Discarded).
 func TestCheckpointMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -115,7 +115,7 @@ func TestCheckpointMoves(t *testing.T) {
 	w.advance(0)
 	checkpoint("1")
 	w.drain()
-	w.givenUp("2 3")
+	w.discarded("2 3")
 	checkpoint("3")
 	w.send("4", "5")
 	w.answer = throwing("5")
@@ -123,8 +123,8 @@ func TestCheckpointMoves(t *testing.T) {
 	checkpoint("3")
 }
 
-// TestResumesAcrossResharding: nothing of a parent that is done comes again, and its
-// children do not wait for more.
+// TestResumesAcrossResharding: no record of a finished parent is delivered again, and its children
+// do not wait for it.
 func TestResumesAcrossResharding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -139,14 +139,14 @@ func TestResumesAcrossResharding(t *testing.T) {
 	w.batches("0, 1")
 }
 
-// TestCheckpointIsForwardOnly: a poller that is behind does not take it back (assumed).
+// TestCheckpointIsForwardOnly: a slower poller does not move the checkpoint back (assumed).
 func TestCheckpointIsForwardOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.mapping.BatchSize = 1
 	w.send("0", "1")
 	w.sim.Fate = func(inv *eventsource.Invocation) eventsource.Fate {
-		if inv.Number == 2 || inv.Number == 3 { // those of the second poller
+		if inv.Number == 2 || inv.Number == 3 { // the invocations of the second poller
 			return eventsource.Fate{}
 		}
 		return eventsource.Fate{Takes: 2 * time.Second}

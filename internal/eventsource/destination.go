@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
-// Condition says why records were given up.
+// Condition is the reason why records were discarded.
 type Condition string
 
 // The conditions: the first is documented (Discarded), the second is not (Recorded,
@@ -23,7 +23,7 @@ const (
 	RecordAgeExceeded      Condition = "RecordAgeExceeded"
 )
 
-// Discard is what a mapping gives up: neighbours in one batch of a shard.
+// Discard holds records that a mapping discards: consecutive records of one batch.
 type Discard struct {
 	Mapping     string // its UUID
 	FunctionARN string
@@ -31,23 +31,22 @@ type Discard struct {
 	Shard       string
 	Records     []types.Record
 	Condition   Condition
-	Invocations int // that failed and were no splits
+	Invocations int // failed ones that did not end in a split
 	RequestID   string
-	Err         error // of the last invocation; nil if it answered
+	Err         error // of the last invocation; nil if the function answered
 	At          time.Time
 	Event       json.RawMessage // of these records
 	ObjectID    string          // random, for the object's key
 }
 
-// Destination takes what a mapping gives up. Its error changes nothing: the records
-// are lost then, and counted (Metrics, DestinationDeliveryFailures).
+// Destination takes discarded records. If it returns an error the records are lost, and counted
+// (Metrics, DestinationDeliveryFailures).
 type Destination func(ctx context.Context, d Discard) error
 
-// timeFormat is how the documents write times, to the millisecond.
+// timeFormat is the format of times in documents.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// Invocation records: the fields and their order are those of the examples
-// (Discarded).
+// Invocation records, with the fields and the order of the examples (Discarded).
 type (
 	document struct {
 		RequestContext  requestContext   `json:"requestContext"`
@@ -66,7 +65,7 @@ type (
 	responseContext struct {
 		StatusCode      int     `json:"statusCode"`
 		ExecutedVersion string  `json:"executedVersion"`
-		FunctionError   *string `json:"functionError"` // null of one that answered (Recorded, test_kinesis_report_batch_item_failures)
+		FunctionError   *string `json:"functionError"` // null if the function answered (Recorded, test_kinesis_report_batch_item_failures)
 	}
 	batchInfo struct {
 		Shard         string `json:"shardId"`
@@ -102,21 +101,19 @@ func (d Discard) document() document {
 		doc.ResponseContext.FunctionError = aws.String("Unhandled")
 	}
 	if d.Condition == RecordAgeExceeded {
-		// No response, and a count of one where there was no invocation (Recorded,
-		// test_kinesis_maximum_record_age_exceeded: 1 without any, 8 after a minute of
-		// retries).
+		// There is no response, and the count is 1 without any invocation (Recorded,
+		// test_kinesis_maximum_record_age_exceeded: 1 without any, 8 after a minute of retries).
 		doc.ResponseContext, doc.RequestContext.InvokeCount = nil, max(1, d.Invocations)
 	}
 	return doc
 }
 
-// Message is what an SQS queue or an SNS topic gets: where the records are, and
-// not they themselves.
+// Message returns the message for an SQS queue or an SNS topic: the positions of the records
+// without the records.
 func (d Discard) Message() []byte { return encode(d.document()) }
 
-// Object is what an S3 bucket gets: the message with the whole event as a text, under
-// the key aws/lambda/<ESM-UUID>/<shardID>/YYYY/MM/DD/YYYY-MM-DDTHH.MM.SS-<Random UUID>
-// (Discarded).
+// Object returns the object for an S3 bucket: the message with the whole event as a text. Its key
+// is aws/lambda/<ESM-UUID>/<shardID>/YYYY/MM/DD/YYYY-MM-DDTHH.MM.SS-<Random UUID> (Discarded).
 func (d Discard) Object() (key string, body []byte) {
 	doc := d.document()
 	doc.Payload = string(d.Event)
@@ -127,13 +124,13 @@ func (d Discard) Object() (key string, body []byte) {
 
 func encode(doc document) []byte {
 	text, err := json.Marshal(doc)
-	if err != nil { // texts and numbers
+	if err != nil { // impossible: the document has only texts and numbers
 		panic(err)
 	}
 	return text
 }
 
-// ToBucket puts an object for each Discard.
+// ToBucket returns a Destination that puts an object for each Discard.
 func ToBucket(client *s3.Client, bucket string) Destination {
 	return func(ctx context.Context, d Discard) error {
 		key, body := d.Object()
@@ -142,7 +139,7 @@ func ToBucket(client *s3.Client, bucket string) Destination {
 	}
 }
 
-// ToQueue sends a message for each Discard.
+// ToQueue returns a Destination that sends a message for each Discard.
 func ToQueue(client *sqs.Client, url string) Destination {
 	return func(ctx context.Context, d Discard) error {
 		_, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String(string(d.Message()))})

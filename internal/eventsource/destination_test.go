@@ -23,7 +23,7 @@ import (
 
 const mappingID = "2b733bdc-8ac3-4df5-af3a-1827b3b11284"
 
-// discard is one of two records that arrived a second apart, after two attempts.
+// discard returns two records that arrived a second apart and had two attempts.
 func discard(t *testing.T, answer func(call) (json.RawMessage, error)) eventsource.Discard {
 	t.Helper()
 	w := newWorld(t, 1)
@@ -34,11 +34,11 @@ func discard(t *testing.T, answer func(call) (json.RawMessage, error)) eventsour
 	w.answer = answer
 	w.start()
 	w.drain()
-	w.givenUp("0 1")
+	w.discarded("0 1")
 	return w.given[0]
 }
 
-// compare compares a JSON text with another, in which ID stands for any UUID.
+// compare compares two JSON texts. ID in the wanted one stands for any UUID.
 func compare(t *testing.T, got []byte, want string) {
 	t.Helper()
 	var g, w any
@@ -53,8 +53,8 @@ const batchInfo = `"version":"1.0","timestamp":"2026-01-02T03:04:07.006Z","Kines
 	"startSequenceNumber":"99","endSequenceNumber":"100","approximateArrivalOfFirstRecord":"2026-01-02T03:04:05.006Z",
 	"approximateArrivalOfLastRecord":"2026-01-02T03:04:06.006Z","batchSize":2,"streamArn":"` + arn + `"}`
 
-// TestMessage: what a queue or topic gets has no records (Discarded, "Example Amazon SNS
-// and Amazon SQS invocation record").
+// TestMessage: the message for a queue or topic has no records (Discarded, "Example Amazon SNS and
+// Amazon SQS invocation record").
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	const begin = `{"requestContext":{"requestId":"ID","functionArn":"arn:aws:lambda:us-east-1:123456789012:function:eventsource",
@@ -69,9 +69,8 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// TestMessageOfOldRecords: condition, count and the missing response, for records that
-// had been with the function and for others (Recorded,
-// test_kinesis_maximum_record_age_exceeded).
+// TestMessageOfOldRecords compares the condition, the count and the missing response, for records
+// with and without an invocation (Recorded, test_kinesis_maximum_record_age_exceeded).
 func TestMessageOfOldRecords(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,7 +97,7 @@ func TestMessageOfOldRecords(t *testing.T) {
 	}
 }
 
-// TestObject: a bucket gets the whole event too, "as an escaped JSON string", under
+// TestObject: an object holds the whole event too, "as an escaped JSON string". Its key is
 // aws/lambda/<ESM-UUID>/<shardID>/YYYY/MM/DD/YYYY-MM-DDTHH.MM.SS-<Random UUID>
 // (Discarded, "Example Amazon S3 invocation record").
 func TestObject(t *testing.T) {
@@ -121,22 +120,21 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// TestOnlyTheRestIsGivenUp: after a partial answer the destination gets what was not
+// TestOnlyTheRestIsDiscarded: after a partial failure the destination gets the records that were not
 // delivered (Recorded, test_kinesis_report_batch_item_failures).
-func TestOnlyTheRestIsGivenUp(t *testing.T) {
+func TestOnlyTheRestIsDiscarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.mapping.Retries, w.answer = new(0), failing("2")
 	w.send(numbers(4)...)
 	w.start()
 	w.drain()
-	w.givenUp("2 3")
+	w.discarded("2 3")
 	equal(t, "first sequence", strings.Contains(string(w.given[0].Message()), `"startSequenceNumber":"`+w.put["2"]+`"`), true)
 }
 
-// TestNoDestination: what is given up then is gone, as it is where the destination
-// fails, and not where it works; Lambda goes on (Metrics, DestinationDeliveryFailures and
-// DroppedEventCount).
+// TestNoDestination: discarded records are lost without a destination, and if the destination
+// fails. Lambda continues (Metrics, DestinationDeliveryFailures and DroppedEventCount).
 func TestNoDestination(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +160,7 @@ func TestNoDestination(t *testing.T) {
 	}
 }
 
-// TestToBucket: the object is there.
+// TestToBucket: the bucket gets the object.
 func TestToBucket(t *testing.T) {
 	t.Parallel()
 	endpoint := testengine.S3(t, "given-up")
@@ -183,7 +181,7 @@ func TestToBucket(t *testing.T) {
 	}
 }
 
-// TestToQueue: the message is the body of one.
+// TestToQueue: the queue gets the message.
 func TestToQueue(t *testing.T) {
 	t.Parallel()
 	var body struct{ QueueUrl, MessageBody string }

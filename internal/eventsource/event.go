@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 )
 
-// eventRecord makes the text that a record is in an event (Using, "Example event").
+// eventRecord returns the JSON of a record in an event (Using, "Example event").
 func (p *poller) eventRecord(shard string, r types.Record) (json.RawMessage, error) {
 	return json.Marshal(events.KinesisEventRecord{
 		AwsRegion:      p.stream.Region,
@@ -18,25 +18,25 @@ func (p *poller) eventRecord(shard string, r types.Record) (json.RawMessage, err
 		EventSource:    "aws:kinesis",
 		EventSourceArn: p.StreamARN,
 		EventVersion:   "1.0",
-		// The role of the function, which there is none of.
+		// The role of the function does not exist here.
 		InvokeIdentityArn: "arn:aws:iam::" + p.stream.Account + ":role/eventsource",
 		Kinesis: events.KinesisRecord{
 			KinesisSchemaVersion:        "1.0",
 			PartitionKey:                aws.ToString(r.PartitionKey),
 			SequenceNumber:              *r.SequenceNumber,
-			Data:                        append([]byte{}, r.Data...), // nil would be null
+			Data:                        append([]byte{}, r.Data...), // nil would become null
 			ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: aws.ToTime(r.ApproximateArrivalTimestamp)},
 		},
 	})
 }
 
-// An event is its records between these, with a comma between each two.
+// The texts before and after the records of an event.
 const (
 	eventBegin = `{"Records":[`
 	eventEnd   = `]}`
 )
 
-// event makes the event of some records.
+// event returns the event with the records.
 func event(items []*item) json.RawMessage {
 	texts := make([][]byte, len(items))
 	for i, it := range items {

@@ -10,16 +10,16 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// The comments name AWS's pages by the words that doc.go gives them.
+// The comments name the pages of AWS by the words in doc.go.
 
-// TestPartialFailure: all from the failed record on comes again (Partial), and has all its
-// attempts before it, whatever was tried when others were the first to fail.
+// TestPartialFailure: all records from the failed one on are delivered again (Partial). They have
+// all attempts again, however many attempts earlier failures took.
 func TestPartialFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.send(numbers(12)...)
 	w.mapping.BatchSize, w.mapping.Retries = 10, new(2)
-	fails := map[string]int{"3": 2, "7": 2} // how often the record fails
+	fails := map[string]int{"3": 2, "7": 2} // the number of times that the record fails
 	w.answer = func(c call) (json.RawMessage, error) {
 		for _, d := range c.data {
 			if fails[d] > 0 {
@@ -32,12 +32,12 @@ func TestPartialFailure(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0 1 2 3 4 5 6 7 8 9, 3 4 5 6 7 8 9, 3 4 5 6 7 8 9, 7 8 9, 7 8 9, 10 11")
-	w.givenUp("")
+	w.discarded("")
 }
 
-// TestAttemptsAfterAPartialFailure: batches of 3 and 3 retries; the last of six records
-// fails always. It was sent once with others and four times alone, and the document
-// counts four (Recorded, test_kinesis_report_batch_item_failures).
+// TestAttemptsAfterAPartialFailure has batches of 3, 3 retries, and six records of which the last
+// always fails. AWS sent it once with others and four times alone, and the document counts four
+// (Recorded, test_kinesis_report_batch_item_failures).
 func TestAttemptsAfterAPartialFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -46,12 +46,12 @@ func TestAttemptsAfterAPartialFailure(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0 1 2, 3 4 5, 5, 5, 5, 5")
-	w.givenUp("5")
+	w.discarded("5")
 	equal(t, "invocations", w.given[0].Invocations, 4)
 }
 
 // TestRetries: "-1 means infinite: failed records are retried until the record
-// expires", else their number is the limit (Parameters); then "Lambda discards the
+// expires", otherwise their number is the limit (Parameters). Then "Lambda discards the
 // records and continues processing batches from the stream" (Discarded).
 func TestRetries(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestRetries(t *testing.T) {
 			w.start()
 			w.drain()
 			w.batches(c.batches)
-			w.givenUp(c.given)
+			w.discarded(c.given)
 		})
 	}
 	for name, retries := range map[string]*int{"default": nil, "-1": new(-1)} {
@@ -94,9 +94,9 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestBisect: with bisect a batch that failed is split in two, also where partial
-// answers are not on; neither this nor a split at the returned number uses up
-// retries, and a record alone is split no more (Partial, Discarded).
+// TestBisect: with bisect a failed batch is split in two, also without partial answers. This uses up
+// no retries, and neither does a split at the returned number. A single record is not split
+// (Partial, Discarded).
 func TestBisect(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -125,13 +125,13 @@ func TestBisect(t *testing.T) {
 			w.start()
 			w.drain()
 			w.batches(c.batches)
-			w.givenUp(c.given)
+			w.discarded(c.given)
 		})
 	}
 }
 
-// TestThrottle: what does not reach the function is retried until the records are too
-// old; it is no attempt, and nothing is bisected for it (Options, "Retry attempts":
+// TestThrottle: a throttled batch is retried until the records are too old. A throttle is no
+// attempt and causes no bisect (Options, "Retry attempts":
 // "This doesn't apply to service errors or throttles where the batch didn't reach the
 // function"; Discarded, "Before invocation").
 func TestThrottle(t *testing.T) {
@@ -146,17 +146,17 @@ func TestThrottle(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0 1")
-	w.givenUp("")
+	w.discarded("")
 
 	w.sim.Fate = func(*eventsource.Invocation) eventsource.Fate { return eventsource.Fate{Throttle: true} }
 	w.send("2")
 	w.drain()
 	w.batches("0 1")
-	w.givenUp("2")
+	w.discarded("2")
 	equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
 }
 
-// TestThrottledByTheFunction: a Function can say it itself.
+// TestThrottledByTheFunction: a Function can return ErrThrottled itself.
 func TestThrottledByTheFunction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -171,12 +171,12 @@ func TestThrottledByTheFunction(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0, 0, 0")
-	w.givenUp("")
+	w.discarded("")
 }
 
 // TestRecordAge: records older than the limit are not sent to the function (Options,
-// "Maximum age of record"), neither at the first attempt nor at a retry, and go to the
-// destination (Discarded). Younger ones of the batch go on (Recorded,
+// "Maximum age of record"), neither at the first attempt nor at a retry. They go to the
+// destination (Discarded). Younger records of the batch continue (Recorded,
 // test_kinesis_maximum_record_age_exceeded_discard_records).
 func TestRecordAge(t *testing.T) {
 	t.Parallel()
@@ -189,7 +189,7 @@ func TestRecordAge(t *testing.T) {
 		w.send("2", "3")
 		w.start()
 		w.drain()
-		w.givenUp("0 1")
+		w.discarded("0 1")
 		w.batches("2 3")
 		equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
 	})
@@ -213,7 +213,7 @@ func TestRecordAge(t *testing.T) {
 		w.answer = throwing("0")
 		w.start()
 		w.drain()
-		w.givenUp("0")
+		w.discarded("0")
 		equal(t, "last batch", strings.Join(w.calls[len(w.calls)-1].data, " "), "1")
 		if len(w.calls) < 5 || w.given[0].At.Sub(start) < time.Minute {
 			t.Errorf("%d calls, given up after %v", len(w.calls), w.given[0].At.Sub(start))
@@ -233,7 +233,7 @@ func TestRecordAge(t *testing.T) {
 }
 
 // TestRetention: without limits "failed records are retried until the record expires"
-// (Parameters). What becomes of them then is not said; they are lost here, and counted.
+// (Parameters). AWS does not document what happens to them then. Here they are lost, and counted.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -246,11 +246,11 @@ func TestRetention(t *testing.T) {
 	w.drain()
 	equal(t, "expired", p.Tally().Expired, 2)
 	equal(t, "last batch", strings.Join(w.calls[len(w.calls)-1].data, " "), "2")
-	w.givenUp("")
+	w.discarded("")
 }
 
-// TestRetryPauses: they grow, and begin anew when something was delivered or given up. AWS
-// gives no times.
+// TestRetryPauses: the pauses grow, and start again after a delivery or a discard. AWS documents no
+// times.
 func TestRetryPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// These run over kinesis-mock, through a real client.
+// The tests of this file use kinesis-mock and the client of the SDK.
 
 var streamCount atomic.Int64
 
@@ -75,7 +75,7 @@ func (s mockStream) mapping(f eventsource.Function) eventsource.Mapping {
 	}
 }
 
-// TestKinesis: batches, their order, and the event of a real stream.
+// TestKinesis compares the batches, their order and the event of a stream of kinesis-mock.
 func TestKinesis(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -97,8 +97,8 @@ func TestKinesis(t *testing.T) {
 	equal(t, "resumed with", r.batches[3], "25")
 }
 
-// TestKinesisResharding: a split and a merge, several lanes, and failures; every
-// record comes, each key from the parent first.
+// TestKinesisResharding has a split, a merge, several lanes and failures. Every record is delivered,
+// and each key from the parent first.
 func TestKinesisResharding(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestKinesisResharding(t *testing.T) {
 	}
 }
 
-// TestKinesisLatest: what was there before the mapping is not delivered.
+// TestKinesisLatest: records from before the mapping are not delivered.
 func TestKinesisLatest(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

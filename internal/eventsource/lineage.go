@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 )
 
-// list finds the shards that the mapping does not know yet. That is needed at the
-// start and after a shard has ended: all others are children of one that has.
+// list finds the shards that the mapping does not know. The mapping needs it at the start and
+// after the end of a shard, since every later shard has a parent that ended.
 func (p *poller) list(ctx context.Context) error {
 	since := time.Time{}
 	if p.StartingPosition == Latest && !p.Checkpoint.began() {
@@ -30,7 +30,7 @@ func (p *poller) list(ctx context.Context) error {
 			p.unlisted = false
 			return nil
 		}
-		in = &kinesis.ListShardsInput{NextToken: out.NextToken} // with the name it would be refused
+		in = &kinesis.ListShardsInput{NextToken: out.NextToken} // Kinesis refuses a token together with the name
 	}
 }
 
@@ -44,7 +44,7 @@ func (p *poller) add(found types.Shard, since time.Time) {
 			s.parents = append(s.parents, *parent)
 		}
 	}
-	s.latest = !since.IsZero() && p.ready(s) // the tip moves on while it waits for parents
+	s.latest = !since.IsZero() && p.ready(s) // the end of the shard moves while it waits for its parents
 	p.Checkpoint.see(s.id, since)
 	p.shards = append(p.shards, s)
 }
@@ -57,12 +57,12 @@ func (p *poller) shard(id string) *shard {
 	return p.shards[i]
 }
 
-// ready tells whether a shard may be read. For the order of records consumers "always
-// continue to read data from the parent shards until it is exhausted. Only then should
-// you begin reading data from the child shards" (Resharding). A parent that is not listed
-// any more has outlived the stream's retention, and nothing of it can be read.
+// ready reports whether a shard may be read. For the order of records consumers "always continue
+// to read data from the parent shards until it is exhausted. Only then should you begin reading
+// data from the child shards" (Resharding). A parent that is no longer listed has outlived the
+// retention of the stream and cannot be read.
 //
-// Assumed: the end is where all of the parent is delivered or given up, not only read.
+// Assumed: the parent is exhausted when all its records are delivered or discarded, not only read.
 func (p *poller) ready(s *shard) bool {
 	return !slices.ContainsFunc(s.parents, func(id string) bool {
 		parent := p.shard(id)

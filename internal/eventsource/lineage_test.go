@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// TestParentsBeforeChildren: parents are read to their end first (Resharding), also where
-// the parent fails, and over two generations.
+// TestParentsBeforeChildren: a parent is read to its end before its children (Resharding), also if
+// its records fail, and over two generations.
 func TestParentsBeforeChildren(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -39,7 +39,7 @@ func TestParentsBeforeChildren(t *testing.T) {
 	equal(t, "then the children, then theirs", strings.Join(shards[3:], " "), "1 2 3")
 }
 
-// TestAMergedShardHasTwoParents: it waits for both.
+// TestAMergedShardHasTwoParents: a merged shard waits for both parents.
 func TestAMergedShardHasTwoParents(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"0", "9"} { // in the upper and in the lower half of the hash keys
@@ -58,8 +58,8 @@ func TestAMergedShardHasTwoParents(t *testing.T) {
 	}
 }
 
-// TestReshardingWhileRunning: children that do not exist at the start are found, and
-// nothing of a key is out of order.
+// TestReshardingWhileRunning: the mapping finds children that do not exist at the start, and the
+// records of a key stay in order.
 func TestReshardingWhileRunning(t *testing.T) {
 	t.Parallel()
 	for _, position := range []eventsource.StartingPosition{eventsource.TrimHorizon, eventsource.Latest, eventsource.AtTimestamp} {
@@ -99,7 +99,7 @@ func TestReshardingWhileRunning(t *testing.T) {
 	}
 }
 
-// TestParentThatIsGone: one that has outlived the retention holds nobody up.
+// TestParentThatIsGone: no shard waits for a parent that has outlived the retention.
 func TestParentThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -139,7 +139,7 @@ func TestStartingPosition(t *testing.T) {
 	}
 }
 
-// TestTrimHorizonIsWhatIsLeft: records live as long as the retention.
+// TestTrimHorizonIsWhatIsLeft: records can be read until the end of the retention.
 func TestTrimHorizonIsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

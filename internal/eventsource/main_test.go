@@ -25,8 +25,8 @@ var (
 	errBroken = errors.New("broken")
 )
 
-// world is a stream, a Sim, and a function that notes what it is given and fails as
-// told.
+// world is a stream, a Sim, and a function that records its invocations and fails as the test
+// says.
 type world struct {
 	*testing.T
 	sim     *eventsource.Sim
@@ -38,7 +38,7 @@ type world struct {
 	put     map[string]string // sequence number by data
 }
 
-// call is one invocation as the function saw it.
+// call is an invocation from the side of the function.
 type call struct {
 	shard string
 	data  []string
@@ -102,7 +102,7 @@ func (w *world) advance(d time.Duration) {
 	must(w, w.sim.Advance(d))
 }
 
-// batches compares what the function was given, as in "0 1 2, 3 4".
+// batches compares the batches that the function got, as in "0 1 2, 3 4".
 func (w *world) batches(want string) {
 	w.Helper()
 	var got []string
@@ -112,8 +112,8 @@ func (w *world) batches(want string) {
 	equal(w, "batches", strings.Join(got, ", "), want)
 }
 
-// givenUp compares what went to the destination, in the same way.
-func (w *world) givenUp(want string) {
+// discarded compares the batches that the destination got, in the same way.
+func (w *world) discarded(want string) {
 	w.Helper()
 	var got []string
 	for _, d := range w.given {
@@ -123,10 +123,10 @@ func (w *world) givenUp(want string) {
 		}
 		got = append(got, strings.Join(data, " "))
 	}
-	equal(w, "given up", strings.Join(got, ", "), want)
+	equal(w, "discarded", strings.Join(got, ", "), want)
 }
 
-// failing answers that the first of some records that is in the batch failed.
+// failing reports the first of the bad records in the batch as failed.
 func failing(bad ...string) func(call) (json.RawMessage, error) {
 	return func(c call) (json.RawMessage, error) {
 		for i, d := range c.data {
@@ -140,12 +140,12 @@ func failing(bad ...string) func(call) (json.RawMessage, error) {
 	}
 }
 
-// throwing fails batches that hold one of some records.
+// throwing fails the invocation for batches with a bad record.
 func throwing(bad ...string) func(call) (json.RawMessage, error) {
 	return saying(nil, errBroken, bad...)
 }
 
-// saying says the same of all batches that hold one of some records.
+// saying gives one answer and error for all batches with a bad record.
 func saying(answer json.RawMessage, err error, bad ...string) func(call) (json.RawMessage, error) {
 	ask := failing(bad...)
 	return func(c call) (json.RawMessage, error) {

@@ -13,21 +13,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Kinesis is what a mapping needs of a stream: a *kinesis.Client has it, and a
-// *[Stream]. The client's own retries are for failures on the way; a mapping
-// itself repeats only a throttled GetRecords.
+// Kinesis is the API that a mapping needs. A *kinesis.Client and a *[Stream] implement it. A
+// mapping repeats only a throttled GetRecords. Other retries are up to the client.
 type Kinesis interface {
 	ListShards(ctx context.Context, in *kinesis.ListShardsInput, options ...func(*kinesis.Options)) (*kinesis.ListShardsOutput, error)
 	GetShardIterator(ctx context.Context, in *kinesis.GetShardIteratorInput, options ...func(*kinesis.Options)) (*kinesis.GetShardIteratorOutput, error)
 	GetRecords(ctx context.Context, in *kinesis.GetRecordsInput, options ...func(*kinesis.Options)) (*kinesis.GetRecordsOutput, error)
 }
 
-// Function is a Lambda function: event in, answer out. An error is that of an
-// invocation that failed, whatever it had done; a goroutine that ends without
-// returning is a function that crashed.
+// Function is a Lambda function: it takes an event and returns an answer. With an error the
+// invocation has failed. If the goroutine ends without returning, the function has crashed.
 type Function func(ctx context.Context, event json.RawMessage) (json.RawMessage, error)
 
-// Handler makes a Function of a handler of this project.
+// Handler makes a Function from a handler of this project.
 func Handler(handle func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)) Function {
 	return func(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
 		answer, err := handle(ctx, event)
@@ -39,23 +37,22 @@ func Handler(handle func(context.Context, json.RawMessage) (events.KinesisEventR
 }
 
 var (
-	// ErrThrottled is for a Function to return where Lambda would not have run
-	// it: too much concurrency, or any failure of the service before the function.
+	// ErrThrottled is the error of an invocation that did not reach the function, because of a
+	// throttle or a failure of Lambda. A Function may return it too.
 	ErrThrottled = errors.New("eventsource: throttled, the function was not reached")
 
-	// ErrTimedOut is the failure of an invocation that reached its deadline.
+	// ErrTimedOut is the error of an invocation that reached its deadline.
 	ErrTimedOut = errors.New("eventsource: the function timed out")
 
-	// ErrCrashed is the failure of an invocation that ended without an answer.
+	// ErrCrashed is the error of an invocation that ended without an answer.
 	ErrCrashed = errors.New("eventsource: the function exited without an answer")
 )
 
-// StartingPosition is where a mapping begins in a stream in which it has no
-// checkpoint.
+// StartingPosition is where a mapping without a checkpoint begins to read a stream.
 type StartingPosition string
 
-// The starting positions. Lambda has no default and wants one named; the zero
-// value here is TrimHorizon, which is what this project deploys.
+// The starting positions. Lambda has no default. Here it is TrimHorizon, which this project
+// deploys.
 const (
 	TrimHorizon StartingPosition = "TRIM_HORIZON"
 	Latest      StartingPosition = "LATEST"
@@ -66,34 +63,33 @@ const (
 // "CreateEventSourceMapping").
 const (
 	DefaultBatchSize = 100
-	mostBatchSize    = 10_000
-	mostWindow       = 5 * time.Minute
-	mostParallel     = 10
-	mostRetries      = 10_000
-	leastRecordAge   = time.Minute
-	mostRecordAge    = 7 * 24 * time.Hour
-	forever          = -1 // retries and record age without a limit
+	maxBatchSize     = 10_000
+	maxWindow        = 5 * time.Minute
+	maxParallel      = 10
+	maxRetries       = 10_000
+	minRecordAge     = time.Minute
+	maxRecordAge     = 7 * 24 * time.Hour
+	unlimited        = -1 // for retries and record age
 )
 
-// Times that are not a mapping's to set.
+// Times that are not settings of a mapping.
 const (
-	// DefaultTimeout is a function's time-out where none is set (Lambda Developer
-	// Guide, "Configure Lambda function timeout").
+	// DefaultTimeout is the default time-out of a function (Lambda Developer Guide, "Configure
+	// Lambda function timeout").
 	DefaultTimeout = 3 * time.Second
 
-	// DefaultPollPause is the time between two looks at a shard that had nothing
-	// new: "at a base rate of once per second" (Using).
+	// DefaultPollPause is the time between two reads of a shard without new records: "at a base
+	// rate of once per second" (Using).
 	DefaultPollPause = time.Second
 
-	// DefaultRetryPause is the first pause before a retry; it doubles up to
-	// mostRetryPause (assumed).
+	// DefaultRetryPause is the first pause before a retry. The pauses double up to maxRetryPause
+	// (assumed).
 	DefaultRetryPause = time.Second
-	mostRetryPause    = time.Minute
+	maxRetryPause     = time.Minute
 )
 
-// Mapping takes the records of a stream to a function as Lambda's event source
-// mapping does. Its settings are Lambda's, with Lambda's defaults for what is
-// zero.
+// Mapping delivers the records of a stream to a function, as an event source mapping of Lambda
+// does. It has the settings of Lambda. Zero values mean the defaults of Lambda.
 type Mapping struct {
 	Client    Kinesis
 	StreamARN string
@@ -102,41 +98,38 @@ type Mapping struct {
 	StartingPosition  StartingPosition
 	StartingTimestamp time.Time // of AtTimestamp
 
-	BatchSize       int           // records of a batch at most, up to 10,000; 100
-	BatchWindow     time.Duration // to gather a batch, up to 5 minutes; none
-	Parallelization int           // batches of a shard at a time, up to 10; 1
+	BatchSize       int           // maximum of records in a batch, up to 10,000; default 100
+	BatchWindow     time.Duration // time to gather a batch, up to 5 minutes; default 0
+	Parallelization int           // concurrent batches of a shard, up to 10; default 1
 
-	// ReportBatchItemFailures makes answers count. Without it all that a function
-	// returns without an error is success.
+	// ReportBatchItemFailures makes the mapping read answers. Without it every answer is success.
 	ReportBatchItemFailures bool
 	Bisect                  bool          // BisectBatchOnFunctionError
-	Retries                 *int          // up to 10,000; nil and -1: until the records expire
-	RecordAge               time.Duration // a minute to 7 days; 0 and -1: no limit
-	OnFailure               Destination   // nil: what is given up is gone
+	Retries                 *int          // up to 10,000; nil or -1: until the records expire
+	RecordAge               time.Duration // a minute to 7 days; 0 or -1: no limit
+	OnFailure               Destination   // nil: discarded records are lost
 
-	UUID        string // of the mapping; a fixed one
-	FunctionARN string // one in the stream's account and region
+	UUID        string // of the mapping; the default is a fixed one
+	FunctionARN string // the default is in the account and region of the stream
 
-	// Timeout is the function's.
+	// Timeout is the time-out of the function.
 	Timeout time.Duration
 
-	// Retention is the stream's. Records that outlive it in the mapping's hands
-	// are lost. 0: they do not.
+	// Retention is the retention of the stream. Records that outlive it while the mapping retries
+	// them are lost. 0: no limit.
 	Retention time.Duration
 
-	// Checkpoint is where the mapping remembers how far it is. nil: nowhere, each
-	// Run starts anew.
+	// Checkpoint stores the progress of the mapping. nil: every Run starts from the beginning.
 	Checkpoint *Checkpoint
 
 	PollPause  time.Duration // DefaultPollPause
 	RetryPause time.Duration // DefaultRetryPause
 
-	// StopWhenDrained ends Run once all shards are read and nothing is new. Lambda
-	// never stops.
+	// StopWhenDrained ends Run when all records are read and finished. Lambda never stops.
 	StopWhenDrained bool
 }
 
-// complete checks the settings and sets what is left out.
+// complete checks the settings and sets the defaults.
 func (m *Mapping) complete() (dedupe.Stream, error) {
 	stream, err := dedupe.ParseStreamARN(m.StreamARN)
 	if err != nil {
@@ -145,14 +138,14 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 	setDefault(&m.StartingPosition, TrimHorizon)
 	setDefault(&m.BatchSize, DefaultBatchSize)
 	setDefault(&m.Parallelization, 1)
-	setDefault(&m.RecordAge, forever)
+	setDefault(&m.RecordAge, unlimited)
 	setDefault(&m.Timeout, DefaultTimeout)
 	setDefault(&m.PollPause, DefaultPollPause)
 	setDefault(&m.RetryPause, DefaultRetryPause)
 	setDefault(&m.UUID, "00000000-0000-4000-8000-000000000000")
 	setDefault(&m.FunctionARN, "arn:aws:lambda:"+stream.Region+":"+stream.Account+":function:eventsource")
 	if m.Retries == nil {
-		m.Retries = new(forever)
+		m.Retries = new(unlimited)
 	}
 	if m.Checkpoint == nil {
 		m.Checkpoint = new(Checkpoint)
@@ -163,13 +156,13 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 			wrong = append(wrong, fmt.Errorf("eventsource: "+format, a...))
 		}
 	}
-	refuse(m.BatchSize < 1 || m.BatchSize > mostBatchSize, "the BatchSize is %d, want 1 to %d", m.BatchSize, mostBatchSize)
-	refuse(m.BatchWindow < 0 || m.BatchWindow > mostWindow || m.BatchWindow%time.Second != 0,
-		"the BatchWindow is %v, want whole seconds up to %v", m.BatchWindow, mostWindow)
-	refuse(m.Parallelization < 1 || m.Parallelization > mostParallel, "the Parallelization is %d, want 1 to %d", m.Parallelization, mostParallel)
-	refuse(*m.Retries < forever || *m.Retries > mostRetries, "the Retries are %d, want %d to %d", *m.Retries, forever, mostRetries)
-	refuse(m.RecordAge != forever && (m.RecordAge < leastRecordAge || m.RecordAge > mostRecordAge || m.RecordAge%time.Second != 0),
-		"the RecordAge is %v, want whole seconds from %v to %v", m.RecordAge, leastRecordAge, mostRecordAge)
+	refuse(m.BatchSize < 1 || m.BatchSize > maxBatchSize, "the BatchSize is %d, want 1 to %d", m.BatchSize, maxBatchSize)
+	refuse(m.BatchWindow < 0 || m.BatchWindow > maxWindow || m.BatchWindow%time.Second != 0,
+		"the BatchWindow is %v, want whole seconds up to %v", m.BatchWindow, maxWindow)
+	refuse(m.Parallelization < 1 || m.Parallelization > maxParallel, "the Parallelization is %d, want 1 to %d", m.Parallelization, maxParallel)
+	refuse(*m.Retries < unlimited || *m.Retries > maxRetries, "the Retries are %d, want %d to %d", *m.Retries, unlimited, maxRetries)
+	refuse(m.RecordAge != unlimited && (m.RecordAge < minRecordAge || m.RecordAge > maxRecordAge || m.RecordAge%time.Second != 0),
+		"the RecordAge is %v, want whole seconds from %v to %v", m.RecordAge, minRecordAge, maxRecordAge)
 	switch m.StartingPosition {
 	case TrimHorizon, Latest, AtTimestamp:
 	default:

@@ -8,20 +8,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 )
 
-// lane is one of the batches that a shard may have under way at a time.
+// lane is one of the concurrent batches of a shard.
 type lane struct {
-	queue    []*item // wait for a batch
-	work     []batch // the batch, or the parts that it was split into, in order
-	busy     bool    // the first of them is with the function
-	failures int     // invocations in a row that delivered nothing
+	queue    []*item // records that wait for a batch
+	work     []batch // the batch or, after a split, its parts in order
+	busy     bool    // the function runs with the first of them
+	failures int     // consecutive invocations that delivered nothing
 	retryAt  time.Time
 }
 
-// enqueue puts a record that was read where it belongs. Records with one partition
-// key share a lane, so that their order is kept: "Lambda still ensures in-order
-// processing at the partition-key level" (Using). A KPL aggregate is one record here and
-// counts by its own key; of its user records "all [...] must have the same partition key"
-// for the order to hold among them (Using). How Lambda divides keys is not said there.
+// enqueue puts a record into its lane. Records with the same partition key share a lane, which
+// keeps their order: "Lambda still ensures in-order processing at the partition-key level"
+// (Using). A KPL aggregate is one record with a key of its own. For the order of its user records
+// "all [...] must have the same partition key" (Using). AWS does not document how Lambda divides
+// the keys.
 func (p *poller) enqueue(s *shard, r types.Record) error {
 	text, err := p.eventRecord(s.id, r)
 	if err != nil {
@@ -40,9 +40,9 @@ func laneOf(key string, lanes int) int {
 	return int(h.Sum32() % uint32(lanes))
 }
 
-// advance moves the shard's checkpoint through the records that are done, up to the
-// first that is not. Assumed: with several lanes there is one checkpoint a shard, and
-// so a mapping that is restarted delivers again what faster lanes had done.
+// advance moves the checkpoint of the shard to its first unfinished record. Assumed: a shard has
+// one checkpoint for all lanes, so that a restarted mapping delivers again what faster lanes had
+// finished.
 func (p *poller) advance(s *shard) {
 	for len(s.order) > 0 && s.order[0].done {
 		p.Checkpoint.move(s.id, *s.order[0].SequenceNumber)

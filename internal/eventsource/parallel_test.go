@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// lanes is a world whose shard has four lanes, and two keys that do not share one.
+// lanes returns a world whose shard has four lanes, and two keys of different lanes.
 func lanes(t *testing.T) (w *world, slow, fast string) {
 	t.Helper()
 	w = newWorld(t, 1)
@@ -45,7 +45,7 @@ func TestAtMostSoManyBatches(t *testing.T) {
 }
 
 // TestOrderOfAKey: "Lambda still ensures in-order processing at the partition-key
-// level" (Using), whatever fails and is tried again.
+// level" (Using), also with failures and retries.
 func TestOrderOfAKey(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -97,7 +97,7 @@ func TestOrderOfAKey(t *testing.T) {
 	}
 }
 
-// TestAKeyBlocksItsLaneOnly: the others go on, up to what the mapping holds.
+// TestAKeyBlocksItsLaneOnly: other lanes continue, up to the limit of unfinished records.
 func TestAKeyBlocksItsLaneOnly(t *testing.T) {
 	t.Parallel()
 	w, slow, fast := lanes(t)
@@ -118,7 +118,7 @@ func TestAKeyBlocksItsLaneOnly(t *testing.T) {
 	equal(t, "records of the other lane", good, 20)
 }
 
-// TestWhatAMappingHolds: because of one lane it reads on up to a limit (assumed).
+// TestWhatAMappingHolds: one failing lane stops the reading at the limit (assumed).
 func TestWhatAMappingHolds(t *testing.T) {
 	t.Parallel()
 	for records, want := range map[int]bool{100: true, 21_000: false} {
@@ -140,8 +140,8 @@ func TestWhatAMappingHolds(t *testing.T) {
 	}
 }
 
-// TestIteratorExpiresWhileALaneIsBusy: reading goes on behind what was read, not behind
-// the checkpoint.
+// TestIteratorExpiresWhileALaneIsBusy: reading continues after the last record that was read, not
+// after the checkpoint.
 func TestIteratorExpiresWhileALaneIsBusy(t *testing.T) {
 	t.Parallel()
 	w, slow, fast := lanes(t)
@@ -158,16 +158,15 @@ func TestIteratorExpiresWhileALaneIsBusy(t *testing.T) {
 	w.stream.Put(slow, []byte("slow"))
 	w.stream.Put(fast, []byte("fast"))
 	w.start()
-	w.advance(time.Minute) // both lanes are busy, and nothing is read for five more
+	w.advance(time.Minute) // both lanes are busy, and the mapping reads nothing for five more minutes
 	w.stream.Put(fast, []byte("more"))
 	w.drain()
 	equal(t, "batches", len(w.calls), 3)
 	equal(t, "last", w.calls[2].data[0], "more")
 }
 
-// TestCheckpointOfSeveralLanes: it stands before the first record that is not done, and
-// a mapping that is restarted delivers again what a faster lane had done behind it.
-// Assumed: no page says what a shard's checkpoint does with several batches.
+// TestCheckpointOfSeveralLanes: the checkpoint is at the first unfinished record. A restarted
+// mapping delivers again what a faster lane had finished after it. This is assumed.
 func TestCheckpointOfSeveralLanes(t *testing.T) {
 	t.Parallel()
 	w, slow, fast := lanes(t)

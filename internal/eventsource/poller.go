@@ -12,24 +12,23 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// poller is one run of a mapping: what it has read, and what of that is under way.
-// It does nothing by itself and knows no goroutines: a driver ([Mapping.Run], [Sim])
-// asks for its actions, does those that are due, runs the invocations that come of
-// them, and says how each ended.
+// poller is one run of a mapping. It starts no goroutine. A driver ([Mapping.Run] or [Sim]) asks
+// for its actions, performs those that are due, runs the invocations that they return, and reports
+// how each invocation ended.
 type poller struct {
 	Mapping
 	stream   dedupe.Stream
 	now      func() time.Time
 	newID    func() string
 	shards   []*shard // parents before children
-	unlisted bool     // there may be shards that are not known yet
+	unlisted bool     // there may be shards that the poller does not know
 	tally    Tally
 }
 
-// Tally counts records that neither the function nor a destination has taken.
+// Tally counts the records that neither the function nor a destination took.
 type Tally struct {
-	Dropped int // given up, without a destination or refused by it
-	Expired int // outlived the stream's retention in the mapping's hands
+	Dropped int // discarded without a destination, or refused by it
+	Expired int // older than the retention of the stream before the mapping was done with them
 }
 
 // Invocation is one call of the function.
@@ -37,7 +36,7 @@ type Invocation struct {
 	Number    int // in a Sim: 1, 2, ...
 	Shard     string
 	Records   []types.Record
-	Attempt   int // of these records that counts: 1, 2, ...
+	Attempt   int // 1, 2, ...; only attempts that use up retries count
 	RequestID string
 	Event     json.RawMessage
 	Deadline  time.Time
@@ -53,14 +52,13 @@ func newPoller(m Mapping, now func() time.Time, newID func() string) (*poller, e
 	return p, err
 }
 
-// action is something that a poller is going to do at a time, if nothing else
-// happens. It may start an invocation.
+// action is a step of a poller that is due at a time. It may start an invocation.
 type action struct {
 	at time.Time
 	do func(ctx context.Context) (*Invocation, error)
 }
 
-// actions returns all of them, by time. They are out of date once one is done.
+// actions returns all actions by time. After one of them is done, the others are out of date.
 func (p *poller) actions() []action {
 	if p.unlisted {
 		return []action{{p.now(), func(ctx context.Context) (*Invocation, error) { return nil, p.list(ctx) }}}
@@ -89,19 +87,19 @@ func (p *poller) actions() []action {
 	return all
 }
 
-// drained tells whether all there is was read and is done.
+// drained reports whether all records are read and done.
 func (p *poller) drained() bool {
 	return !p.unlisted && !slices.ContainsFunc(p.shards, func(s *shard) bool {
 		return len(s.order) > 0 || !s.ended && !s.drained
 	})
 }
 
-// start takes a lane's next batch to the function, without what is too old: "Lambda
-// retries until the records expire, exceed the maximum age" or are tried too often
-// (Discarded). Nothing starts if nothing is left.
+// start returns the invocation for the next batch of a lane. Records that are too old are
+// discarded first: "Lambda retries until the records expire, exceed the maximum age" or have no
+// attempts left (Discarded). In that case it returns nil.
 func (p *poller) start(ctx context.Context, s *shard, l *lane) *Invocation {
 	if len(l.work) == 0 {
-		n, _ := cut(l.queue, p.BatchSize)
+		n, _ := nextBatch(l.queue, p.BatchSize)
 		l.work, l.queue = []batch{{items: l.queue[:n:n]}}, l.queue[n:]
 	}
 	b, now := &l.work[0], p.now()
@@ -122,7 +120,7 @@ func (p *poller) start(ctx context.Context, s *shard, l *lane) *Invocation {
 	}
 }
 
-// finish takes an invocation's end.
+// finish takes the result of an invocation.
 func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMessage, err error) {
 	s, l := inv.shard, inv.lane
 	l.busy = false
@@ -135,8 +133,8 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 	default:
 		o = outcome{delivered: len(b.items)}
 	}
-	v := judge(len(b.items), b.attempts, o, p.Bisect, *p.Retries)
-	if v.givenUp {
+	v := decide(len(b.items), b.attempts, o, p.Bisect, *p.Retries)
+	if v.discarded {
 		p.discard(ctx, s, b.items, Discard{
 			Condition: RetryAttemptsExhausted, Invocations: v.attempts, RequestID: inv.RequestID, Err: err,
 		})
@@ -145,16 +143,16 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 		p.pass(s, l, v.delivered)
 		l.split(v)
 	}
-	if v.delivered > 0 || v.givenUp {
+	if v.delivered > 0 || v.discarded {
 		l.failures = 0
 	}
-	if o.failed && !v.givenUp {
+	if o.failed && !v.discarded {
 		l.failures++
 		l.retryAt = p.now().Add(pause(p.RetryPause, l.failures))
 	}
 }
 
-// pass puts the first n records of a lane's work behind the mapping.
+// pass marks the first n records of the first batch of a lane as done.
 func (p *poller) pass(s *shard, l *lane, n int) {
 	b := &l.work[0]
 	for _, it := range b.items[:n] {
@@ -167,8 +165,8 @@ func (p *poller) pass(s *shard, l *lane, n int) {
 	p.advance(s)
 }
 
-// split makes the batches of a verdict of what is left of the first one.
-func (l *lane) split(v verdict) {
+// split divides what remains of the first batch as the decision says.
+func (l *lane) split(v decision) {
 	if len(v.retry) == 0 {
 		return
 	}
@@ -181,7 +179,7 @@ func (l *lane) split(v verdict) {
 	l.work = append(parts, l.work[1:]...)
 }
 
-// discard gives records up.
+// discard sends records to the destination, or counts them as lost.
 func (p *poller) discard(ctx context.Context, s *shard, items []*item, d Discard) {
 	if p.OnFailure != nil {
 		d.Mapping, d.FunctionARN, d.StreamARN, d.Shard = p.UUID, p.FunctionARN, p.StreamARN, s.id

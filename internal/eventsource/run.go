@@ -9,11 +9,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Run polls all shards, in real time, until ctx ends, whose error it returns, or, with
-// StopWhenDrained, until there is nothing new; that is nil. A stream that cannot be
-// read ends it too. Each invocation is a goroutine, whose context ends at its deadline;
-// what it does after that is a late effect, and its answer counts no more. When Run
-// returns none of them is left.
+// Run polls all shards in real time. It returns
+//
+//   - the error of ctx when ctx ends;
+//   - nil when all records are done, with StopWhenDrained;
+//   - an error when the stream cannot be read.
+//
+// Each invocation is a goroutine whose context ends at its deadline. After that the goroutine may
+// still have effects, but its answer is ignored. No goroutine is left when Run returns.
 func (m Mapping) Run(ctx context.Context) error {
 	p, err := newPoller(m, time.Now, uuid.NewString)
 	if err != nil {
@@ -26,7 +29,7 @@ func (m Mapping) Run(ctx context.Context) error {
 		}
 	}()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // before waiting for them
+	defer cancel() // runs before the wait above
 	return r.run(ctx)
 }
 
@@ -34,10 +37,10 @@ func (m Mapping) Run(ctx context.Context) error {
 type runner struct {
 	*poller
 	ends       chan end
-	goroutines int // that run
+	goroutines int // running ones
 }
 
-// end is that of an invocation or, with a nil inv, of a goroutine.
+// end is the end of an invocation or, with a nil inv, of a goroutine.
 type end struct {
 	inv    *Invocation
 	answer json.RawMessage
@@ -66,14 +69,14 @@ func (r *runner) run(ctx context.Context) error {
 			}
 			continue
 		}
-		var wake <-chan time.Time // never, where only an invocation's end brings on more
+		var wake <-chan time.Time // nil if only the end of an invocation leads to more actions
 		if len(actions) > 0 {
 			wake = time.After(time.Until(actions[0].at))
 		}
 		select {
 		case e := <-r.ends:
 			r.take(e)
-			if e.inv != nil && ctx.Err() == nil { // nothing fails because somebody said stop
+			if e.inv != nil && ctx.Err() == nil { // an invocation that the caller stopped has not failed
 				r.finish(ctx, e.inv, e.answer, e.err)
 			}
 		case <-wake:
@@ -82,14 +85,14 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// take counts the goroutines that end.
+// take counts the goroutines that have ended.
 func (r *runner) take(e end) {
 	if e.inv == nil {
 		r.goroutines--
 	}
 }
 
-// invoke runs the function, and watches its deadline.
+// invoke runs the function and watches the deadline.
 func (r *runner) invoke(ctx context.Context, inv *Invocation) {
 	r.goroutines += 2
 	ctx, cancel := context.WithDeadline(invocationContext(ctx, inv, r.FunctionARN), inv.Deadline)
@@ -103,7 +106,7 @@ func (r *runner) invoke(ctx context.Context, inv *Invocation) {
 		defer func() { r.ends <- end{} }()
 		<-ctx.Done()
 		select {
-		case e := <-done: // it answered, and that is why its context ended
+		case e := <-done: // the context ended because the function has answered
 			r.ends <- e
 		default:
 			r.ends <- end{inv, nil, ErrTimedOut}
@@ -111,8 +114,7 @@ func (r *runner) invoke(ctx context.Context, inv *Invocation) {
 	}()
 }
 
-// call runs the function and reports how it ended, also where its goroutine ends in
-// the middle of it.
+// call runs the function and reports its result, even if the goroutine ends inside the function.
 func call(ctx context.Context, f Function, event json.RawMessage, report func(json.RawMessage, error)) {
 	var answer json.RawMessage
 	err := ErrCrashed
@@ -120,7 +122,7 @@ func call(ctx context.Context, f Function, event json.RawMessage, report func(js
 	answer, err = f(ctx, event)
 }
 
-// invocationContext is what a function's context says about the invocation.
+// invocationContext returns the context of a function with the data of the invocation.
 func invocationContext(ctx context.Context, inv *Invocation, functionARN string) context.Context {
 	return lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: inv.RequestID, InvokedFunctionArn: functionARN})
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// recorder is a function that notes what it is given.
+// recorder is a function that records its batches.
 type recorder struct {
 	mu      sync.Mutex
 	batches []string
@@ -49,8 +49,8 @@ func (r *recorder) are(t *testing.T, want string) {
 	equal(t, "batches", strings.Join(r.batches, ", "), want)
 }
 
-// run runs a mapping over a stream in memory until it is drained, or fails, in the
-// time of a synctest bubble.
+// run runs a mapping on a stream in memory until it is drained or fails, in the time of a synctest
+// bubble.
 func run(t *testing.T, f eventsource.Function, change func(*eventsource.Stream, *eventsource.Mapping), data ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestRunDrains(t *testing.T) {
 	r.are(t, "0 1, 2 3, 4, 5")
 }
 
-// TestRunEndsAnInvocationAtItsDeadline: the function's context ends then; it may go on
-// after it, and what it answers does not count.
+// TestRunEndsAnInvocationAtItsDeadline: the context of the function ends at the deadline. The
+// function may continue, but its answer is ignored.
 func TestRunEndsAnInvocationAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -96,7 +96,7 @@ func TestRunEndsAnInvocationAtItsDeadline(t *testing.T) {
 	equal(t, "late effects when Run has ended", late.Load(), 1)
 }
 
-// TestRunCrash: a goroutine that ends is a function that exits.
+// TestRunCrash: a goroutine that ends inside the function is a crash.
 func TestRunCrash(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -111,8 +111,7 @@ func TestRunCrash(t *testing.T) {
 	r.are(t, "0, 0")
 }
 
-// TestStopsWhenTold: it reads on, past the point where the stream was drained, until
-// its context ends.
+// TestStopsWhenTold: without StopWhenDrained a mapping continues until its context ends.
 func TestStopsWhenTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestStopsWhenTold(t *testing.T) {
 	})
 }
 
-// TestStopsDuringRetries: nothing is given up because somebody said stop.
+// TestStopsDuringRetries: the end of the context discards no records.
 func TestStopsDuringRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +157,7 @@ func TestStopsDuringRetries(t *testing.T) {
 	})
 }
 
-// TestWithoutACheckpointEachRunStartsAnew: and with one it resumes.
+// TestWithoutACheckpointEachRunStartsAnew: with a checkpoint it resumes.
 func TestWithoutACheckpointEachRunStartsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,7 +174,7 @@ func TestWithoutACheckpointEachRunStartsAnew(t *testing.T) {
 	})
 }
 
-// TestRefused: settings that Lambda would refuse (Parameters; Lambda API Reference,
+// TestRefused lists settings that Lambda refuses (Parameters; Lambda API Reference,
 // "CreateEventSourceMapping").
 func TestRefused(t *testing.T) {
 	t.Parallel()
@@ -210,7 +209,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// scripted is a stream of one page of shards each, whose GetRecords answers as the
+// scripted is a stream with one shard on each page of the list. Its GetRecords answers as the
 // script says.
 type scripted struct {
 	shards []string
@@ -272,8 +271,8 @@ func (s *scripted) run(t *testing.T, f eventsource.Function) error {
 	}.Run(t.Context())
 }
 
-// TestReadsOn: stretches without records, throttles and an iterator that expired are
-// no ends, and lose and repeat nothing.
+// TestReadsOn: reading continues after reads without records, throttles and an expired iterator. No
+// record is lost or repeated.
 func TestReadsOn(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -295,7 +294,7 @@ func TestReadsOn(t *testing.T) {
 	equal(t, "begins", strings.Join(begins, ", "), "TRIM_HORIZON , TRIM_HORIZON , AFTER_SEQUENCE_NUMBER 9")
 }
 
-// TestListsAllPagesOfShards: closed and empty ones.
+// TestListsAllPagesOfShards has closed and empty shards.
 func TestListsAllPagesOfShards(t *testing.T) {
 	t.Parallel()
 	end := found(0, false)
@@ -304,7 +303,7 @@ func TestListsAllPagesOfShards(t *testing.T) {
 	equal(t, "shards read", len(s.begins), 3)
 }
 
-// TestAStreamThatCannotBeRead: that ends it, with where it was.
+// TestAStreamThatCannotBeRead: the error names the stream and the shard.
 func TestAStreamThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*scripted{

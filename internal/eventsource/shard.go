@@ -11,34 +11,34 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 )
 
-// shard is one shard and how far it is read.
+// shard is a shard and the progress of reading it.
 type shard struct {
 	id       string
 	parents  []string
-	latest   bool // begin at its tip, which is read at once
+	latest   bool // read from its end at the first read
 	iterator *string
-	last     *string   // sequence number of the last record read
-	readAt   time.Time // not before
-	ended    bool      // closed, and read to its end
-	drained  bool      // the last look found nothing and there is nothing more
+	last     *string   // sequence number of the last record that was read
+	readAt   time.Time // the earliest time of the next read
+	ended    bool      // closed and read to its end
+	drained  bool      // the last read found no record, and there are no more
 
 	lanes []lane
-	order []*item // read, and not behind the checkpoint
+	order []*item // the records read, from the checkpoint on
 }
 
-// mostHeld is how many records of a shard the mapping holds before it stops reading
-// because of a lane that fails (assumed); mostRead is what one GetRecords returns at most
-// (Read).
+// maxHeld is the number of unfinished records of a shard at which the mapping stops reading it,
+// because of a failing lane (assumed). maxRead is the maximum number of records that GetRecords
+// returns (Read).
 const (
-	mostHeld = 20_000
-	mostRead = 10_000
+	maxHeld = 20_000
+	maxRead = 10_000
 )
 
-// wants says how many more records the shard's lanes can use: those that have no
-// batch, and none that is due. "By default, Lambda invokes your function as soon as
+// wants returns how many more records the lanes of the shard can use: lanes without a batch, and
+// without one that is due. "By default, Lambda invokes your function as soon as
 // records are available" (Using).
 func (p *poller) wants(s *shard) int {
-	if s.ended || len(s.order) >= mostHeld {
+	if s.ended || len(s.order) >= maxHeld {
 		return 0
 	}
 	n := 0
@@ -48,10 +48,10 @@ func (p *poller) wants(s *shard) int {
 			n += p.BatchSize - len(l.queue)
 		}
 	}
-	return min(n, mostRead)
+	return min(n, maxRead)
 }
 
-// read takes what the shard has, up to a limit, to its lanes.
+// read reads at most limit records of the shard into its lanes.
 func (p *poller) read(ctx context.Context, s *shard, limit int) error {
 	if err := p.tryRead(ctx, s, limit); err != nil {
 		return fmt.Errorf("eventsource: %s, %s: %w", p.stream, s.id, err)
@@ -69,7 +69,7 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 	}
 	out, err := p.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: s.iterator, Limit: aws.Int32(int32(limit))})
 	if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
-		s.iterator = nil // it lives for five minutes, which retries may take
+		s.iterator = nil // an iterator expires after five minutes, and retries can take longer
 		return nil
 	}
 	if _, throttled := errors.AsType[*types.ProvisionedThroughputExceededException](err); throttled {
@@ -89,20 +89,19 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 	if s.iterator == nil {
 		s.ended, p.unlisted = true, true
 	}
-	if len(out.Records) == 0 { // also before the tip there are stretches without records
+	if len(out.Records) == 0 { // a read before the end of the shard may return no records too
 		s.readAt = p.now().Add(p.PollPause)
 	}
 	s.drained = len(out.Records) == 0 && aws.ToInt64(out.MillisBehindLatest) == 0
 	return nil
 }
 
-// position says where to read on: behind what was read, else behind the checkpoint,
-// else where the mapping starts (Options).
+// position returns where to continue reading: after the last record that was read, else after the
+// checkpoint, else at the starting position of the mapping (Options).
 //
-// Assumed: LATEST is the tip at the first look, also for a mapping that is restarted
-// before its first checkpoint and for shards that wait for their parents, and shards
-// that a resharding makes later are read from their beginning; else records would be
-// skipped.
+// Assumed: LATEST is the end of the shard when the mapping finds it, also for a mapping that is
+// restarted before its first checkpoint and for shards that wait for their parents. Shards that a
+// resharding makes later are read from their beginning. Otherwise records would be skipped.
 func (p *poller) position(s *shard) *kinesis.GetShardIteratorInput {
 	in := &kinesis.GetShardIteratorInput{StreamName: &p.stream.Name, ShardId: &s.id}
 	progress := p.Checkpoint.Of(s.id)

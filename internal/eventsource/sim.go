@@ -13,15 +13,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// Sim runs mappings in virtual time, and one thing at a time: a step of a mapping,
-// or a stretch of one invocation up to where it calls [Wait] or ends. What happens
-// next among all that could happen at the same time is chosen by the seed, so that a
-// history with one seed is always the same. It is not safe for concurrent use.
+// Sim runs mappings in virtual time. It does one thing at a time: a step of a mapping, or a part of
+// an invocation up to its next [Wait] or its end. The seed decides the order of things that are due
+// at the same time, so that the same seed always gives the same history. It is not safe for
+// concurrent use.
 type Sim struct {
-	// Fate says what is to befall an invocation, before it begins. nil: nothing.
+	// Fate decides before an invocation what happens to it. nil: nothing happens.
 	Fate func(*Invocation) Fate
 
-	// Rand is the only source of chance; tests may use it too.
+	// Rand is the only source of randomness. Tests may use it too.
 	Rand *rand.Rand
 
 	bubble      bool
@@ -31,18 +31,18 @@ type Sim struct {
 	count       int
 }
 
-// Fate is what befalls an invocation. The zero value is nothing: the function runs
-// and answers in no time.
+// Fate is what happens to an invocation. With the zero value the function runs and answers at
+// once.
 type Fate struct {
-	Throttle bool          // the function is not reached
-	Delay    time.Duration // before the function's code begins
-	Skip     bool          // the function's code does not run
-	Takes    time.Duration // between the end of the code and the answer
-	Err      error         // the answer is this
-	Answer   json.RawMessage
+	Throttle bool            // the invocation does not reach the function
+	Delay    time.Duration   // before the function's code begins
+	Skip     bool            // the function's code does not run
+	Takes    time.Duration   // between the end of the code and the answer
+	Err      error           // replaces the result of the function
+	Answer   json.RawMessage // replaces the answer of the function
 
-	// Zombie lets the invocation go on after its time-out, or after its poller has
-	// stopped and the deadline has passed. Without it Lambda ends it where it waits.
+	// Zombie lets the invocation continue after its deadline. Without it Lambda ends the
+	// invocation at its current Wait.
 	Zombie bool
 }
 
@@ -52,21 +52,21 @@ type Poller struct {
 	sim *Sim
 }
 
-// NewSim makes a Sim whose clock stands at start.
+// NewSim makes a Sim whose clock shows start.
 func NewSim(start time.Time, seed uint64) *Sim {
 	return &Sim{Rand: rand.New(rand.NewPCG(seed, 0)), time: start}
 }
 
-// NewSimInBubble makes a Sim whose clock is that of the testing/synctest bubble in
-// which it is called. Timers of the function run in its time too, and so contexts have
-// deadlines; otherwise they have none, since they would end in real time.
+// NewSimInBubble makes a Sim with the clock of the testing/synctest bubble of the caller. The
+// timers of functions use this clock too, so contexts have deadlines. In a Sim of NewSim they have
+// none, since they would end in real time.
 func NewSimInBubble(seed uint64) *Sim {
 	s := NewSim(time.Time{}, seed)
 	s.bubble = true
 	return s
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (s *Sim) Now() time.Time {
 	if s.bubble {
 		return time.Now()
@@ -74,8 +74,8 @@ func (s *Sim) Now() time.Time {
 	return s.time
 }
 
-// Start starts a mapping. One with a Checkpoint that another has used takes up where
-// that one was; two that run at once are two pollers.
+// Start starts a mapping. With the Checkpoint of another mapping it continues where that one
+// stopped. Two mappings that run at the same time are two pollers.
 func (s *Sim) Start(m Mapping) (*Poller, error) {
 	p, err := newPoller(m, s.Now, s.newID)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *Sim) Start(m Mapping) (*Poller, error) {
 	return poller, nil
 }
 
-// Stop ends a mapping between two steps. Nobody waits for the answers of its
-// invocations; they go on until their deadlines.
+// Stop ends a mapping between two steps. Its invocations continue until their deadlines, but
+// their answers are ignored.
 func (p *Poller) Stop() {
 	p.sim.pollers = slices.DeleteFunc(p.sim.pollers, func(other *Poller) bool { return other == p })
 	for _, inv := range p.sim.invocations {
@@ -97,17 +97,17 @@ func (p *Poller) Stop() {
 	}
 }
 
-// Tally counts what the mapping has lost.
+// Tally returns the numbers of records that the mapping has lost.
 func (p *Poller) Tally() Tally { return p.tally }
 
-// Advance lets d go by, and all happen that is due in it.
+// Advance moves the clock by d and does everything that is due in that time.
 func (s *Sim) Advance(d time.Duration) error {
 	return s.run(s.Now().Add(d), func() bool { return false })
 }
 
-// Drain lets time go by until all that is in the streams now is read, and delivered
-// or given up, and no invocation is left. It is an error if that takes longer than most.
-func (s *Sim) Drain(most time.Duration) error {
+// Drain moves the clock until all records that are now in the streams are delivered or discarded,
+// and no invocation is left. It returns an error if that takes longer than limit.
+func (s *Sim) Drain(limit time.Duration) error {
 	for _, p := range s.pollers {
 		for _, sh := range p.shards {
 			sh.drained = false // it may have new records
@@ -116,16 +116,16 @@ func (s *Sim) Drain(most time.Duration) error {
 	done := func() bool {
 		return len(s.invocations) == 0 && !slices.ContainsFunc(s.pollers, func(p *Poller) bool { return !p.drained() })
 	}
-	if err := s.run(s.Now().Add(most), done); err != nil {
+	if err := s.run(s.Now().Add(limit), done); err != nil {
 		return err
 	}
 	if !done() {
-		return fmt.Errorf("eventsource: not drained after %v: %d invocations are under way", most, len(s.invocations))
+		return fmt.Errorf("eventsource: not drained after %v: %d invocations still run", limit, len(s.invocations))
 	}
 	return nil
 }
 
-// Close ends all invocations where they wait.
+// Close ends all invocations at their current Wait.
 func (s *Sim) Close() {
 	s.pollers = nil
 	for len(s.invocations) > 0 {
@@ -133,7 +133,7 @@ func (s *Sim) Close() {
 	}
 }
 
-// simAction is something that happens at a time.
+// simAction is something that is due at a time.
 type simAction struct {
 	at time.Time
 	do func(ctx context.Context) error
@@ -173,7 +173,7 @@ func (s *Sim) sleep(to time.Time) {
 	}
 }
 
-// actions are all that could happen next, at their times.
+// actions returns everything that could happen next, with its time.
 func (s *Sim) actions() []simAction {
 	var all []simAction
 	for _, p := range s.pollers {
@@ -196,15 +196,14 @@ func (s *Sim) actions() []simAction {
 	return all
 }
 
-// simInvocation is an invocation under way: a goroutine that runs only between
-// resume and yield.
+// simInvocation is a running invocation. Its goroutine runs only between resume and yield.
 type simInvocation struct {
 	*Invocation
 	sim           *Sim
 	poller        *Poller
 	fate          Fate
 	wakeAt        time.Time
-	unsent        bool // its answer counts no more
+	unsent        bool // its answer is ignored
 	late          bool // its deadline has passed
 	killed, ended bool
 	answer        json.RawMessage
@@ -244,7 +243,7 @@ func (inv *simInvocation) run(ctx context.Context) {
 	})
 }
 
-// life is the function with its fate.
+// life runs the function with its fate.
 func (inv *simInvocation) life(ctx context.Context, event json.RawMessage) (answer json.RawMessage, err error) {
 	if inv.killed {
 		return nil, ErrCrashed
@@ -269,10 +268,10 @@ func (inv *simInvocation) life(ctx context.Context, event json.RawMessage) (answ
 
 type waiter struct{}
 
-// Wait lets d of virtual time go by in the invocation whose context this is; what else
-// happens at the time may happen before it returns, also with d = 0. Where the invocation
-// has been ended meanwhile, it does not return, and the goroutine ends. Only one goroutine
-// of an invocation may wait at a time. Outside a Sim it sleeps.
+// Wait waits for d of virtual time in the invocation of the context. Other things that are due may
+// happen before it returns, even with d = 0. If the invocation ends in the meantime, Wait does not
+// return and the goroutine ends. Only one goroutine of an invocation may wait at a time. Outside of
+// a Sim it sleeps.
 func Wait(ctx context.Context, d time.Duration) {
 	inv, ok := ctx.Value(waiter{}).(*simInvocation)
 	if !ok {
@@ -287,7 +286,7 @@ func Wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// resume lets the invocation run up to its next Wait or its end.
+// resume runs the invocation up to its next Wait or its end.
 func (s *Sim) resume(ctx context.Context, inv *simInvocation) {
 	inv.resume <- struct{}{}
 	<-inv.yield
@@ -298,13 +297,13 @@ func (s *Sim) resume(ctx context.Context, inv *simInvocation) {
 	if inv.unsent {
 		return
 	}
-	if s.Now().After(inv.Deadline) { // timers of its own, in a bubble, have taken it there
+	if s.Now().After(inv.Deadline) { // in a bubble its own timers can move the clock past the deadline
 		inv.answer, inv.err = nil, ErrTimedOut
 	}
 	inv.poller.finish(ctx, inv.Invocation, inv.answer, inv.err)
 }
 
-// timeOut is an invocation's deadline.
+// timeOut ends the invocation at its deadline.
 func (s *Sim) timeOut(ctx context.Context, inv *simInvocation) {
 	inv.late = true
 	if !inv.unsent {
@@ -316,13 +315,13 @@ func (s *Sim) timeOut(ctx context.Context, inv *simInvocation) {
 	}
 }
 
-// kill ends an invocation where it waits.
+// kill ends an invocation at its current Wait.
 func (s *Sim) kill(inv *simInvocation) {
 	inv.killed, inv.unsent = true, true
 	s.resume(context.Background(), inv)
 }
 
-// newID is a UUID of the Sim's own chance.
+// newID returns a UUID from the randomness of the Sim.
 func (s *Sim) newID() string {
 	var id uuid.UUID
 	binary.LittleEndian.PutUint64(id[:8], s.Rand.Uint64())

@@ -16,9 +16,8 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// TestTimeout: a function that does not answer in its time has failed (Discarded:
-// splitting is also for "avoiding timeouts"), and is ended: what it would have done
-// after that does not happen.
+// TestTimeout: a function that misses its deadline has failed (Discarded: splitting is also for
+// "avoiding timeouts") and is ended, so that it has no effects after that.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -36,13 +35,13 @@ func TestTimeout(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0 1, 0, 1")
-	w.givenUp("")
+	w.discarded("")
 	equal(t, "late effects", late, 0)
 	equal(t, "second try", w.calls[1].at, time.Minute+eventsource.DefaultRetryPause)
 }
 
-// TestZombie: an invocation that goes on after its time-out has its effects between
-// those of its successors, and its answer counts no more.
+// TestZombie: an invocation that continues after its time-out has effects between those of its
+// successors, and its answer is ignored.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -65,17 +64,17 @@ func TestZombie(t *testing.T) {
 	w.sim.Fate = func(inv *eventsource.Invocation) eventsource.Fate { return eventsource.Fate{Zombie: true} }
 	w.send("0")
 	p := w.start()
-	w.drain() // the time-out is after 3 s, the second try a second later
+	w.drain() // the time-out is after 3 s, the second attempt a second later
 	equal(t, "effects", strings.Join(effects, " "), "2 1 2")
 	equal(t, "dropped", p.Tally().Dropped, 0)
 }
 
-// TestFates: what can befall an invocation without the function's help.
+// TestFates lists what can happen to an invocation from outside.
 func TestFates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fate   eventsource.Fate
-		effect bool // of the function's code in the first invocation
+		effect bool // whether the code of the function runs in the first invocation
 	}{
 		"throttled":            {eventsource.Fate{Throttle: true}, false},
 		"never runs":           {eventsource.Fate{Skip: true, Err: errBroken}, false},
@@ -108,7 +107,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// TestCrash: a goroutine that ends is a function that exits.
+// TestCrash: a goroutine that ends inside the function is a crash.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -122,11 +121,11 @@ func TestCrash(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("0, 0")
-	w.givenUp("0")
+	w.discarded("0")
 	equal(t, "error", w.given[0].Err, eventsource.ErrCrashed)
 }
 
-// TestOneSeedIsOneHistory: and other seeds are others.
+// TestOneSeedIsOneHistory: other seeds give other histories.
 func TestOneSeedIsOneHistory(t *testing.T) {
 	t.Parallel()
 	history := func(seed uint64) string {
@@ -163,7 +162,7 @@ func TestOneSeedIsOneHistory(t *testing.T) {
 	}
 }
 
-// TestTwoPollersAtOnce: both deliver all; each has a checkpoint of its own.
+// TestTwoPollersAtOnce: both deliver all records. Each has a checkpoint of its own.
 func TestTwoPollersAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -179,8 +178,8 @@ func TestTwoPollersAtOnce(t *testing.T) {
 	w.batches("0 1, 0 1, 2")
 }
 
-// TestStopLeavesInvocations: they go on, and nobody hears their answers; the mapping's
-// successor delivers the records again.
+// TestStopLeavesInvocations: the invocations of a stopped mapping continue, but their answers are
+// ignored. The next mapping delivers the records again.
 func TestStopLeavesInvocations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -197,7 +196,7 @@ func TestStopLeavesInvocations(t *testing.T) {
 	equal(t, "checkpoint", w.mapping.Checkpoint.Of("shardId-000000000000").Sequence, w.put["0"])
 }
 
-// failingStream cannot be read from a shard.
+// failingStream is a stream with a shard that cannot be read.
 type failingStream struct {
 	*eventsource.Stream
 	shard string
@@ -210,7 +209,7 @@ func (f failingStream) GetShardIterator(ctx context.Context, in *kinesis.GetShar
 	return f.Stream.GetShardIterator(ctx, in)
 }
 
-// TestCloseEndsWhatHasNotBegun: no function runs after it, and nothing has failed.
+// TestCloseEndsWhatHasNotBegun: no function runs after Close, and nothing has failed.
 func TestCloseEndsWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	waiting := 0
@@ -232,14 +231,14 @@ func TestCloseEndsWhatHasNotBegun(t *testing.T) {
 		waiting += begun - ran
 		w.sim.Close()
 		equal(t, "calls after the end", len(w.calls), ran)
-		w.givenUp("")
+		w.discarded("")
 	}
 	if waiting == 0 {
 		t.Error("every invocation had begun: the test shows nothing")
 	}
 }
 
-// TestDrainSaysWhenItCannot: a function that never succeeds.
+// TestDrainSaysWhenItCannot has a function that never succeeds.
 func TestDrainSaysWhenItCannot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -251,8 +250,8 @@ func TestDrainSaysWhenItCannot(t *testing.T) {
 	}
 }
 
-// TestDeadlineInABubble: there the function's own timers run in virtual time, and its
-// context ends at its deadline.
+// TestDeadlineInABubble: in a bubble the timers of the function use virtual time, and its context
+// ends at its deadline.
 func TestDeadlineInABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +268,7 @@ func TestDeadlineInABubble(t *testing.T) {
 				equal(t, "time left", time.Until(deadline), 15*time.Second)
 				<-ctx.Done()
 				if len(ended) == 0 {
-					time.Sleep(time.Second) // and then it is too late for any answer
+					time.Sleep(time.Second) // after that any answer is too late
 				}
 				ended = append(ended, sim.Now().Sub(begun))
 				return nil, nil

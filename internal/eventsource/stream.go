@@ -19,21 +19,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DefaultRetention is how long a stream keeps its records where nothing else is set
-// (Concepts, "Retention period").
+// DefaultRetention is the default retention of a stream (Concepts, "Retention period").
 const DefaultRetention = 24 * time.Hour
 
 // Limits of reading (Read).
 const (
-	mostReadBytes = 10 << 20
-	iteratorLife  = 5 * time.Minute
+	maxReadBytes = 10 << 20
+	iteratorLife = 5 * time.Minute
 )
 
-// Stream is a Kinesis stream in memory, whose time is the caller's. It is safe for
-// concurrent use. It knows no limits of throughput.
+// Stream is a Kinesis stream in memory that uses the clock of the caller. It is safe for concurrent
+// use. It has no limits of throughput.
 type Stream struct {
-	// Retention is for how long records can be read; DefaultRetention. Not to be
-	// changed while the stream is in use.
+	// Retention is how long records can be read. The default is DefaultRetention. Do not change
+	// it while the stream is in use.
 	Retention time.Duration
 
 	now    func() time.Time
@@ -46,20 +45,20 @@ type storedShard struct {
 	id         string
 	parents    []string
 	first, end *big.Int // hash keys, both included
-	opened     string   // the sequence number before its first
-	closed     string   // sequence number; empty while it is open
+	opened     string   // the sequence number before that of its first record
+	closed     string   // the sequence number of its end; empty while it is open
 	closedAt   time.Time
 	records    []types.Record
 }
 
-// firstSequence is the number before that of a stream's first record. It makes the
-// first numbers differ in length: what compares them as texts shows itself at once.
+// firstSequence precedes the sequence numbers of a stream. The first numbers differ in length, so
+// that code which compares them as texts fails early.
 const firstSequence = 97
 
-// hashKeys is how many hash keys there are: 2^128.
+// hashKeys is the number of hash keys: 2^128.
 var hashKeys = new(big.Int).Lsh(big.NewInt(1), 128)
 
-// NewStream makes a stream of some shards that divide the hash keys evenly.
+// NewStream makes a stream whose shards divide the hash keys evenly.
 func NewStream(shards int, now func() time.Time) *Stream {
 	s := &Stream{Retention: DefaultRetention, now: now, last: firstSequence}
 	share := new(big.Int).Div(hashKeys, big.NewInt(int64(shards)))
@@ -85,8 +84,8 @@ func (s *Stream) number() string {
 	return strconv.FormatInt(s.last, 10)
 }
 
-// Put appends a record, to the shard that its partition key's MD5 falls into, and
-// says where it is. Its arrival is now, in whole milliseconds.
+// Put appends a record to the shard of the MD5 of its partition key, and returns the shard and the
+// sequence number. The arrival is the current time in whole milliseconds.
 func (s *Stream) Put(partitionKey string, data []byte) (shard, sequence string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +103,7 @@ func (s *Stream) Put(partitionKey string, data []byte) (shard, sequence string) 
 	return to.id, sequence
 }
 
-// Open returns the shards that take records, by hash key: those that can be split,
-// and of which neighbours can be merged.
+// Open returns the open shards by hash key. They can be split, and adjacent ones can be merged.
 func (s *Stream) Open() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,10 +119,10 @@ func (s *Stream) openShards() []*storedShard {
 	return open
 }
 
-// errReshard is for a shard that cannot be split or merged so.
-var errReshard = errors.New("eventsource: not open shards that can be resharded so")
+// errReshard says that a shard cannot be split or merged like this.
+var errReshard = errors.New("eventsource: the shards are not open, or not adjacent")
 
-// Split closes an open shard; two new ones take its place.
+// Split replaces an open shard by two new ones.
 func (s *Stream) Split(shard string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +137,8 @@ func (s *Stream) Split(shard string) error {
 	return nil
 }
 
-// Merge closes two open shards that are neighbours in [Stream.Open], in that order; a
-// new one takes their place.
+// Merge replaces two open shards by a new one. They must be adjacent in [Stream.Open], in that
+// order.
 func (s *Stream) Merge(shard, adjacent string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,10 +164,10 @@ func (s *Stream) find(id string) *storedShard {
 	return s.shards[i]
 }
 
-// expired tells whether what ended or arrived at a time cannot be read any more.
+// expired reports whether a record or shard of a time can no longer be read.
 func (s *Stream) expired(at time.Time) bool { return s.now().Sub(at) > s.Retention }
 
-// ListShards lists the shards from which something can be read, or could be put.
+// ListShards lists the shards that are open or have records to read.
 func (s *Stream) ListShards(context.Context, *kinesis.ListShardsInput, ...func(*kinesis.Options)) (*kinesis.ListShardsOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +195,7 @@ func (s *Stream) ListShards(context.Context, *kinesis.ListShardsInput, ...func(*
 	return out, nil
 }
 
-// GetShardIterator returns where to read in a shard.
+// GetShardIterator returns an iterator for a position in a shard.
 func (s *Stream) GetShardIterator(_ context.Context, in *kinesis.GetShardIteratorInput, _ ...func(*kinesis.Options)) (*kinesis.GetShardIteratorOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +225,7 @@ func (s *Stream) GetShardIterator(_ context.Context, in *kinesis.GetShardIterato
 	return nil, &types.InvalidArgumentException{Message: aws.String("no iterator type " + string(in.ShardIteratorType))}
 }
 
-// iterator is the shard, the place in it, and when the iterator was made.
+// iterator returns an iterator: the shard, the index of a record, and the current time.
 func (s *Stream) iterator(sh *storedShard, i int) *string {
 	return aws.String(fmt.Sprintf("%s %d %d", sh.id, i, s.now().UnixNano()))
 }
@@ -252,7 +250,7 @@ func (s *Stream) GetRecords(_ context.Context, in *kinesis.GetRecordsInput, _ ..
 	out := &kinesis.GetRecordsOutput{MillisBehindLatest: new(int64)}
 	for size := 0; i < len(sh.records) && len(out.Records) < int(aws.ToInt32(in.Limit)); i++ {
 		size += len(sh.records[i].Data)
-		if size > mostReadBytes && len(out.Records) > 0 {
+		if size > maxReadBytes && len(out.Records) > 0 {
 			break
 		}
 		out.Records = append(out.Records, sh.records[i])

@@ -62,7 +62,7 @@ func parent(shard *string) string {
 	return number(*shard)
 }
 
-// TestExpiredShardsAreNotListed: closed ones of which all records have outlived the
+// TestExpiredShardsAreNotListed: a closed shard is not listed when all its records have outlived the
 // retention (Resharding, on the state EXPIRED).
 func TestExpiredShardsAreNotListed(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestExpiredShardsAreNotListed(t *testing.T) {
 	}
 }
 
-// TestReshardRefuses: only open shards, and neighbours.
+// TestReshardRefuses: shards must be open and adjacent.
 func TestReshardRefuses(t *testing.T) {
 	t.Parallel()
 	s := eventsource.NewStream(3, func() time.Time { return start })
@@ -99,7 +99,7 @@ func TestReshardRefuses(t *testing.T) {
 }
 
 // TestIteratorExpires: "A shard iterator expires 5 minutes after it is returned" (Read).
-// A mapping gets another one and loses and repeats nothing.
+// A mapping gets another one and loses or repeats no record.
 func TestIteratorExpires(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -129,8 +129,8 @@ func TestIteratorExpires(t *testing.T) {
 	w.batches("0 1, 2 3")
 }
 
-// TestReadLimits: the records asked for, 10 MB, and those that the retention leaves; the
-// distance to the tip is 0 only there; the end of a closed shard has no iterator (Read).
+// TestReadLimits: a read returns at most the number of records asked for and 10 MB, and no expired
+// record. MillisBehindLatest is 0 only at the end. The end of a closed shard has no iterator (Read).
 func TestReadLimits(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -165,7 +165,7 @@ func TestReadLimits(t *testing.T) {
 	equal(t, "closed", read(10).NextShardIterator == nil, true)
 }
 
-// TestStreamRefuses: what no mapping asks.
+// TestStreamRefuses lists requests that no mapping makes.
 func TestStreamRefuses(t *testing.T) {
 	t.Parallel()
 	s := eventsource.NewStream(1, func() time.Time { return start })

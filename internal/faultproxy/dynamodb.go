@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of returns the faults that an operation can meet.
+// Of returns the faults of an operation of DynamoDB.
 func Of(operation string) []Fault {
 	faults := []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
 	switch operation {
@@ -21,13 +21,13 @@ func Of(operation string) []Fault {
 
 var dynamoDB = service{operation: targetOperation, answers: answerOfDynamoDB, passes: whole}
 
-// Start starts a proxy for an engine with the API of DynamoDB; stop ends it. The plan
-// says what becomes of the n-th request, from 0.
+// Start starts a proxy for an engine with the API of DynamoDB, which stop ends. The plan returns
+// the fault of the n-th request, from 0.
 func Start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
 	return dynamoDB.start(target, plan)
 }
 
-// New is Start for the length of a test.
+// New starts a proxy as Start does and ends it with the test.
 func New(t testing.TB, target string, plan func(n int, operation string) Fault) *Proxy {
 	t.Helper()
 	p, stop := Start(target, plan)
@@ -55,13 +55,13 @@ func answerOfDynamoDB(w http.ResponseWriter, fault Fault, body []byte) {
 	}
 }
 
-// cancelled answers with a cancelled transaction, or a conflict with one.
+// cancelled answers with a cancelled transaction or, outside of one, a conflict.
 func cancelled(w http.ResponseWriter, fault Fault, body []byte) {
 	var request struct {
 		TransactItems []json.RawMessage `json:"TransactItems"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
-		panic(fmt.Sprintf("faultproxy: a request that is no JSON: %v", err))
+		panic(fmt.Sprintf("faultproxy: the request is not JSON: %v", err))
 	}
 	last := len(request.TransactItems) - 1
 	if last < 0 {

@@ -1,6 +1,6 @@
-// Package faultproxy stands between an AWS client and a local engine of DynamoDB, Kinesis,
-// S3 or SQS, and breaks requests in the ways of a network and of the service: those that no local
-// engine ever shows, so that the SDK's own retries are part of a test.
+// Package faultproxy is a proxy between an AWS client and a local engine of DynamoDB, Kinesis, S3 or
+// SQS. It breaks requests as a network or the service does, which no local engine ever does. So a
+// test includes the retries of the SDK.
 package faultproxy
 
 import (
@@ -15,7 +15,7 @@ import (
 	"sync"
 )
 
-// Fault is what becomes of one request.
+// Fault is what happens to a request.
 type Fault string
 
 // The faults.
@@ -48,28 +48,28 @@ type Proxy struct {
 	seen    []string
 }
 
-// service is what a proxy has to know of an API.
+// service describes an API to a proxy.
 type service struct {
 	operation func(*http.Request) string
-	// answers writes the service's own answer to a fault.
+	// answers writes the answer of the service for a fault.
 	answers func(w http.ResponseWriter, f Fault, body []byte)
-	// passes makes the request at the engine, or a part of it.
+	// passes sends the request, or a part of it, to the engine.
 	passes func(p *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error)
 }
 
-// targetOperation is the operation of DynamoDB, Kinesis and SQS.
+// targetOperation returns the operation of a request to DynamoDB, Kinesis or SQS.
 func targetOperation(r *http.Request) string {
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	return operation
 }
 
-// code is a service's own error.
+// code is an error of a service.
 type code struct {
 	status int
 	name   string
 }
 
-// codes are a service's errors, by the faults that they are.
+// codes are the errors of a service by fault.
 type codes map[Fault]code
 
 func (c codes) of(f Fault) code {
@@ -80,7 +80,7 @@ func (c codes) of(f Fault) code {
 	return own
 }
 
-// inJSON answers with the codes, of a namespace.
+// inJSON returns a function that answers with the codes in a namespace.
 func (c codes) inJSON(contentType, namespace string) func(http.ResponseWriter, Fault, []byte) {
 	return func(w http.ResponseWriter, f Fault, _ []byte) {
 		own := c.of(f)
@@ -91,11 +91,11 @@ func (c codes) inJSON(contentType, namespace string) func(http.ResponseWriter, F
 func answerInJSON(w http.ResponseWriter, contentType string, status int, reply map[string]any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(reply) // a client that went away has no use for it
+	_ = json.NewEncoder(w).Encode(reply) // fails only if the client has gone
 }
 
-// start starts a proxy for an engine; stop ends it. The plan says what becomes of the
-// n-th request, from 0.
+// start starts a proxy for an engine, which stop ends. The plan returns the fault of the n-th
+// request, from 0.
 func (s service) start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
 	p = &Proxy{service: s, target: target, plan: plan}
 	server := httptest.NewServer(p)
@@ -119,7 +119,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client went away
+		panic(http.ErrAbortHandler) // the client has gone
 	}
 	fault := p.plan(n, operation)
 	if fault == Refuse {
@@ -142,21 +142,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if fault == Cut {
-		_, _ = w.Write(reply[:len(reply)/2]) // its length was announced
+		_, _ = w.Write(reply[:len(reply)/2]) // the header has the whole length
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = w.Write(reply) // a client that went away has no use for it
+	_, _ = w.Write(reply) // fails only if the client has gone
 }
 
-// hasEffect reports that the request reaches the engine, or a part of it does.
+// hasEffect reports whether the request, or a part of it, reaches the engine.
 func (f Fault) hasEffect() bool {
 	return slices.Contains([]Fault{None, Drop, Cut, ErrorAfter, ConflictAfter, PutFirst, PutOthers, PutNone, PutNotKnown}, f)
 }
 
-// forward makes the request at the engine, whatever becomes of the client.
+// forward sends the request to the engine, even if the client has gone.
 func (p *Proxy) forward(r *http.Request, body []byte) (status int, header http.Header, reply []byte, err error) {
-	out, err := http.NewRequest(r.Method, p.target+r.URL.Path, bytes.NewReader(body)) //nolint:noctx // its effect must not end with the client's context
+	out, err := http.NewRequest(r.Method, p.target+r.URL.Path, bytes.NewReader(body)) //nolint:noctx // the effect must not depend on the context of the client
 	if err != nil {
 		return 0, nil, nil, err
 	}
@@ -172,7 +172,7 @@ func (p *Proxy) forward(r *http.Request, body []byte) (status int, header http.H
 	return response.StatusCode, header, reply, err
 }
 
-// whole makes the request as it is.
+// whole sends the whole request to the engine.
 func whole(p *Proxy, r *http.Request, body []byte, _ Fault) (status int, header http.Header, reply []byte, err error) {
 	return p.forward(r, body)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/faultproxy"
 )
 
-// TestFaults: each fault is seen by the client as what it is named, and has its
-// effect or not.
+// TestFaults checks what the client gets for each fault, and whether the request has an effect.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const transaction = `{"TransactItems":[{},{},{}]}`

@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// The faults of PutRecords of Kinesis, which is answered record by record (API
-// reference, "PutRecords": "a single record failure does not stop the processing of
-// subsequent records").
+// The faults of PutRecords of Kinesis, whose answer has a result for each record (API reference,
+// "PutRecords": "a single record failure does not stop the processing of subsequent records").
 const (
 	PutFirst    Fault = "only the first record is put"
 	PutOthers   Fault = "all but the first record are put"
@@ -18,7 +17,7 @@ const (
 	PutNotKnown Fault = "all records are put, and the last is said to have failed"
 )
 
-// OfKinesis returns the faults that PutRecords can meet.
+// OfKinesis returns the faults of PutRecords.
 func OfKinesis() []Fault {
 	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle, PutFirst, PutOthers, PutNone, PutNotKnown}
 }
@@ -33,20 +32,20 @@ var kinesisCodes = codes{
 	Throttle:    {http.StatusBadRequest, "ProvisionedThroughputExceededException"},
 }
 
-// Put is a record that Kinesis has taken.
+// Put is a record that the engine has stored.
 type Put struct {
 	PartitionKey    string `json:"PartitionKey"`
 	ExplicitHashKey string `json:"ExplicitHashKey"`
 	Data            []byte `json:"Data"`
 }
 
-// Puts is what Kinesis has taken by a proxy.
+// Puts holds the records that the engine has stored through a proxy.
 type Puts struct {
 	mu      sync.Mutex
 	records []Put
 }
 
-// Records returns all of it, in order.
+// Records returns all records in order.
 func (p *Puts) Records() []Put {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +59,7 @@ func StartKinesis(target string, plan func(n int, operation string) Fault) (p *P
 	return p, puts, stop
 }
 
-// putResult is the answer about one record.
+// putResult is the result of one record.
 type putResult struct {
 	SequenceNumber string `json:"SequenceNumber,omitempty"`
 	ShardID        string `json:"ShardId,omitempty"`
@@ -68,8 +67,8 @@ type putResult struct {
 	ErrorMessage   string `json:"ErrorMessage,omitempty"`
 }
 
-// putRecords makes the request with those of its records that the fault lets through,
-// and answers about all of them.
+// putRecords sends the records that the fault lets through to the engine, and answers with results
+// for all records.
 func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
 	var request map[string]json.RawMessage
 	var records []json.RawMessage

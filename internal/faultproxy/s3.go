@@ -12,7 +12,7 @@ const (
 	ConflictAfter Fault = "effect, and a 409"
 )
 
-// OfS3 returns the faults that PutObject can meet. Its answer has no body to be cut.
+// OfS3 returns the faults of PutObject. Its answer has no body that could be cut.
 func OfS3() []Fault {
 	return []Fault{Refuse, Drop, ErrorBefore, ErrorAfter, Unavailable, Throttle, Conflict, ConflictAfter}
 }
@@ -29,8 +29,8 @@ var s3Codes = codes{
 
 var s3 = service{operation: func(r *http.Request) string { return r.Method }, answers: answerOfS3, passes: whole}
 
-// StartS3 starts a proxy for an engine with the API of S3, as Start does. Operations
-// are HTTP methods there.
+// StartS3 starts a proxy for an engine with the API of S3, as Start does. Its operations are HTTP
+// methods.
 func StartS3(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
 	return s3.start(target, plan)
 }

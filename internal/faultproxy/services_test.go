@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/faultproxy"
 )
 
-// engine answers PutRecords as Kinesis does, and everything else with nothing.
+// engine answers PutRecords as Kinesis does, and everything else with an empty answer.
 func engine(t *testing.T, seen *[]string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -24,7 +24,7 @@ func engine(t *testing.T, seen *[]string) string {
 	return server.URL
 }
 
-// ask sends a body, and returns the answer: status 0 is none.
+// ask sends a body and returns the answer. Without an answer the status is 0.
 func ask(t *testing.T, url, operation, body string) (status int, reply string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPut, url, strings.NewReader(body))

@@ -2,7 +2,7 @@ package faultproxy
 
 import "net/http"
 
-// OfSQS returns the faults that SendMessage can meet.
+// OfSQS returns the faults of SendMessage.
 func OfSQS() []Fault {
 	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
 }
