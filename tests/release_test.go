@@ -109,7 +109,8 @@ func checkExecutable(t *testing.T, name, path, system, processor string, compone
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	for key, want := range map[string]string{"GOOS": system, "GOARCH": processor, "CGO_ENABLED": "0", "-trimpath": "true"} {
+	wanted := map[string]string{"GOOS": system, "GOARCH": processor, "CGO_ENABLED": "0", "-trimpath": "true"}
+	for key, want := range wanted {
 		equal(t, key+" of "+name, settings[key], want)
 	}
 	if len(info.Deps) == 0 {
@@ -126,7 +127,8 @@ func checkExecutable(t *testing.T, name, path, system, processor string, compone
 func startCommand(t *testing.T, path, processor string) {
 	command := []string{path}
 	if processor != runtime.GOARCH || runtime.GOOS != "linux" {
-		emulator, err := exec.LookPath(map[string]string{"arm64": "qemu-aarch64-static", "amd64": "qemu-x86_64-static"}[processor])
+		names := map[string]string{"arm64": "qemu-aarch64-static", "amd64": "qemu-x86_64-static"}
+		emulator, err := exec.LookPath(names[processor])
 		if err != nil {
 			t.Skipf("no emulator for linux/%s on this machine: %v", processor, err)
 		}

@@ -165,10 +165,11 @@ func (d *demo) loadAgain(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.step("load the same file again", "%d added, %d known; %d free", d.result.Reloaded.Added, d.result.Reloaded.Known, counts.Free)
+	again := d.result.Reloaded
+	d.step("load the same file again", "%d added, %d known; %d free", again.Added, again.Known, counts.Free)
 	return errors.Join(
-		check("codes added", d.result.Reloaded.Added, 0),
-		check("codes known", d.result.Reloaded.Known, demoCodes),
+		check("codes added", again.Added, 0),
+		check("codes known", again.Known, demoCodes),
 		check("free in the store", counts.Free, 0),
 	)
 }
@@ -217,7 +218,9 @@ func (d *demo) request(ctx context.Context, container *claimapi.Handler, custome
 }
 
 // answer is one reply of the function.
-func answer(ctx context.Context, container *claimapi.Handler, event events.APIGatewayV2HTTPRequest, customer string) demoReply {
+func answer(
+	ctx context.Context, container *claimapi.Handler, event events.APIGatewayV2HTTPRequest, customer string,
+) demoReply {
 	response, err := container.Handle(ctx, event)
 	if err != nil {
 		return demoReply{err: err}

@@ -60,7 +60,9 @@ func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
 }
 
 // openHandler makes the handler as kinesishandler.Open does, but with the patient client.
-func (d *demo) openHandler(ctx context.Context, client *kinesis.Client, stream string) (*kinesishandler.Handler, error) {
+func (d *demo) openHandler(
+	ctx context.Context, client *kinesis.Client, stream string,
+) (*kinesishandler.Handler, error) {
 	options, err := d.recordSettings("kinesis:" + stream)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,8 @@ func (d *demo) openHandler(ctx context.Context, client *kinesis.Client, stream s
 }
 
 func (s *streams) create(ctx context.Context, name string, shards int32) (arn string, err error) {
-	if _, err := s.client.CreateStream(ctx, &kinesis.CreateStreamInput{StreamName: &name, ShardCount: &shards}); err != nil {
+	create := &kinesis.CreateStreamInput{StreamName: &name, ShardCount: &shards}
+	if _, err := s.client.CreateStream(ctx, create); err != nil {
 		return "", fmt.Errorf("create stream: %w", err)
 	}
 	describe := &kinesis.DescribeStreamInput{StreamName: &name}
@@ -119,7 +122,9 @@ func (s *streams) send(ctx context.Context, records [][]byte) error {
 
 // poll hands the records of a stream behind the checkpoint to a function. A record that
 // the function does not process ends the demo.
-func (s *streams) poll(ctx context.Context, arn string, progress *eventsource.Checkpoint, f eventsource.Function) error {
+func (s *streams) poll(
+	ctx context.Context, arn string, progress *eventsource.Checkpoint, f eventsource.Function,
+) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	err := eventsource.Mapping{

@@ -87,7 +87,8 @@ func (d *demo) records(ctx context.Context) error {
 	if r.DeadLetters, err = d.countDeadLetters(); err != nil {
 		return err
 	}
-	d.step("the producer sends all records", "%d delivered, each under its own id; %d dead letters", r.Delivered, r.DeadLetters)
+	d.step("the producer sends all records", "%d delivered, each under its own id; %d dead letters",
+		r.Delivered, r.DeadLetters)
 	if err := errors.Join(
 		check("records delivered", int64(r.Delivered), int64(load.unique())),
 		check("ids delivered", int64(r.Distinct), int64(load.unique())),

@@ -44,7 +44,8 @@ func (s *shell) demoCounts(load demoLoad) {
 	s.Helper()
 	var r demoResult
 	s.json(&r, "demo")
-	if r.AfterStorm != (itembank.Counts{Loaded: 100, Free: 80, Claimed: 20}) || r.AfterAll != (itembank.Counts{Loaded: 100, Claimed: 100}) {
+	storm, all := itembank.Counts{Loaded: 100, Free: 80, Claimed: 20}, itembank.Counts{Loaded: 100, Claimed: 100}
+	if r.AfterStorm != storm || r.AfterAll != all {
 		s.Errorf("unexpected counts %+v", r)
 	}
 	want := demoRecordsResult{Sent: load.all(), Delivered: load.unique(), Distinct: load.unique(), DeadLetters: demoBroken}

@@ -22,7 +22,9 @@ type program struct {
 
 var programs = []program{
 	{"oncebox", "./cmd/oncebox", []platform{
-		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {windows, "amd64"}, {windows, "arm64"},
+		{"linux", "amd64"}, {"linux", "arm64"},
+		{"darwin", "amd64"}, {"darwin", "arm64"},
+		{windows, "amd64"}, {windows, "arm64"},
 	}},
 	{"oncebox-claim", "./functions/claim", lambdas},
 	{"oncebox-dedupe", "./functions/dedupe", lambdas},

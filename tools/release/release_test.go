@@ -28,7 +28,8 @@ func TestContents(t *testing.T) {
 			return slices.ContainsFunc(c.programs[program], func(m *module) bool { return m.path == path })
 		}
 		if !has(want.with) || !has(standardLibrary) || has(want.without) {
-			t.Errorf("%s: want %s and %s, not %s, among %d modules", program, want.with, standardLibrary, want.without, len(c.programs[program]))
+			t.Errorf("%s: want %s and %s, not %s, among %d modules",
+				program, want.with, standardLibrary, want.without, len(c.programs[program]))
 		}
 	}
 	notices := string(c.notices())

@@ -50,7 +50,8 @@ func TarGz(w io.Writer, files []File) error {
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
 		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: f.Name, Mode: int64(f.Mode), Size: int64(len(f.Content)), ModTime: modified, Format: tar.FormatUSTAR,
+			Format: tar.FormatUSTAR, Typeflag: tar.TypeReg,
+			Name: f.Name, Mode: int64(f.Mode), Size: int64(len(f.Content)), ModTime: modified,
 		}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
