@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -240,23 +241,42 @@ func (e *engine) stop() {
 // is skipped or fails, as for an engine.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	require := os.Getenv("ONCEBOX_REQUIRE")
-	if require != "" && require != "all" {
-		t.Fatalf("testengine: ONCEBOX_REQUIRE=%q: the only known value is \"all\"", require)
-	}
+	missing := missing(t)
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatalf("testengine: %v", err)
 	}
 	path := filepath.Join(root, ".tools", "bin", name)
 	if _, err := os.Stat(path); err != nil {
-		const format = "testengine: %s is not installed: run `make tools` (%v)"
-		if require == "all" {
-			t.Fatalf(format, name, err)
-		}
-		t.Skipf(format, name, err)
+		missing("testengine: %s is not installed: run `make tools` (%v)", name, err)
 	}
 	return path
+}
+
+// Command returns the path of a command that the developer has to install, such as node. If it
+// is missing, the test is skipped or fails, as for an engine.
+func Command(t testing.TB, name string) string {
+	t.Helper()
+	missing := missing(t)
+	path, err := exec.LookPath(name)
+	if err != nil {
+		missing("testengine: %s is not installed (%v)", name, err)
+	}
+	return path
+}
+
+// missing returns what ends a test that needs something that is not installed.
+func missing(t testing.TB) func(format string, args ...any) {
+	t.Helper()
+	switch require := os.Getenv("ONCEBOX_REQUIRE"); require {
+	case "":
+		return t.Skipf
+	case "all":
+		return t.Fatalf
+	default:
+		t.Fatalf("testengine: ONCEBOX_REQUIRE=%q: the only known value is \"all\"", require)
+		return nil
+	}
 }
 
 // moduleRoot returns the nearest directory above the working directory that holds a go.mod.

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // inFolder is the variable that names the folder of the child in which the tests run.
@@ -140,6 +141,7 @@ func cdkJSON(t *testing.T) map[string]any {
 
 func newApp(t *testing.T, context map[string]any) awscdk.App {
 	t.Helper()
+	testengine.Command(t, "node") // jsii runs it
 	return awscdk.NewApp(&awscdk.AppProps{Context: &context, Outdir: jsii.String(t.TempDir())})
 }
 
