@@ -238,9 +238,13 @@ func (e *engine) stop() {
 }
 
 // Tool returns the path of a tool that `make tools` installs. If the tool is missing, the test
-// is skipped or fails, as for an engine.
+// is skipped or fails, as for an engine. Under -short only dynoxide is used: `make test` installs
+// no other tool.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
+	if name != dynoxide.name {
+		CheckOnly(t)
+	}
 	missing := missing(t)
 	root, err := moduleRoot()
 	if err != nil {
