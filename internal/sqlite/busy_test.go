@@ -39,7 +39,7 @@ func TestForeignTransactionIsTryAgain(t *testing.T) {
 	db := newDB(t, 1, WithBusyTimeout(short))
 	other := sqlitetest.Foreign(t, db.path)
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
-	checkRefusesWhileBusy(t, db, "SQLITE_BUSY")
+	checkRefusesWhileBusy(t, db, "another program is writing to the file")
 	sqlitetest.Run(t, other, `ROLLBACK`)
 	checkTakes(t, db)
 }
@@ -249,16 +249,23 @@ func TestSQLiteErrors(t *testing.T) {
 		_, err := w.Exec(ctx, `INSERT INTO thing VALUES (?)`, strings.Repeat("x", 1e5))
 		return err
 	})
-	if code(full) != sqlite3.SQLITE_FULL || errors.Is(full, errTryAgain) || !strings.Contains(full.Error(), db.path) {
+	if code(full) != sqlite3.SQLITE_FULL || errors.Is(full, errTryAgain) || !errors.Is(full, ErrDiskFull) {
 		t.Errorf("full: %v", full)
+	}
+	if got, want := full.Error(), db.path+": fill: the disk is full; make room and repeat the command"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	checkThings(t, db, 1, 0)
 	checkTakes(t, db)
 	other := sqlitetest.Foreign(t, db.path)
 	sqlitetest.Run(t, other, `PRAGMA query_only = 1`)
 	_, readOnly := other.ExecContext(t.Context(), `DELETE FROM thing`)
-	if err := db.wrap("test", readOnly); code(err) != sqlite3.SQLITE_READONLY || errors.Is(err, errTryAgain) {
+	err := db.wrap("test", readOnly)
+	if code(err) != sqlite3.SQLITE_READONLY || errors.Is(err, errTryAgain) || !errors.Is(err, ErrNoAccess) {
 		t.Errorf("read only: %v", err)
+	}
+	if got, want := err.Error(), db.path+": test: the file or its folder is read-only; make both writable for this user"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	var e *sqlite.Error
 	if !errors.As(readOnly, &e) {

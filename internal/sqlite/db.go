@@ -1,24 +1,21 @@
-// Package sqlite is what the SQLite engines share: one file for all of them, in
-// which each keeps its part; connections with the right settings, turns for
-// writers, transactions, and the one reading of SQLite's errors.
+// Package sqlite is the code that the SQLite engines share. All engines use one file, in which each has its part. The
+// package opens connections with the right settings, gives writers turns, runs transactions, and translates SQLite's
+// errors.
 //
-// A file may be open several times, by engines of one process and by other
-// processes. What that needs of the file's place and of the lock files beside
-// it is told to users in the documentation of the engines.
+// A file may be open several times, in engines of one process and in other processes. The documentation of the engines
+// tells users what that requires of the file's place, and what the lock file beside it is.
 package sqlite
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"time"
 )
 
-// DefaultBusyTimeout is how long a call waits, all in all, for other writers
-// before it gives up with the part's TryAgain.
+// DefaultBusyTimeout is how long a call waits in total for other writers before it returns the part's TryAgain.
 const DefaultBusyTimeout = 5 * time.Second
 
 // DB is one part of a store, open. It is safe for concurrent use.
@@ -31,7 +28,7 @@ type DB struct {
 
 	writerDB   *sql.DB
 	writerConn *sql.Conn   // the only one of writerDB
-	writer     *Statements // on writerConn; used by whose turn it is
+	writer     *Statements // on writerConn; used by the writer that has the turn
 	readerDB   *sql.DB
 	reader     *Statements // on a pool of read-only connections; nil in memory
 }
@@ -39,28 +36,31 @@ type DB struct {
 // Option changes a DB from its defaults.
 type Option func(*DB)
 
-// WithBusyTimeout sets how long a call waits for other writers; 0 is one try.
-// The default is DefaultBusyTimeout.
+// WithBusyTimeout sets how long a call waits for other writers; 0 means one attempt. The default is
+// DefaultBusyTimeout.
 func WithBusyTimeout(d time.Duration) Option { return func(db *DB) { db.busyTimeout = d } }
 
 // Open opens an existing store that has the part. Close it after use.
 //
-// Errors: a missing file is fs.ErrNotExist; a file without a store, or without
-// the part, is ErrNotStore; one of a later version of oncebox is ErrNewer; one
-// that others keep busy is the part's TryAgain. None of them changes the file.
+// Errors, none of which changes the file:
+//   - fs.ErrNotExist: the file is missing
+//   - ErrNotStore: the file is not a store, or has no tables of the part
+//   - ErrNewer: a later version of oncebox made the store
+//   - ErrNoAccess, ErrDamaged
+//   - the part's TryAgain: other programs keep the file busy
 func Open(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
 	return openFile(ctx, path, false, part, options)
 }
 
-// Create makes a store with the part and opens it. What is there already stays,
-// so it is safe to repeat, and for several processes at once. An empty file
-// becomes a store. The errors are those of Open; the folder of the file must exist.
+// Create makes a store with the part and opens it. It keeps what the file already holds, so it is safe to repeat and
+// safe for several processes at once. An empty file becomes a store. The folder of the file must exist. The errors are
+// those of Open.
 func Create(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
 	return openFile(ctx, path, true, part, options)
 }
 
-// OpenMemory makes a store in memory, of this process and this DB alone, that
-// ends with Close. It has one connection, so that readers take turns as well.
+// OpenMemory makes a store in memory. It belongs to this DB alone and ends with Close. It has one connection, so readers
+// take turns too.
 func OpenMemory(ctx context.Context, part Part) (*DB, error) {
 	db := &DB{path: memory, part: part, busyTimeout: DefaultBusyTimeout}
 	return db.opened(db.connectMemory(ctx))
@@ -85,16 +85,16 @@ func (db *DB) opened(err error) (*DB, error) {
 	return db, nil
 }
 
-// Close waits for a write under way and closes all files. A DB cannot be used
-// after it; closing again does nothing.
+// Close waits for a running write and closes all files. The DB cannot be used afterwards. Closing it again does
+// nothing.
 func (db *DB) Close() error {
 	if db.turns != nil {
 		db.turns.line <- struct{}{}
 		defer func() { <-db.turns.line }()
 	}
 	var errs []error
-	// Readers first: the last one to close copies the WAL into the database and
-	// removes it, which a read-only connection may not.
+	// Readers first: the last connection to close copies the WAL into the database and removes it, which a read-only
+	// connection may not do.
 	if db.readerDB != nil {
 		errs = append(errs, db.readerDB.Close())
 	}
@@ -105,13 +105,15 @@ func (db *DB) Close() error {
 	if db.writerDB != nil {
 		errs = append(errs, db.writerDB.Close())
 	}
+	if db.turns != nil {
+		errs = append(errs, db.turns.close())
+	}
 	return db.wrap("close", errors.Join(errs...))
 }
 
-// Read runs fn on a connection that cannot write. Each of its queries sees what
-// was committed before it began, and waits for nobody; in memory it takes turns
-// with the writers, and fn must not call Read or Write. doing names the work in
-// errors; those that pass when others finish get the part's TryAgain.
+// Read runs fn on a connection that cannot write. Each of its queries sees what was committed before it began, and does
+// not wait. In a memory store it takes turns with the writers, and fn must not call Read or Write. doing names the work
+// in errors. Errors that pass when other writers finish get the part's TryAgain.
 func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Context, r *Statements) error) error {
 	if db.reader == nil { // in memory, where another connection would be another store
 		return db.Write(ctx, doing, fn)
@@ -119,11 +121,9 @@ func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Contex
 	return db.wrap(doing, fn(ctx, db.reader))
 }
 
-// Write runs fn in a transaction, when its turn has come: all of it is kept, or
-// nothing if there is an error. Waiting is bounded by ctx and the busy timeout.
-// From then on it runs to its end, whatever becomes of ctx: it takes
-// milliseconds, and cutting it would only leave its end unknown. The errors are
-// as of Read.
+// Write runs fn in a transaction, when its turn has come. All of it is kept, or nothing if there is an error. ctx and
+// the busy timeout bound the wait. Once begun, the transaction runs to its end even if ctx ends: it takes milliseconds,
+// and stopping it would only leave its outcome unknown. The errors are those of Read.
 func (db *DB) Write(ctx context.Context, doing string, fn func(ctx context.Context, w *Statements) error) error {
 	return db.wrap(doing, db.inTurn(ctx, fn))
 }
@@ -152,7 +152,7 @@ func (db *DB) patience(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, db.busyTimeout, &waitedError{db.busyTimeout})
 }
 
-// begin waits for foreign programs, which take no turns.
+// begin begins a transaction. It waits for other programs, which take no turns.
 func (db *DB) begin(waiting context.Context) error {
 	return pollFree(waiting, func() error {
 		_, err := db.writer.Exec(context.WithoutCancel(waiting), `BEGIN IMMEDIATE`)
@@ -160,11 +160,11 @@ func (db *DB) begin(waiting context.Context) error {
 	})
 }
 
-// finish ends the transaction that was begun, with all of fn or nothing.
+// finish runs fn and ends the transaction, with all of fn or nothing.
 func (db *DB) finish(ctx context.Context, fn change) (err error) {
 	defer func() {
 		if err != nil {
-			// Some failures have rolled back already, then this one's says so.
+			// It fails if SQLite has rolled back already, which does no harm.
 			_, _ = db.writer.Exec(ctx, `ROLLBACK`)
 		}
 	}()
@@ -178,18 +178,17 @@ func (db *DB) finish(ctx context.Context, fn change) (err error) {
 	return err
 }
 
-// checkPlace makes sure that the file written to is the one that other
-// processes find under its name: two files would give items twice.
+// checkPlace makes sure that other processes find the same file under this name. Two files would hand out items twice.
 func (db *DB) checkPlace() error {
 	if db.file == nil { // in memory
 		return nil
 	}
 	now, err := os.Stat(db.path)
 	if err != nil {
-		return fmt.Errorf("the file is gone from its place: %w", err)
+		return &plainError{text: "the file was deleted or moved since it was opened", err: err}
 	}
 	if !os.SameFile(db.file, now) {
-		return errors.New("the file was replaced since it was opened: open it again")
+		return errors.New("the file was replaced since it was opened; restart the program")
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -11,12 +13,21 @@ import (
 )
 
 var (
-	// ErrNotStore says that the file is no SQLite database, another program's, or
-	// has no tables of the part yet. Nothing was changed. The error says which.
+	// ErrNotStore says that the file is not a SQLite database, belongs to another program, or has no tables of the
+	// part yet. Nothing was changed. The error says which.
 	ErrNotStore = errors.New("not a oncebox store")
 
-	// ErrNewer says that a later version of oncebox made the store. Use that one.
+	// ErrNewer says that a later version of oncebox made the store. Use that version.
 	ErrNewer = errors.New("made by a newer oncebox")
+
+	// ErrNoAccess says that the user of this process may not open the file, or may not write to it or its folder.
+	ErrNoAccess = errors.New("no access")
+
+	// ErrDiskFull says that the disk has no room. Nothing of the write was kept; it is safe to repeat.
+	ErrDiskFull = errors.New("the disk is full")
+
+	// ErrDamaged says that the content of the file is damaged.
+	ErrDamaged = errors.New("the file is damaged")
 )
 
 // waitedError says that the busy timeout ended a wait.
@@ -24,30 +35,71 @@ type waitedError struct{ patience time.Duration }
 
 func (e *waitedError) Error() string { return fmt.Sprintf("still busy after %v", e.patience) }
 
-// wrap is the one translator of errors. What passes when others finish is
-// the part's TryAgain. A full or failing disk, missing rights, a damaged or
-// replaced file are not: asking again changes nothing until somebody has
-// looked. The context's errors stay what they are.
+// plainError is an error in plain words. The original error, whose text has codes of SQLite or calls of the system,
+// stays in the chain for errors.Is and errors.As.
+type plainError struct {
+	text string
+	kind error // one of the errors above; nil: none of them
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+
+func (e *plainError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.err}
+	}
+	return []error{e.kind, e.err}
+}
+
+// faults are SQLite's result codes that a user can do something about.
+var faults = map[int]plainError{
+	sqlite3.SQLITE_BUSY:     {text: "another program is writing to the file"},
+	sqlite3.SQLITE_LOCKED:   {text: "another program is writing to the file"},
+	sqlite3.SQLITE_PROTOCOL: {text: "another program is writing to the file"},
+	sqlite3.SQLITE_NOTADB:   {text: "not a oncebox store: it is not a SQLite database", kind: ErrNotStore},
+	sqlite3.SQLITE_FULL:     {text: "the disk is full; make room and repeat the command", kind: ErrDiskFull},
+	sqlite3.SQLITE_READONLY: {text: "the file or its folder is read-only; make both writable for this user", kind: ErrNoAccess},
+	sqlite3.SQLITE_CANTOPEN: {text: "the file cannot be opened; make it and its folder readable and writable for this user", kind: ErrNoAccess},
+	sqlite3.SQLITE_PERM:     {text: "the file cannot be opened; make it and its folder readable and writable for this user", kind: ErrNoAccess},
+	sqlite3.SQLITE_IOERR:    {text: "the disk failed to read or write the file"},
+	sqlite3.SQLITE_CORRUPT:  {text: "the file is damaged; restore a backup", kind: ErrDamaged},
+}
+
+// plain puts an error of SQLite into plain words. Other errors stay as they are.
+func plain(err error) error {
+	fault, known := faults[code(err)]
+	switch {
+	case known:
+		fault.err = err
+		return &fault
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return &plainError{err.Error() + "; make the store and its folder writable for this user", ErrNoAccess, err}
+	}
+	return err
+}
+
+// wrap is the one translator of errors. Errors that pass when other writers finish get the part's TryAgain. Others do
+// not pass by themselves: a full or failing disk, missing permissions, a damaged or replaced file. The context's
+// errors stay what they are.
 func (db *DB) wrap(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case passes(err):
-		return fmt.Errorf("%w: %s: %s: %w", db.part.TryAgain, db.path, doing, err)
-	case code(err) == sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%s: %s: %w: it is not a SQLite database: %w", db.path, doing, ErrNotStore, err)
+		return fmt.Errorf("%w: %s: %s: %w", db.part.TryAgain, db.path, doing, plain(err))
 	}
-	return fmt.Errorf("%s: %s: %w", db.path, doing, err)
+	return fmt.Errorf("%s: %s: %w", db.path, doing, plain(err))
 }
 
-// passes reports that waiting, and nothing else, repairs the error.
+// passes reports whether waiting is all that the error needs.
 func passes(err error) bool {
 	var waited *waitedError
 	return errors.As(err, &waited) || isBusy(err)
 }
 
-// isBusy reports that another connection stood in the way: it holds a lock, or
-// (PROTOCOL) locks of the WAL changed hands too often for this one to get in.
+// isBusy reports whether another connection was in the way: it holds a lock, or (PROTOCOL) locks of the WAL changed
+// hands too often for this connection to get in.
 func isBusy(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -62,11 +114,10 @@ func code(err error) int {
 	if !errors.As(err, &e) {
 		return 0
 	}
-	return e.Code() & 0xff // the rest says more about the same
+	return e.Code() & 0xff // the higher bits are details
 }
 
-// ended tells why a waiting context is done: the busy timeout's *waitedError,
-// or the caller's context's error.
+// ended says why a waiting context is done: the busy timeout's *waitedError, or the error of the caller's context.
 func ended(ctx context.Context) error {
 	var waited *waitedError
 	if errors.As(context.Cause(ctx), &waited) {

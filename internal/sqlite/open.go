@@ -17,18 +17,18 @@ import (
 	"modernc.org/sqlite"
 )
 
-// memory is SQLite's name of a database that is in no file.
+// memory is SQLite's name of a database in memory.
 const memory = ":memory:"
 
-// leastReaders is the number of read connections on a small machine; larger
-// ones have one per processor. Each keeps up to 2 MB of pages.
+// leastReaders is the number of read connections on a small machine. Larger machines have one per processor. Each
+// connection keeps up to 2 MB of pages.
 const leastReaders = 4
 
-// locate returns the one name of the file that all processes agree on: the
-// names of the lock files come from it.
+// locate returns the absolute name of the file without symbolic links. All processes must agree on it, because the name
+// of the lock file comes from it.
 func locate(path string, create bool) (string, error) {
 	if path == "" || path == memory {
-		return "", fmt.Errorf("%q: a store must be a file; for a passing one, take one in a temporary folder", path)
+		return "", fmt.Errorf("%q: a store must be a file; for a temporary store use a file in a temporary folder", path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -39,39 +39,38 @@ func locate(path string, create bool) (string, error) {
 	case errors.Is(err, fs.ErrNotExist) && create:
 		return locateNew(abs)
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("no store there; run `oncebox init` to make one: %w", err)
+		return "", &plainError{text: path + ": there is no such file; `oncebox init` makes a store", err: err}
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: %w: it is not a regular file (%s)", path, ErrNotStore, info.Mode().Type())
-	case info.Size() == 1: // which SQLite takes for empty
+	case info.Size() == 1: // SQLite would take it for an empty file
 		return "", fmt.Errorf("%s: %w: it is not a SQLite database", path, ErrNotStore)
 	}
 	return filepath.EvalSymlinks(abs)
 }
 
-// locateNew names a file that was not there a moment ago. Another process may
-// have made it since: only a link is in the way.
+// locateNew names a file that did not exist a moment ago. Another process may have made it since, which does no harm. A
+// symbolic link would.
 func locateNew(abs string) (string, error) {
 	if info, err := os.Lstat(abs); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return "", fmt.Errorf("%s: is a symbolic link to a missing file: %w", abs, fs.ErrNotExist)
+		return "", &plainError{text: abs + ": it is a symbolic link to a missing file", err: fs.ErrNotExist}
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
-		return "", fmt.Errorf("%s: its folder: %w", abs, err)
+		return "", &plainError{text: abs + ": its folder does not exist", err: err}
 	}
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
-// connect opens the connections, and makes the part, if it is to be made, or
-// upgrades it.
+// connect opens the connections. It upgrades the part, and makes it if create is set.
 func (db *DB) connect(ctx context.Context, create bool) error {
 	version, err := db.connectWriter(ctx, create)
 	switch {
 	case err != nil:
 		return err
 	case version == absent && !create:
-		return fmt.Errorf("%w: it has no tables for %s; run `oncebox init` to make them", ErrNotStore, db.part.Purpose)
+		return fmt.Errorf("%w: it has no tables for %s; `oncebox init` makes them", ErrNotStore, db.part.Purpose)
 	case version != db.part.Version:
 		if err := db.makePart(ctx); err != nil {
 			return err
@@ -82,7 +81,7 @@ func (db *DB) connect(ctx context.Context, create bool) error {
 	return err
 }
 
-// connectMemory makes a database whose one connection writes and reads.
+// connectMemory makes a database whose only connection writes and reads.
 func (db *DB) connectMemory(ctx context.Context) error {
 	if err := db.openWriter(ctx, memory); err != nil {
 		return err
@@ -91,9 +90,8 @@ func (db *DB) connectMemory(ctx context.Context) error {
 	return db.makePart(ctx)
 }
 
-// connectWriter opens the connection for writes and sees what the file is. The
-// connection has no busy timeout of its own: pollFree waits for it, by the same
-// clock as for the turn.
+// connectWriter opens the connection for writes and finds out what the file is. The connection has no busy timeout of
+// its own: pollFree waits for it, within the same time as for the turn.
 func (db *DB) connectWriter(ctx context.Context, create bool) (version int, err error) {
 	mode := "mode=rw"
 	if create {
@@ -128,7 +126,7 @@ func (db *DB) openWriter(waiting context.Context, dsn string) (err error) {
 	return nil
 }
 
-// pool makes a pool of up to n connections, all of which stay open.
+// pool makes a pool of up to n connections, which stay open.
 func pool(dsn string, n int) (*sql.DB, error) {
 	connector, err := sqlite.NewConnector(dsn)
 	if err != nil {
@@ -140,11 +138,10 @@ func pool(dsn string, n int) (*sql.DB, error) {
 	return p, nil
 }
 
-// dsn makes the driver's name of a file: a URI, in which the path may hold any
-// character, with the settings that every connection needs. synchronous=FULL
-// makes a commit wait for the disk; with NORMAL a power cut could take back
-// claims that were answered. fullfsync does the same on macOS, where an
-// ordinary sync stops at the disk's cache. mode is SQLite's, as in mode=ro.
+// dsn makes the driver's name of a file: a URI, in which the path may hold any character, with the settings that every
+// connection needs. synchronous=FULL makes a commit wait for the disk; with NORMAL a power cut could undo claims that
+// were answered. fullfsync does the same on macOS, where an ordinary sync stops at the disk's cache. mode is SQLite's,
+// as in mode=ro.
 func dsn(path, mode string, busyTimeout time.Duration) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {

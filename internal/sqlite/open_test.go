@@ -92,7 +92,7 @@ func TestOpenForeignDatabase(t *testing.T) {
 			both(t, func(t *testing.T, open openFunc) {
 				path := inTemp(t, "other.db")
 				makeForeign(t, path, query)
-				checkRefused(t, open, path, ErrNotStore, "another program's")
+				checkRefused(t, open, path, ErrNotStore, "of another program")
 			})
 		})
 	}
@@ -115,7 +115,7 @@ func TestOpenNewerStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newDB(t, 0)
 			check(t, db.Close())
-			removeLocks(t, db.path)
+			removeLock(t, db.path)
 			makeForeign(t, db.path, query)
 			both(t, func(t *testing.T, open openFunc) {
 				checkRefused(t, open, db.path, ErrNewer, "version 2", "up to 1")
@@ -124,11 +124,9 @@ func TestOpenNewerStore(t *testing.T) {
 	}
 }
 
-func removeLocks(t *testing.T, path string) {
+func removeLock(t *testing.T, path string) {
 	t.Helper()
-	for place := range waitingPlaces + 1 {
-		check(t, os.Remove(lockName(path, place)))
-	}
+	check(t, os.Remove(path+lockSuffix))
 }
 
 func TestOpenUnreadableFile(t *testing.T) {
@@ -177,7 +175,7 @@ func TestCreateAddsItsPartToTheFile(t *testing.T) {
 	other, err := Create(t.Context(), path, otherPart, nil)
 	check(t, err)
 	check(t, other.Close())
-	removeLocks(t, path)
+	removeLock(t, path)
 	checkRefused(t, Open, path, ErrNotStore, "no tables for things", "oncebox init")
 	checkWorks(t, Create, path)
 	for _, part := range []Part{testPart, otherPart} {
@@ -233,7 +231,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// The lock files belong to the file, by whatever name a process found it.
+// The lock file belongs to the file, by whatever name a process found it.
 func TestLinkedNamesShareTheTurns(t *testing.T) {
 	db := newDB(t, 0)
 	link := inTemp(t, "link.db")

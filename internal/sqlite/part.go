@@ -8,21 +8,20 @@ import (
 // applicationID marks a SQLite file as ours; it spells "once".
 const applicationID = 0x6f6e6365
 
-// Two versions. That of the file, its user_version, says that the table part
-// names what the file holds; each engine makes, reads and changes its own part
-// of it, by the part's own version.
+// fileVersion is the version of the file, its user_version: the table "part" names what the file holds. Each part has a
+// version of its own; each engine makes, reads and changes its own part only.
 const fileVersion = 1
 
-// Part is what one engine keeps in a file: its tables, and its words for them.
+// Part is what one engine keeps in a file: its tables, and its words for them in errors.
 type Part struct {
 	Name    string // in the table part
-	Version int    // of the tables, from 1; a later one is refused with ErrNewer
+	Version int    // of the tables, from 1; a later version is refused with ErrNewer
 	Tables  string // the statements that make them
-	// Upgrades are the statements that lead from version 1 to 2, from 2 to 3 and
-	// so on, Version-1 of them. An older file gets them when it is opened.
+	// Upgrades are the statements from version 1 to 2, from 2 to 3 and so on, Version-1 of them. An older file gets
+	// them when it is opened.
 	Upgrades []string
 	Purpose  string // what the tables are for, in errors: "claims"
-	// TryAgain is the engine's family of errors that pass when others finish.
+	// TryAgain is the engine's family of errors that pass when other writers finish.
 	TryAgain error
 }
 
@@ -38,11 +37,11 @@ var makeFile = fmt.Sprintf(`
 const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*) FROM sqlite_schema)
 	FROM pragma_application_id a, pragma_user_version u`
 
-// absent is the version of a part that a file has room for, and does not hold.
+// absent is the version of a part that a file does not hold.
 const absent = 0
 
-// inspect sees what the file is, and which version of the part it holds. It
-// waits for a program that has the file locked.
+// inspect finds out what the file is and which version of the part it holds. It waits for a program that has the file
+// locked.
 func (db *DB) inspect(waiting context.Context) (version int, err error) {
 	err = pollFree(waiting, func() error {
 		version, err = db.identify(context.WithoutCancel(waiting), db.writer)
@@ -60,9 +59,9 @@ func (db *DB) identify(ctx context.Context, w *Statements) (version int, err err
 	case id == 0 && file == 0 && tables == 0:
 		return absent, nil
 	case id != applicationID:
-		return absent, fmt.Errorf("%w: it is another program's SQLite database", ErrNotStore)
+		return absent, fmt.Errorf("%w: it is the SQLite database of another program", ErrNotStore)
 	case file > fileVersion:
-		return absent, fmt.Errorf("%w: the file has version %d, this one knows up to %d", ErrNewer, file, fileVersion)
+		return absent, fmt.Errorf("%w: the file has version %d, this oncebox knows versions up to %d", ErrNewer, file, fileVersion)
 	}
 	return db.identifyPart(ctx, w)
 }
@@ -71,14 +70,13 @@ func (db *DB) identifyPart(ctx context.Context, w *Statements) (version int, err
 	version = absent
 	_, err = w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
 	if err == nil && version > db.part.Version {
-		err = fmt.Errorf("%w: the tables for %s have version %d, this one knows up to %d",
+		err = fmt.Errorf("%w: the tables for %s have version %d, this oncebox knows versions up to %d",
 			ErrNewer, db.part.Purpose, version, db.part.Version)
 	}
 	return version, err
 }
 
-// useWAL sets the journal mode, which stays with the file: readers and a writer
-// then do not block each other.
+// useWAL sets the journal mode, which stays with the file. In this mode readers and a writer do not block each other.
 func (db *DB) useWAL(waiting context.Context) error {
 	var mode string
 	err := pollFree(waiting, func() error {
@@ -86,13 +84,12 @@ func (db *DB) useWAL(waiting context.Context) error {
 		return err
 	})
 	if err == nil && mode != "wal" {
-		err = fmt.Errorf("journal mode WAL is needed and cannot be had here, only %q", mode)
+		err = fmt.Errorf("SQLite needs its journal mode WAL and can only use %q here; move the file to a local disk", mode)
 	}
 	return err
 }
 
-// makePart makes what is missing, or brings it up to date, unless another
-// process was faster.
+// makePart makes or upgrades the part, unless another process was faster.
 func (db *DB) makePart(ctx context.Context) error {
 	return db.inTurn(ctx, func(ctx context.Context, w *Statements) error {
 		version, err := db.identify(ctx, w)
@@ -123,7 +120,7 @@ func (db *DB) upgrade(ctx context.Context, w *Statements, from int) error {
 	return err
 }
 
-// makeFileOnce marks the file as ours, unless another part has done that.
+// makeFileOnce marks the file as a oncebox store, unless another part has done that.
 func makeFileOnce(ctx context.Context, w *Statements) error {
 	var tables int
 	_, err := w.One(ctx, `SELECT count(*) FROM sqlite_schema`, nil, &tables)

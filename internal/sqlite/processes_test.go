@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +18,9 @@ import (
 const (
 	writers = 4
 	visits  = 40 // of a process that comes and goes
+
+	// contestedThings are taken by several processes at once.
+	contestedThings = 3000
 
 	// mostLost bounds how often in a row a waiting process may find the first
 	// gate taken while others write. Waits are not judged by the clock, and not
@@ -126,7 +133,11 @@ func takeEverything(ctx context.Context, db *DB, name string) (any, error) {
 }
 
 func TestProcessesTakeTurns(t *testing.T) {
-	db := newDB(t, contestedThings)
+	things := contestedThings
+	if testing.Short() {
+		things /= 10
+	}
+	db := newDB(t, things)
 	var all []*sqlitetest.Process
 	for i := range writers {
 		all = append(all, sqlitetest.Start(t, "take everything", db.path, fmt.Sprintf("process %d", i)))
@@ -139,8 +150,8 @@ func TestProcessesTakeTurns(t *testing.T) {
 	for i, p := range all {
 		p.Result(t, &histories[i])
 	}
-	t.Logf("%.0f things/s", contestedThings/time.Since(began).Seconds())
-	checkHistories(t, db, histories, contestedThings)
+	t.Logf("%.0f things/s", float64(things)/time.Since(began).Seconds())
+	checkHistories(t, db, histories, things)
 	for _, h := range histories {
 		checkLost(t, h)
 	}
@@ -307,6 +318,44 @@ func TestClosingOnePartKeepsTheLocksOfTheOther(t *testing.T) {
 		}
 	}
 	checkTakes(t, db)
+}
+
+// Beside a store there is one file of ours, whatever number of parts and processes write to it. Its content says what
+// it is.
+func TestOneLockFile(t *testing.T) {
+	db := newDB(t, 1)
+	other, err := Create(t.Context(), db.path, otherPart, nil)
+	check(t, err)
+	checkTakes(t, db)
+	check(t, other.Close())
+	check(t, db.Close())
+	entries, err := os.ReadDir(filepath.Dir(db.path))
+	check(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"store.db", "store.db.lock"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	note, err := os.ReadFile(db.path + lockSuffix)
+	if err != nil || string(note) != lockNote {
+		t.Errorf("the lock file says %q, %v", note, err)
+	}
+}
+
+// A process that cannot make the lock file says so.
+func TestLockFileCannotBeMade(t *testing.T) {
+	db := newDB(t, 1)
+	check(t, db.Close())
+	removeLock(t, db.path)
+	check(t, os.Mkdir(db.path+lockSuffix, 0o700))
+	db, err := Open(t.Context(), db.path, testPart, nil)
+	check(t, err)
+	defer func() { check(t, db.Close()) }()
+	if _, err := take(t.Context(), db); err == nil || errors.Is(err, errTryAgain) || !strings.Contains(err.Error(), "store.db.lock: is a directory") {
+		t.Errorf("%v, want an error about the lock file", err)
+	}
 }
 
 // Statements that a part prepared before the other part's tables were made go on.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Statements runs SQL and keeps every statement prepared after its first use.
-// The texts are constants of the engines, so there are few.
+// Statements runs SQL and keeps each statement prepared after its first use. The texts are constants of the engines, so
+// there are few.
 type Statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
@@ -37,8 +37,8 @@ func (s *Statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// close closes the statements, which database/sql forgets to do for those of a
-// single connection; SQLite would keep the files open for them.
+// close closes the statements. database/sql does not close those of a single connection, and SQLite would keep the files
+// open for them.
 func (s *Statements) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Statements) Run(ctx context.Context, queries string) error {
 	return err
 }
 
-// Exec writes and returns the number of rows that it wrote.
+// Exec runs a statement that writes, and returns the number of rows written.
 func (s *Statements) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	stmt, err := s.get(ctx, query)
 	if err != nil {

@@ -6,59 +6,66 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
-// pollEvery is the pause between two looks at a lock. A look costs a few
-// microseconds; an idle system may sleep for a millisecond instead.
+// pollEvery is the pause between two attempts to take a lock. An attempt costs a few microseconds; an idle system may
+// sleep for a millisecond instead.
 const pollEvery = 500 * time.Microsecond
 
-// waitingPlaces is how many processes besides the writing one take turns
-// strictly. With one place (two locks) four processes that write without pause
-// fall into step, and one is passed by 30 to 55 writes in a row; with four
-// places by about ten. A place costs a write about 3 microseconds.
-const waitingPlaces = 4
+// lockSuffix makes the name of the lock file from that of the database.
+const lockSuffix = ".lock"
 
-// turnstile lets one writer in at a time. In a process they queue in line; the
-// first of each process goes through the gates, of which each lets in one. Who
-// got the next gate gives the last one up. The last of all is the turn. So
-// nobody is passed between the gates, and who leaves and comes back starts at
-// the first, while from a single lock it would mostly get the turn again at
-// once. Two DBs of one process are to each other as two processes: these locks
-// belong to open files, not to processes. The system frees those of a process that dies.
+// lockNote is the content of a new lock file, for people who find it.
+const lockNote = "Processes of oncebox take turns here to write to the database beside this file.\n" +
+	"While none of them is running you may delete it.\n"
+
+// turnstile lets one writer in at a time. The writers of a process queue in line. The first in line of each process
+// passes the gates one after the other. A gate holds one process; a process that gets the next gate gives up the one
+// before. The last gate is the turn to write. So no process is overtaken between the gates, and a process that leaves
+// and comes back starts at the first gate. With a single lock it would mostly get the next turn again.
+//
+// The locks belong to the open file, not to the process: two DBs of one process take turns as two processes do. The
+// system frees the locks of a process that dies. They serve fairness only; SQLite's own locks keep the data right.
 type turnstile struct {
 	line  chan struct{} // holds one; Go serves waiting senders in order
 	gates []gate
+	close func() error // closes the lock file
 }
 
-// newTurnstile makes one without gates, as is enough for a process alone.
-func newTurnstile() *turnstile { return &turnstile{line: make(chan struct{}, 1)} }
+// newTurnstile makes one without gates, which is enough where no other process can write.
+func newTurnstile() *turnstile {
+	return &turnstile{line: make(chan struct{}, 1), close: func() error { return nil }}
+}
 
-// gate is a *flock.Flock.
+// gate is a lock that holds one process.
 type gate interface {
 	TryLock() (bool, error)
 	Unlock() error
-	Path() string
 }
 
-// makeTurns makes the turnstile, with lock files for the same users as the database.
+// makeTurns makes the turnstile. The lock file has the permissions of the database; the first write makes it.
 func (db *DB) makeTurns() (err error) {
 	if db.file, err = os.Stat(db.path); err != nil {
 		return err
 	}
 	db.turns = newTurnstile()
-	rights := flock.SetPermissions(db.file.Mode().Perm())
-	for place := waitingPlaces; place >= 0; place-- {
-		db.turns.gates = append(db.turns.gates, flock.New(lockName(db.path, place), rights))
-	}
+	db.turns.gates, db.turns.close = newGates(db.path+lockSuffix, db.file.Mode().Perm())
 	return nil
 }
 
-// lockName names the lock file of a place; 0 is the turn.
-func lockName(path string, place int) string { return fmt.Sprintf("%s.lock%d", path, place) }
+// openLock opens the lock file, and makes it if it is missing.
+func openLock(path string, mode os.FileMode) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.Size() == 0 {
+		_, _ = file.WriteAt([]byte(lockNote), 0) // the note is a courtesy: the locks work without it
+	}
+	return file, nil
+}
 
-// enter waits for the turn. Without an error, leave has to follow.
+// enter waits for the turn to write. Call leave afterwards, unless there is an error.
 func (t *turnstile) enter(ctx context.Context) error {
 	err := t.queue(ctx)
 	if err == nil {
@@ -70,7 +77,7 @@ func (t *turnstile) enter(ctx context.Context) error {
 	return fmt.Errorf("waiting for the turn to write: %w", err)
 }
 
-// leave gives the turn to the next one.
+// leave gives the turn to the next writer.
 func (t *turnstile) leave() (err error) {
 	if n := len(t.gates); n > 0 {
 		err = t.gates[n-1].Unlock()
@@ -79,8 +86,8 @@ func (t *turnstile) leave() (err error) {
 	return err
 }
 
-// queue waits for the other writers of this process. Who need not wait gets in
-// even if the time is over already, so that a timeout of 0 is one try.
+// queue waits for the other writers of this process. A writer that need not wait gets in even if ctx has ended, so
+// that a busy timeout of 0 means one attempt.
 func (t *turnstile) queue(ctx context.Context) error {
 	select {
 	case t.line <- struct{}{}:
@@ -95,11 +102,11 @@ func (t *turnstile) queue(ctx context.Context) error {
 	}
 }
 
-// pass goes through the gates and ends holding the last one, or none.
+// pass goes through the gates. Afterwards the process holds the last one, or none if there is an error.
 func (t *turnstile) pass(ctx context.Context) error {
 	var held gate
 	for _, next := range t.gates {
-		err := lock(ctx, next)
+		err := poll(ctx, next.TryLock)
 		if held != nil {
 			err = errors.Join(err, held.Unlock())
 		}
@@ -111,17 +118,7 @@ func (t *turnstile) pass(ctx context.Context) error {
 	return nil
 }
 
-func lock(ctx context.Context, g gate) error {
-	return poll(ctx, func() (bool, error) {
-		ok, err := g.TryLock()
-		if err != nil {
-			err = fmt.Errorf("lock %s: %w", g.Path(), err)
-		}
-		return ok, err
-	})
-}
-
-// pollFree tries until no other connection stands in the way.
+// pollFree repeats try until no other connection is in the way.
 func pollFree(ctx context.Context, try func() error) error {
 	var busy error
 	err := poll(ctx, func() (bool, error) {
@@ -134,12 +131,12 @@ func pollFree(ctx context.Context, try func() error) error {
 		return true, err
 	})
 	if busy != nil {
-		return fmt.Errorf("%w: %v", err, busy) //nolint:errorlint // a cancelled wait is that, and not busy
+		return fmt.Errorf("%w: %s", err, plain(busy)) // without %w: a cancelled wait is not a busy database
 	}
 	return err
 }
 
-// poll tries until it is done, fails, or the context ends; at least once.
+// poll repeats try until it is done, it fails, or the context ends. It tries at least once.
 func poll(ctx context.Context, try func() (done bool, err error)) error {
 	for {
 		if done, err := try(); done || err != nil {
