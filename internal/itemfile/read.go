@@ -1,0 +1,176 @@
+package itemfile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// Open opens the file at its beginning. A load reads it several times.
+type Open func() (io.ReadCloser, error)
+
+// Limits of the memory for one line and one CSV row. Both are far above what an item may have. A quote that is not
+// closed makes one row of the rest of the file.
+const (
+	maxLine = 64 << 10
+	maxRow  = 1 << 20
+)
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// errStopped says that the reader of the lines wants no more.
+var errStopped = errors.New("stopped")
+
+// rows yields the lines of a file, or the cells of a column of a CSV file, as they are. An *itembank.LineError is about
+// one line; the lines behind it follow where they can be read. Any other error ends the rows.
+func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
+	return func(yield func(itembank.Line, error) bool) {
+		file, err := open()
+		if err != nil {
+			yield(itembank.Line{}, err)
+			return
+		}
+		defer func() { _ = file.Close() }() // only read from
+		r := bufio.NewReaderSize(file, maxLine)
+		if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+			_, _ = r.Discard(len(byteOrderMark)) // it was peeked
+		}
+		if o.Column == "" {
+			err = lines(r, yield)
+		} else {
+			err = cells(r, o, yield)
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(itembank.Line{}, err)
+		}
+	}
+}
+
+// lines yields each line without its end (\n or \r\n), also empty ones.
+func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
+	for n := int64(1); ; n++ {
+		line, err := r.ReadSlice('\n')
+		last := errors.Is(err, io.EOF)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return badLine(n, fmt.Sprintf("is longer than %d bytes, an item has at most %d", maxLine, itembank.MaxItem))
+		case err != nil && !last:
+			return fmt.Errorf("line %d: %w", n, err)
+		case last && len(line) == 0:
+			return nil
+		}
+		if !yield(itembank.Line{Number: n, Item: withoutEnd(line)}, nil) {
+			return errStopped
+		}
+	}
+}
+
+// withoutEnd cuts \n or \r\n off a line.
+func withoutEnd(line []byte) string {
+	if cut, ok := bytes.CutSuffix(line, []byte("\n")); ok {
+		line, _ = bytes.CutSuffix(cut, []byte("\r"))
+	}
+	return string(line)
+}
+
+// cells yields one column of a comma-separated file (RFC 4180). The csv package skips empty rows.
+func cells(r io.Reader, o Options, yield func(itembank.Line, error) bool) error {
+	t := newTable(r)
+	index, err := columnIndex(t, o.Column)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := t.row()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line := itembank.Line{Number: int64(t.last)}
+		switch {
+		case len(record) == 1 && o.isBlank(record[0]):
+		case index < len(record):
+			line.Item = strings.Clone(record[index])
+			if o.isBlank(line.Item) {
+				err = badLine(line.Number, fmt.Sprintf("has nothing in column %d", index+1))
+			}
+		default:
+			err = badLine(line.Number, fmt.Sprintf("has %d columns, the items are in column %d", len(record), index+1))
+		}
+		if !yield(line, err) {
+			return errStopped
+		}
+	}
+}
+
+// isBlank reports whether there is no item in a cell.
+func (o Options) isBlank(cell string) bool {
+	if o.Raw {
+		return cell == ""
+	}
+	return strings.TrimSpace(cell) == ""
+}
+
+// table reads rows of at most maxRow bytes.
+type table struct {
+	csv  *csv.Reader
+	from io.LimitedReader
+	last int // the line in which the latest row began
+}
+
+func newTable(r io.Reader) *table {
+	t := &table{from: io.LimitedReader{R: r}}
+	t.csv = csv.NewReader(&t.from)
+	t.csv.FieldsPerRecord = -1
+	t.csv.ReuseRecord = true
+	return t
+}
+
+// row reads a row. It distinguishes a malformed table from an unreadable file.
+func (t *table) row() ([]string, error) {
+	t.from.N = maxRow
+	record, err := t.csv.Read()
+	malformed, ok := errors.AsType[*csv.ParseError](err)
+	switch {
+	case t.from.N == 0: // whatever err is: the end of the file may be the limit
+		return nil, badLine(int64(t.last)+1, fmt.Sprintf("is not CSV: a row of more than %d bytes begins here or below; is a quote not closed?", maxRow))
+	case ok:
+		return nil, badLine(int64(malformed.Line), "is not CSV: "+malformed.Err.Error())
+	case err == nil:
+		t.last, _ = t.csv.FieldPos(0)
+	}
+	return record, err
+}
+
+// columnIndex finds the column. It reads the first row if the column is a name.
+func columnIndex(t *table, column string) (int, error) {
+	if n, err := strconv.Atoi(column); err == nil {
+		if n < 1 {
+			return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "columns are numbered from 1"}
+		}
+		return n - 1, nil
+	}
+	header, err := t.row()
+	switch {
+	case errors.Is(err, io.EOF):
+		return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "the file is empty; its first row must name the columns"}
+	case err != nil:
+		return 0, err
+	}
+	for i, name := range header {
+		if name == column {
+			return i, nil
+		}
+	}
+	return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "there is no such column; the first row has " + quoted(header)}
+}
