@@ -2,6 +2,7 @@ package claimapi
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/settings"
@@ -18,6 +19,10 @@ const (
 )
 
 var known = []string{varBankTable, varDedupeTable, varClaimantFrom, varCampaignCache, varLogLevel}
+
+// Variables returns the names of all variables of the function. Programs that share the environment with it can tell
+// them from misspelt names.
+func Variables() []string { return slices.Clone(known) }
 
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {

@@ -49,6 +49,10 @@ var known = []string{
 	varConcurrency, varLogLevel,
 }
 
+// Variables returns the names of all variables of the function. Programs that share the environment with it can tell
+// them from misspelt names.
+func Variables() []string { return slices.Clone(known) }
+
 // The defaults and limits of durations.
 const (
 	DefaultWindow  = 48 * time.Hour
