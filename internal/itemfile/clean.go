@@ -78,7 +78,8 @@ const otherInvisible = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 // isInvisible reports whether a character shows nothing and takes no room, or breaks a line in a way that few programs
 // show.
 func isInvisible(r rune) bool {
-	return r > unicode.MaxASCII && (unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || strings.ContainsRune(otherInvisible, r))
+	return r > unicode.MaxASCII &&
+		(unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || strings.ContainsRune(otherInvisible, r))
 }
 
 var names = map[rune]string{

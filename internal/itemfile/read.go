@@ -143,7 +143,8 @@ func (t *table) row() ([]string, error) {
 	malformed, ok := errors.AsType[*csv.ParseError](err)
 	switch {
 	case t.from.N == 0: // whatever err is: the end of the file may be the limit
-		return nil, badLine(int64(t.last)+1, fmt.Sprintf("is not CSV: a row of more than %d bytes begins here or below; is a quote not closed?", maxRow))
+		const detail = "is not CSV: a row of more than %d bytes begins here or below; is a quote not closed?"
+		return nil, badLine(int64(t.last)+1, fmt.Sprintf(detail, maxRow))
 	case ok:
 		return nil, badLine(int64(malformed.Line), "is not CSV: "+malformed.Err.Error())
 	case err == nil:
@@ -156,14 +157,14 @@ func (t *table) row() ([]string, error) {
 func columnIndex(t *table, column string) (int, error) {
 	if n, err := strconv.Atoi(column); err == nil {
 		if n < 1 {
-			return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "columns are numbered from 1"}
+			return 0, badColumn(column, "columns are numbered from 1")
 		}
 		return n - 1, nil
 	}
 	header, err := t.row()
 	switch {
 	case errors.Is(err, io.EOF):
-		return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "the file is empty; its first row must name the columns"}
+		return 0, badColumn(column, "the file is empty; its first row must name the columns")
 	case err != nil:
 		return 0, err
 	}
@@ -172,5 +173,9 @@ func columnIndex(t *table, column string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, &itembank.InvalidError{Field: "--column " + column, Detail: "there is no such column; the first row has " + quoted(header)}
+	return 0, badColumn(column, "there is no such column; the first row has "+quoted(header))
+}
+
+func badColumn(column, detail string) error {
+	return &itembank.InvalidError{Field: "--column " + column, Detail: detail}
 }

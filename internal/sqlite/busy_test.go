@@ -264,7 +264,7 @@ func TestSQLiteErrors(t *testing.T) {
 	if code(err) != sqlite3.SQLITE_READONLY || errors.Is(err, errTryAgain) || !errors.Is(err, ErrNoAccess) {
 		t.Errorf("read only: %v", err)
 	}
-	if got, want := err.Error(), db.path+": test: the file or its folder is read-only; make both writable for this user"; got != want {
+	if got, want := err.Error(), db.path+": test: the file or its folder is read-only; make it and its folder readable and writable for this user"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var e *sqlite.Error

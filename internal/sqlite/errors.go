@@ -52,6 +52,8 @@ func (e *plainError) Unwrap() []error {
 	return []error{e.kind, e.err}
 }
 
+const makeWritable = "make it and its folder readable and writable for this user"
+
 // faults are SQLite's result codes that a user can do something about.
 var faults = map[int]plainError{
 	sqlite3.SQLITE_BUSY:     {text: "another program is writing to the file"},
@@ -59,9 +61,9 @@ var faults = map[int]plainError{
 	sqlite3.SQLITE_PROTOCOL: {text: "another program is writing to the file"},
 	sqlite3.SQLITE_NOTADB:   {text: "not a oncebox store: it is not a SQLite database", kind: ErrNotStore},
 	sqlite3.SQLITE_FULL:     {text: "the disk is full; make room and repeat the command", kind: ErrDiskFull},
-	sqlite3.SQLITE_READONLY: {text: "the file or its folder is read-only; make both writable for this user", kind: ErrNoAccess},
-	sqlite3.SQLITE_CANTOPEN: {text: "the file cannot be opened; make it and its folder readable and writable for this user", kind: ErrNoAccess},
-	sqlite3.SQLITE_PERM:     {text: "the file cannot be opened; make it and its folder readable and writable for this user", kind: ErrNoAccess},
+	sqlite3.SQLITE_READONLY: {text: "the file or its folder is read-only; " + makeWritable, kind: ErrNoAccess},
+	sqlite3.SQLITE_CANTOPEN: {text: "the file cannot be opened; " + makeWritable, kind: ErrNoAccess},
+	sqlite3.SQLITE_PERM:     {text: "the file cannot be opened; " + makeWritable, kind: ErrNoAccess},
 	sqlite3.SQLITE_IOERR:    {text: "the disk failed to read or write the file"},
 	sqlite3.SQLITE_CORRUPT:  {text: "the file is damaged; restore a backup", kind: ErrDamaged},
 }

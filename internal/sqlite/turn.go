@@ -131,7 +131,7 @@ func pollFree(ctx context.Context, try func() error) error {
 		return true, err
 	})
 	if busy != nil {
-		return fmt.Errorf("%w: %s", err, plain(busy)) // without %w: a cancelled wait is not a busy database
+		return fmt.Errorf("%w: %s", err, plain(busy).Error()) // not wrapped: a cancelled wait is not a busy database
 	}
 	return err
 }
