@@ -12,24 +12,24 @@ import (
 )
 
 type campaignCommand struct {
-	Create campaignCreate `cmd:"" help:"Create a campaign; open at once unless --opens is later."`
-	Show   campaignShow   `cmd:"" help:"Show a campaign's settings and state."`
+	Create campaignCreate `cmd:"" help:"Create a campaign. It is open at once unless --opens is later."`
+	Show   campaignShow   `cmd:"" help:"Show the settings and the state of a campaign."`
 	Open   campaignOpen   `cmd:"" help:"Open a campaign now, whatever its times say."`
-	Close  campaignClose  `cmd:"" help:"Close a campaign now, whatever its times say; claims stay with their holders."`
+	Close  campaignClose  `cmd:"" help:"Close a campaign now, whatever its times say. Claims stay with their claimants."`
 	List   campaignList   `cmd:"" help:"List all campaigns."`
 }
 
 type campaignCreate struct {
-	Name     string    `arg:"" help:"a-z, 0-9 and -, at most 63 characters."`
-	Opens    time.Time `help:"When claims begin (RFC 3339, as in 2027-03-01T09:00:00Z)." placeholder:"T"`
+	Name     string    `arg:"" help:"1 to 63 characters: a-z, 0-9 and -."`
+	Opens    time.Time `help:"When claims begin: 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z." placeholder:"T"`
 	Closes   time.Time `help:"When claims end." placeholder:"T"`
-	Scope    string    `help:"Name space in which a claimant holds one claim; campaigns may share it. Fixed for good. Default: the campaign's name." placeholder:"S"`
-	Shards   int       `help:"Parts of the bank; a DynamoDB partition takes about 500 claims a second. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
-	PageSize int       `help:"Free items read at a time, at least; in a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
+	Scope    string    `help:"Name space in which a claimant holds one claim. Campaigns may share a scope. Fixed for good. Default: the name of the campaign." placeholder:"S"`
+	Shards   int       `help:"Parts of the bank. One part takes about 500 claims a second on DynamoDB. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
+	PageSize int       `help:"Free items read at a time, at least. In a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
 
-	ItemLife  time.Duration  `help:"How long an item can be claimed after it was loaded, as in 720h; 0: for ever, the default. Fixed for good." placeholder:"D"`
-	ClaimLife time.Duration  `help:"How long a claim lives; 0: for ever, the default. Fixed for good." placeholder:"D"`
-	OnEnd     itembank.OnEnd `help:"What becomes of an item whose claim is released or has ended. burn: nobody gets it again, for codes that were seen; return: it goes back to the bank, for seats and places. Fixed for good. Default: ${default}." enum:"burn,return" default:"burn" placeholder:"burn|return"`
+	ItemLife  time.Duration  `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	ClaimLife time.Duration  `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	OnEnd     itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: ${default}." enum:"burn,return" default:"burn" placeholder:"burn|return"`
 }
 
 func (campaignCreate) Help() string {
@@ -37,38 +37,70 @@ func (campaignCreate) Help() string {
 
 Examples:
   oncebox campaign create spring
-  oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02T00:00:00Z
+  oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02
   oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
-  oncebox campaign create lockers --claim-life 24h --on-end return          # a locker for a day`
+  oncebox campaign create lockers --claim-life 7d --on-end return           # a locker for a week`
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
 	if c.Shards == 0 || c.PageSize == 0 { // which the library takes for "not set"
 		return &usageError{errors.New("--shards and --page-size must be at least 1"), ""}
 	}
-	return a.withBank(ctx, func(b *itembank.Bank) error {
-		campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
-			OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-			ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd,
-		})
-		if err != nil {
-			return err
-		}
-		state := campaign.StateAt(time.Now())
-		verb := "created"
-		if !created {
-			verb = "exists already, with the same settings:"
-		}
-		return a.print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
+	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.create(ctx, a, b) })
+}
+
+func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
+		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd,
 	})
+	if err != nil {
+		return c.flagError(err)
+	}
+	state := campaign.StateAt(time.Now())
+	verb := "created"
+	if !created {
+		verb = "exists already, with the same settings:"
+	}
+	return a.print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
+}
+
+// flagError names the flag or argument that is wrong, with its value.
+func (c campaignCreate) flagError(err error) error {
+	invalid, ok := errors.AsType[*itembank.InvalidError](err)
+	if !ok {
+		return err
+	}
+	typed := map[string]string{
+		"scope":     fmt.Sprintf("--scope %q", c.Scope),
+		"shards":    fmt.Sprintf("--shards %d", c.Shards),
+		"page-size": fmt.Sprintf("--page-size %d", c.PageSize),
+		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life", "on-end": "--on-end",
+	}
+	name, ok := typed[invalid.Field]
+	switch {
+	case ok:
+	case itembank.ValidateName("campaign", c.Name) != nil:
+		name = fmt.Sprintf("campaign %q", c.Name)
+	default:
+		name = invalid.Field
+	}
+	return &usageError{fmt.Errorf("%s: %s", name, invalid.Detail), ""}
 }
 
 type campaignShow struct {
 	Name string `arg:"" help:"The campaign."`
 }
 
+func (campaignShow) Help() string {
+	return `The state is scheduled, open, closed, sold_out, or empty if no items were loaded.
+
+Example:
+  oncebox campaign show spring`
+}
+
 func (c campaignShow) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
 		campaign, state, err := b.State(ctx, c.Name)
 		if err != nil {
 			return err
@@ -87,8 +119,8 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("scope", c.Scope)
 		row("shards", fmt.Sprint(c.Shards))
 		row("page size", fmt.Sprint(c.PageSize))
-		row("item life", lifeOr(c.ItemLife, "for ever"))
-		row("claim life", lifeOr(c.ClaimLife, "for ever"))
+		row("item life", lifeOr(c.ItemLife, "forever"))
+		row("claim life", lifeOr(c.ClaimLife, "forever"))
 		row("on end", string(c.OnEnd))
 		row("created", timeOr(c.CreatedAt, "unknown"))
 	})
@@ -96,6 +128,11 @@ func describe(c itembank.Campaign, state itembank.State) string {
 
 type campaignOpen struct {
 	Name string `arg:"" help:"The campaign."`
+}
+
+func (campaignOpen) Help() string {
+	return `Example:
+  oncebox campaign open spring`
 }
 
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
@@ -106,39 +143,63 @@ type campaignClose struct {
 	Name string `arg:"" help:"The campaign."`
 }
 
+func (campaignClose) Help() string {
+	return `Example:
+  oncebox campaign close spring`
+}
+
 func (c campaignClose) Run(ctx context.Context, a *app) error {
 	return a.switchCampaign(ctx, c.Name, "closed", (*itembank.Bank).CloseCampaign)
 }
 
-func (a *app) switchCampaign(ctx context.Context, name, state string, do func(*itembank.Bank, context.Context, string) error) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error {
+// switchFunc is OpenCampaign or CloseCampaign.
+type switchFunc func(*itembank.Bank, context.Context, string) error
+
+func (a *app) switchCampaign(ctx context.Context, name, state string, do switchFunc) error {
+	return a.withBank(ctx, name, func(b *itembank.Bank) error {
 		if err := do(b, ctx, name); err != nil {
 			return err
 		}
 		return a.print(map[string]string{"name": name, "state": state},
-			fmt.Sprintf("%s is %s; running containers obey within %s", name, state, itembank.DefaultCampaignCache))
+			fmt.Sprintf("%s is %s; running functions follow within %s", name, state, itembank.DefaultCampaignCache))
 	})
 }
 
 type campaignList struct{}
 
+func (campaignList) Help() string {
+	return `Example:
+  oncebox campaign list`
+}
+
 func (campaignList) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error {
+	return a.withBank(ctx, "", func(b *itembank.Bank) error {
 		campaigns, err := b.Campaigns(ctx)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
 		list := make([]campaignJSON, 0, len(campaigns))
-		text := table(func(row func(...string)) {
-			row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "ON END")
-			for _, c := range campaigns {
-				list = append(list, toCampaignJSON(c, c.StateAt(now)))
-				row(c.Name, string(c.StateAt(now)), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"),
-					lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), string(c.OnEnd))
+		for _, c := range campaigns {
+			_, state, err := b.State(ctx, c.Name)
+			switch {
+			case errors.Is(err, itembank.ErrTryAgain): // many ended items make the proof of sold_out long
+				state = c.StateAt(time.Now())
+			case err != nil:
+				return err
 			}
-		})
-		return a.print(list, text)
+			list = append(list, toCampaignJSON(c, state))
+		}
+		return a.print(list, describeList(campaigns, list))
+	})
+}
+
+func describeList(campaigns []itembank.Campaign, list []campaignJSON) string {
+	return table(func(row func(...string)) {
+		row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "ON END")
+		for i, c := range campaigns {
+			row(c.Name, string(list[i].State), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"),
+				lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), string(c.OnEnd))
+		}
 	})
 }
 
@@ -158,7 +219,7 @@ func timeOr(t time.Time, zero string) string {
 	return t.Format(time.RFC3339)
 }
 
-// lifeOr writes a life as people do: 24h, not 24h0m0s.
+// lifeOr writes a life without units that are zero: 24h, not 24h0m0s.
 func lifeOr(d time.Duration, zero string) string {
 	if d == 0 {
 		return zero

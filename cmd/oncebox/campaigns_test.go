@@ -31,12 +31,12 @@ import (
 
 const campaignsPage = "../../docs/campaigns.md"
 
-// arrow is a line of the table in docs/campaigns.md.
-type arrow struct {
+// transition is a row of the table in docs/campaigns.md: how an item gets from one state to another.
+type transition struct {
 	from, to, label string
 	commands        []string
 	functions       []string
-	call            string // to the store
+	call            string // the store call that makes it
 }
 
 var (
@@ -46,7 +46,7 @@ var (
 	methodIn  = regexp.MustCompile("`Bank\\.([A-Za-z]+)`")
 )
 
-// pageTable returns the cells of the lines of the table with so many columns.
+// pageTable returns the cells of the rows of the table that has so many columns.
 func pageTable(t *testing.T, columns int) (rows [][]string) {
 	t.Helper()
 	for _, line := range tableRow.FindAllStringSubmatch(page(t), -1) {
@@ -67,10 +67,10 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-func arrows(t *testing.T) (all []arrow) {
+func transitions(t *testing.T) (all []transition) {
 	t.Helper()
 	for _, cells := range pageTable(t, 6) {
-		a := arrow{from: strings.Trim(cells[0], "`"), to: strings.Trim(cells[1], "`"), label: cells[2]}
+		a := transition{from: strings.Trim(cells[0], "`"), to: strings.Trim(cells[1], "`"), label: cells[2]}
 		for _, c := range commandIn.FindAllStringSubmatch(cells[3], -1) {
 			a.commands = append(a.commands, c[1])
 		}
@@ -83,12 +83,12 @@ func arrows(t *testing.T) (all []arrow) {
 	return all
 }
 
-// TestDrawnStates: the drawing and the table of docs/campaigns.md have the same
-// arrows, and the functions that the table names exist.
+// TestDrawnStates: the drawing and the table of docs/campaigns.md have the same transitions, and the functions that the
+// table names exist.
 func TestDrawnStates(t *testing.T) {
 	t.Parallel()
 	var fromTable, fromDrawing []string
-	for _, a := range arrows(t) {
+	for _, a := range transitions(t) {
 		fromTable = append(fromTable, fmt.Sprintf("%s --> %s: %s", a.from, a.to, a.label))
 		for _, f := range a.functions {
 			if _, ok := reflect.TypeFor[*itembank.Bank]().MethodByName(f); !ok {
@@ -107,8 +107,8 @@ func TestDrawnStates(t *testing.T) {
 	}
 }
 
-// world is a campaign with one item, and what happens to it.
-type world struct {
+// fixture is a campaign with one item, with a clock and a store that a test controls.
+type fixture struct {
 	*testing.T
 	store *itembanktest.Hooked
 	clock *itembanktest.Clock
@@ -119,15 +119,15 @@ type world struct {
 
 const theItem = "A-1"
 
-func newWorld(t *testing.T, store engine.Store, s itembank.Settings) *world {
+func newFixture(t *testing.T, store engine.Store, s itembank.Settings) *fixture {
 	t.Helper()
-	w := &world{T: t, store: &itembanktest.Hooked{Store: store}, clock: itembanktest.NewClock(), name: strings.ToLower(rand.Text())}
+	w := &fixture{T: t, store: &itembanktest.Hooked{Store: store}, clock: itembanktest.NewClock(), name: strings.ToLower(rand.Text())}
 	w.bank = itembank.New(w.store, itembank.WithClock(w.clock))
 	w.create(w.name, s)
 	return w
 }
 
-func (w *world) create(name string, s itembank.Settings) {
+func (w *fixture) create(name string, s itembank.Settings) {
 	w.Helper()
 	s.Scope, s.Shards = w.name, 4
 	if _, _, err := w.bank.CreateCampaign(w.Context(), name, s); err != nil {
@@ -135,59 +135,59 @@ func (w *world) create(name string, s itembank.Settings) {
 	}
 }
 
-// app is the command line of a person who cannot be asked.
-func (w *world) app() *app {
+// app runs commands without a terminal.
+func (w *fixture) app() *app {
 	w.out.Reset()
 	return &app{globals: globals{Output: "text"}, stdin: strings.NewReader(""), stdout: &w.out, stderr: io.Discard}
 }
 
-// do runs a command; a refusal is an answer like others.
-func (w *world) do(command func(context.Context, *app, *itembank.Bank) error) {
+// do runs a command. A refusal is a valid answer.
+func (w *fixture) do(command func(context.Context, *app, *itembank.Bank) error) {
 	w.Helper()
 	if err := command(w.Context(), w.app(), w.bank); err != nil && !errors.Is(err, itembank.ErrRefused) && !errors.Is(err, errLook) {
 		w.Fatal(err)
 	}
 }
 
-// The commands, as the table names them.
+// The commands of the table.
 
-func (w *world) load() {
+func (w *fixture) load() {
 	w.Helper()
 	source := itembank.Items(theItem)
 	w.do(func(ctx context.Context, a *app, b *itembank.Bank) error {
-		return loadCommand{Campaign: w.name}.load(ctx, a, b, source)
+		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: source})
 	})
 }
 
-func (w *world) claimFor(claimant string) {
+func (w *fixture) claimFor(claimant string) {
 	w.Helper()
 	w.do(claimCommand{w.name, claimant}.claim)
 }
 
-func (w *world) release() {
+func (w *fixture) release() {
 	w.Helper()
 	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release)
 }
 
-func (w *world) sweep() {
+func (w *fixture) sweep() {
 	w.Helper()
 	w.do(sweepCommand{w.name}.sweep)
 }
 
-func (w *world) withdraw(item string) {
+func (w *fixture) withdraw(item string) {
 	w.Helper()
 	w.do(func(ctx context.Context, a *app, b *itembank.Bank) error {
-		return withdrawCommand{Campaign: w.name}.items(ctx, a, b, itembank.Items(item))
+		return withdrawCommand{Campaign: w.name}.file(ctx, a, b, itembank.Items(item))
 	})
 }
 
-func (w *world) withdrawAll() {
+func (w *fixture) withdrawAll() {
 	w.Helper()
 	w.do(withdrawCommand{Campaign: w.name}.all)
 }
 
-// state is where the item is. No two rows may contradict each other.
-func (w *world) state() string {
+// state returns where the item is. The rows must not contradict each other.
+func (w *fixture) state() string {
 	w.Helper()
 	r, err := w.bank.Reconcile(w.Context(), w.name)
 	if err != nil || len(r.Inconsistencies) > 0 {
@@ -207,33 +207,33 @@ func (w *world) state() string {
 	return "held"
 }
 
-// writes are the calls that changed something since the last look.
-func (w *world) writes() []string {
+// writes returns the store calls since the last time that changed something.
+func (w *fixture) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
 		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "Repair"}, call)
 	})
 }
 
-// walk is how one command takes an arrow.
-type walk struct {
-	by       string // the command, as the table has it
+// scenario is how one command makes a transition.
+type scenario struct {
+	by       string // the command, as in the table
 	settings itembank.Settings
-	before   []func(*world) // to the state where the arrow begins
-	unmet    func(*world)   // the command, or one like it, with a condition unmet
-	meet     func(*world)   // makes it so
-	command  func(*world)
+	before   []func(*fixture) // lead to the first state
+	unmet    func(*fixture)   // the command, or a similar one, while a condition is not met
+	meet     func(*fixture)   // makes the condition true
+	command  func(*fixture)
 }
 
 const aLife = time.Minute
 
-func wait(d time.Duration) func(*world) { return func(w *world) { w.clock.Advance(d) } }
+func wait(d time.Duration) func(*fixture) { return func(w *fixture) { w.clock.Advance(d) } }
 
-func claimByAnn(w *world) { w.claimFor("ann") }
-func claimByBob(w *world) { w.claimFor("bob") }
+func claimByAnn(w *fixture) { w.claimFor("ann") }
+func claimByBob(w *fixture) { w.claimFor("bob") }
 
-// closed closes the campaign: its item would go on to another claim otherwise.
-func closed(then func(*world)) func(*world) {
-	return func(w *world) {
+// closed closes the campaign first. Otherwise the item would go on to another claim.
+func closed(then func(*fixture)) func(*fixture) {
+	return func(w *fixture) {
 		if err := w.bank.CloseCampaign(w.Context(), w.name); err != nil {
 			w.Fatal(err)
 		}
@@ -241,16 +241,16 @@ func closed(then func(*world)) func(*world) {
 	}
 }
 
-func loadBadLine(w *world) {
+func loadBadLine(w *fixture) {
 	w.Helper()
-	err := loadCommand{Campaign: w.name, File: "codes.txt"}.load(w.Context(), w.app(), w.bank, itembank.Items(theItem, "bad\x00"))
+	err := loadCommand{Campaign: w.name, File: "codes.txt"}.load(w.Context(), w.app(), w.bank, &items{Source: itembank.Items(theItem, "bad\x00")})
 	if !errors.Is(err, itembank.ErrInvalid) {
 		w.Errorf("load of a bad line: %v", err)
 	}
 }
 
-// claimHeldElsewhere claims for somebody who has an item of another campaign.
-func claimHeldElsewhere(w *world) {
+// claimHeldElsewhere claims for a claimant who has an item of another campaign of the scope.
+func claimHeldElsewhere(w *fixture) {
 	w.Helper()
 	other := w.name + "-2"
 	w.create(other, itembank.Settings{})
@@ -261,7 +261,7 @@ func claimHeldElsewhere(w *world) {
 	w.claimFor("cid")
 }
 
-func releaseOtherID(w *world) {
+func releaseOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
 	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id}.release)
@@ -270,8 +270,8 @@ func releaseOtherID(w *world) {
 	}
 }
 
-// withdrawHeld lets ann hold the item while it is withdrawn.
-func withdrawHeld(w *world) {
+// withdrawHeld withdraws the item while ann holds it.
+func withdrawHeld(w *fixture) {
 	w.Helper()
 	claimByAnn(w)
 	w.withdraw(theItem)
@@ -284,45 +284,45 @@ func withdrawHeld(w *world) {
 }
 
 var (
-	load     = (*world).load
-	held     = []func(*world){load, claimByAnn}
+	load     = (*fixture).load
+	held     = []func(*fixture){load, claimByAnn}
 	toReturn = itembank.Settings{OnEnd: itembank.Return}
 	shortly  = itembank.Settings{ClaimLife: aLife}
 	lending  = itembank.Settings{ClaimLife: aLife, OnEnd: itembank.Return}
 	bothEnd  = itembank.Settings{ClaimLife: aLife, ItemLife: aLife, OnEnd: itembank.Return}
 )
 
-// walks has one for each command of each line of the table.
-var walks = map[string][]walk{
+// scenarios has one scenario for each command of each row of the table.
+var scenarios = map[string][]scenario{
 	"load":                   {{by: "load", unmet: loadBadLine, command: load}},
-	"claim":                  {{by: "claim", before: []func(*world){load}, unmet: claimHeldElsewhere, command: claimByAnn}},
-	"release, on-end return": {{"release", toReturn, held, releaseOtherID, nil, (*world).release}},
-	"release, on-end burn":   {{by: "release", before: held, unmet: releaseOtherID, command: (*world).release}},
+	"claim":                  {{by: "claim", before: []func(*fixture){load}, unmet: claimHeldElsewhere, command: claimByAnn}},
+	"release, on-end return": {{"release", toReturn, held, releaseOtherID, nil, (*fixture).release}},
+	"release, on-end burn":   {{by: "release", before: held, unmet: releaseOtherID, command: (*fixture).release}},
 	"end of the claim, on-end return": {
-		{"sweep", lending, append(held, wait(aLife+9*time.Second)), (*world).sweep, wait(2 * time.Second), (*world).sweep},
+		{"sweep", lending, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", lending, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), closed(claimByAnn)},
 	},
 	"end of the claim, on-end burn": {
-		{"sweep", shortly, append(held, wait(aLife+9*time.Second)), (*world).sweep, wait(2 * time.Second), (*world).sweep},
+		{"sweep", shortly, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", shortly, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), claimByAnn},
 	},
 	"end of the claim and of the item": {
-		{"sweep", bothEnd, append(held, wait(aLife+9*time.Second)), (*world).sweep, wait(2 * time.Second), (*world).sweep},
+		{"sweep", bothEnd, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", bothEnd, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), claimByAnn},
-		{"release", bothEnd, append(held, wait(aLife)), releaseOtherID, nil, (*world).release},
+		{"release", bothEnd, append(held, wait(aLife)), releaseOtherID, nil, (*fixture).release},
 	},
 	"end of the item": {
-		{"sweep", itembank.Settings{ItemLife: aLife}, []func(*world){load}, (*world).sweep, wait(aLife), (*world).sweep},
-		{"claim", itembank.Settings{ItemLife: aLife}, []func(*world){load}, closed(claimByBob), opened(wait(aLife)), claimByBob},
+		{"sweep", itembank.Settings{ItemLife: aLife}, []func(*fixture){load}, (*fixture).sweep, wait(aLife), (*fixture).sweep},
+		{"claim", itembank.Settings{ItemLife: aLife}, []func(*fixture){load}, closed(claimByBob), opened(wait(aLife)), claimByBob},
 	},
 	"withdraw": {
-		{"withdraw FILE", toReturn, []func(*world){load}, withdrawHeld, nil, func(w *world) { w.withdraw(theItem) }},
-		{"withdraw --all", toReturn, []func(*world){load}, withdrawHeld, nil, (*world).withdrawAll},
+		{"withdraw FILE", toReturn, []func(*fixture){load}, withdrawHeld, nil, func(w *fixture) { w.withdraw(theItem) }},
+		{"withdraw --all", toReturn, []func(*fixture){load}, withdrawHeld, nil, (*fixture).withdrawAll},
 	},
 }
 
-func opened(then func(*world)) func(*world) {
-	return func(w *world) {
+func opened(then func(*fixture)) func(*fixture) {
+	return func(w *fixture) {
 		if err := w.bank.OpenCampaign(w.Context(), w.name); err != nil {
 			w.Fatal(err)
 		}
@@ -330,25 +330,24 @@ func opened(then func(*world)) func(*world) {
 	}
 }
 
-// TestArrows takes every arrow of docs/campaigns.md by each of its commands: first
-// with its condition unmet, which changes nothing, then for good, then again, which
-// changes nothing either.
-func TestArrows(t *testing.T) {
+// TestTransitions makes every transition of docs/campaigns.md by each of its commands: first while a condition is not
+// met, which changes nothing; then with the condition met; then once more, which changes nothing either.
+func TestTransitions(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
-		left := maps.Clone(walks)
-		for _, a := range arrows(t) {
+		left := maps.Clone(scenarios)
+		for _, a := range transitions(t) {
 			ways := left[a.label]
 			delete(left, a.label)
-			var walked []string
+			var tested []string
 			for _, way := range ways {
-				walked = append(walked, way.by)
+				tested = append(tested, way.by)
 			}
-			if !slices.Equal(walked, a.commands) {
-				t.Errorf("%s: by %q, and walked by %q", a.label, a.commands, walked)
+			if !slices.Equal(tested, a.commands) {
+				t.Errorf("%s: the table names %q, and there are scenarios for %q", a.label, a.commands, tested)
 			}
 			for _, way := range ways {
-				t.Run(a.label+" by "+way.by, func(t *testing.T) { a.walk(newWorld(t, store, way.settings), way) })
+				t.Run(a.label+" by "+way.by, func(t *testing.T) { a.run(newFixture(t, store, way.settings), way) })
 			}
 		}
 		for label := range left {
@@ -357,7 +356,7 @@ func TestArrows(t *testing.T) {
 	})
 }
 
-func (a arrow) walk(w *world, way walk) {
+func (a transition) run(w *fixture, way scenario) {
 	w.Helper()
 	for _, step := range way.before {
 		step(w)

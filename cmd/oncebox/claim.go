@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -10,12 +12,13 @@ import (
 
 type claimCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
-	Claimant string `arg:"" help:"Who asks: 1 to 256 bytes without control characters."`
+	Claimant string `arg:"" help:"Who gets the item: 1 to 256 bytes without control characters."`
 }
 
 func (claimCommand) Help() string {
-	return `Prints the item. The same claimant gets the same item every time.
-Exit code 3: the answer is no (sold out, not open, closed, claimed elsewhere).
+	return `Prints the item. The same claimant gets the same item every time. The exit code is 3 if the answer is no: the
+campaign is sold out, empty, not open yet or closed, or the claimant holds an item of another campaign of the
+scope.
 
 Examples:
   oncebox claim spring customer-17
@@ -23,15 +26,34 @@ Examples:
 }
 
 func (c claimCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error { return c.claim(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.claim(ctx, a, b) })
 }
 
 func (c claimCommand) claim(ctx context.Context, a *app, b *itembank.Bank) error {
 	grant, err := b.Claim(ctx, c.Campaign, c.Claimant)
-	if err != nil {
+	switch {
+	case errors.Is(err, itembank.ErrSoldOut):
+		return soldOutOrEmpty(ctx, b, c.Campaign, err)
+	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
+		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
+		return &hintError{fmt.Errorf("%s: %w", c.Campaign, err), hint}
+	case err != nil:
 		return err
 	}
 	return a.print(claimapi.NewClaimBody(grant), grant.Claim.Item)
+}
+
+// errEmpty says that nothing was ever loaded into the campaign.
+var errEmpty = errors.New("the campaign is empty: no items were loaded")
+
+// soldOutOrEmpty says why there is no item.
+func soldOutOrEmpty(ctx context.Context, b *itembank.Bank, campaign string, soldOut error) error {
+	_, state, err := b.State(ctx, campaign)
+	if err == nil && state == itembank.Empty {
+		hint := fmt.Sprintf("`oncebox load %s FILE` loads items.", campaign)
+		return &hintError{fmt.Errorf("%s: %w", campaign, errEmpty), hint}
+	}
+	return fmt.Errorf("%s: %w", campaign, soldOut)
 }
 
 type statusCommand struct {
@@ -39,25 +61,50 @@ type statusCommand struct {
 }
 
 func (statusCommand) Help() string {
-	return `Counts the rows in the store, so it takes as long as reading the campaign.
-At rest loaded = free + claimed + ended; while claims are made the numbers
-belong to slightly different moments.`
+	return `Counts the rows in the store, so it takes as long as reading the campaign. At rest loaded = free + claimed +
+ended. While claims are made, the numbers belong to slightly different moments.
+
+Example:
+  oncebox status spring`
 }
 
 func (c statusCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error {
-		counts, err := b.Counts(ctx, c.Campaign)
-		if err != nil {
-			return err
-		}
-		return a.print(struct {
-			Campaign string `json:"campaign"`
-			itembank.Counts
-		}{c.Campaign, counts}, table(func(row func(...string)) {
-			row("loaded", fmt.Sprint(counts.Loaded))
-			row("free", fmt.Sprint(counts.Free))
-			row("claimed", fmt.Sprint(counts.Claimed))
-			row("ended", fmt.Sprint(counts.Ended))
-		}))
-	})
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.status(ctx, a, b) })
+}
+
+// stateByCounts is the state of a campaign whose items were counted.
+func stateByCounts(state itembank.State, counts itembank.Counts) itembank.State {
+	switch {
+	case state != itembank.Open || counts.Free > 0:
+		return state
+	case counts.Loaded == 0:
+		return itembank.Empty
+	}
+	return itembank.SoldOut
+}
+
+// statusJSON is the result of status.
+type statusJSON struct {
+	Campaign string         `json:"campaign"`
+	State    itembank.State `json:"state"`
+	itembank.Counts
+}
+
+func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaign, err := b.Campaign(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	counts, err := b.Counts(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	state := stateByCounts(campaign.StateAt(time.Now()), counts)
+	return a.print(statusJSON{c.Campaign, state, counts}, table(func(row func(...string)) {
+		row("state", string(state))
+		row("loaded", fmt.Sprint(counts.Loaded))
+		row("free", fmt.Sprint(counts.Free))
+		row("claimed", fmt.Sprint(counts.Claimed))
+		row("ended", fmt.Sprint(counts.Ended))
+	}))
 }

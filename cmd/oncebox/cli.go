@@ -1,39 +1,53 @@
 package main
 
 import (
-	"fmt"
 	"io"
+
+	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 )
 
-// cli is the command line. Every flag --x-y is also the variable ONCEBOX_X_Y.
+// cli is the command line.
 type cli struct {
 	globals
 
 	Init      initCommand      `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
 	Local     localCommand     `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
 	Campaign  campaignCommand  `cmd:"" help:"Create, show, open, close and list campaigns."`
-	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign's bank, each once."`
-	Claim     claimCommand     `cmd:"" help:"Claim an item for a claimant and print it; again brings the same one."`
-	Release   releaseCommand   `cmd:"" help:"End a claim: its item goes back to the bank, or is burned."`
-	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign's bank, for good."`
-	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have."`
-	Status    statusCommand    `cmd:"" help:"Count a campaign's items: loaded, free, claimed, ended."`
-	Reconcile reconcileCommand `cmd:"" help:"Show that every item is in exactly one place, or which is not; repair it."`
-	Dedupe    dedupeCommand    `cmd:"" help:"Let every record of NDJSON files through once."`
-	Kpl       kplCommand       `cmd:"" help:"Open and make aggregated records of the Kinesis Producer Library."`
+	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign, each once."`
+	Claim     claimCommand     `cmd:"" help:"Claim an item for a claimant and print it. A repeated claim prints the same item."`
+	Release   releaseCommand   `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
+	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign for good."`
+	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have expired."`
+	Status    statusCommand    `cmd:"" help:"Count the items of a campaign: loaded, free, claimed, ended."`
+	Reconcile reconcileCommand `cmd:"" help:"Check that every item is in exactly one place, and repair what is not."`
+	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
+	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
 	Demo      demoCommand      `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Help      helpCommand      `cmd:"" help:"Explain a command."`
+
+	Completion kongcompletion.Completion `cmd:"" help:"Print how to turn on completion in bash, zsh or fish."`
 }
 
+// globals are the flags of every command. They are variables too: see variables.go.
 type globals struct {
-	Store       string `help:"Where claims, items and record entries are kept: sqlite:PATH, or dynamodb: for the tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
+	Store       string `help:"Where campaigns, claims and record entries are stored: sqlite:PATH, or dynamodb: for the two tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
 	BankTable   string `help:"DynamoDB table of campaigns and items. Default: ${default}." default:"oncebox-bank" placeholder:"NAME"`
 	DedupeTable string `help:"DynamoDB table of claims and record entries. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
-	Output      string `help:"Form of the results on stdout: text or json." enum:"text,json" default:"text"`
-	Quiet       bool   `short:"q" help:"No progress and no remarks on stderr; errors are still printed."`
-	LogLevel    string `help:"Least level of log lines on stderr: debug, info, warn or error. Default: ${default}." enum:"debug,info,warn,error" default:"info" placeholder:"L"`
+	Output      string `help:"Format of results on stdout, and of errors on stderr: text or json. Default: ${default}." enum:"text,json" default:"text" placeholder:"text|json"`
+	Quiet       bool   `short:"q" help:"Print no progress and no remarks on stderr. Errors are still printed."`
+	LogLevel    string `help:"Lowest level of log lines on stderr: debug, info, warn or error. Default: ${default}." enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL"`
+
+	PrintVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
 }
+
+// The values of --output.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
 
 // app is what commands work with besides their own flags.
 type app struct {
@@ -42,9 +56,28 @@ type app struct {
 	stdout, stderr io.Writer
 }
 
-// remark prints something about the work, as opposed to its result.
-func (a *app) remark(format string, args ...any) {
-	if !a.Quiet {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
-	}
+// parser is the parser of the command line.
+type parser struct {
+	*kong.Kong
+	variables variables
 }
+
+func newParser(c *cli) (*parser, error) {
+	p := &parser{variables: variables{}}
+	var err error
+	p.Kong, err = kong.New(c,
+		kong.Name("oncebox"),
+		kong.Description("Hands out every item of a campaign (voucher codes, seats, places) to exactly one claimant, "+
+			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
+		kong.Vars{"version": "oncebox " + currentVersion()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.Help(printHelp),
+		kong.ValueFormatter(p.variables.describe),
+		kong.PostBuild(p.variables.attach),
+		valueMappers,
+	)
+	return p, err
+}
+
+// complete answers a request of a shell for completions, and ends the process if there is one.
+func (p *parser) complete() { kongcompletion.Register(p.Kong) }

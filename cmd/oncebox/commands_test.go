@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +16,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// TestLifeOfACampaign walks the commands on both engines.
+// TestLifeOfACampaign runs the commands of a campaign on both engines.
 func TestLifeOfACampaign(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { lifeOfACampaign(newShell(t)) })
 	t.Run("dynamodb", func(t *testing.T) {
 		s := newShell(t)
-		tables := rand.Text() // other tests have campaigns in the usual ones
+		tables := rand.Text() // other tests have campaigns in the default tables
 		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
 		lifeOfACampaign(s)
 	})
@@ -61,7 +62,8 @@ func lifeOfACampaign(s *shell) {
 	}
 	s.run(exitNo, "claim", "summer", "bob").saying(s.T, "not open")
 	s.run(exitDone, "campaign", "open", "summer")
-	s.run(exitNo, "claim", "summer", "bob").saying(s.T, "sold out")
+	s.run(exitNo, "claim", "summer", "bob").saying(s.T, "summer: the campaign is empty: no items were loaded", "oncebox load summer FILE")
+	s.run(exitDone, "status", "summer").saying(s.T, "state    empty")
 	s.run(exitNo, "claim", "summer", "ann").saying(s.T, "claimed elsewhere", `"spring"`)
 	s.run(exitDone, "claim", "spring", "bob")
 	s.run(exitDone, "campaign", "close", "spring")
@@ -79,7 +81,7 @@ func lifeOfACampaign(s *shell) {
 	s.run(exitDone, "campaign", "show", "spring").saying(s.T, "closed", "scope       year", "2099-01-01T00:00:00Z")
 	var list []campaignJSON
 	s.json(&list, "campaign", "list")
-	if len(list) != 2 || list[0].Name != "spring" || list[0].State != itembank.Closed || list[1].State != itembank.Open {
+	if len(list) != 2 || list[0].Name != "spring" || list[0].State != itembank.Closed || list[1].State != itembank.Empty {
 		s.Errorf("unexpected list %+v", list)
 	}
 	var shown campaignJSON
@@ -100,8 +102,7 @@ func TestLoadInputs(t *testing.T) {
 	s.want(exitDone, s.runWith("x,B-1\n", "load", "spring", "-", "--column", "2")).saying(t, "added 1")
 }
 
-// TestBadInput: a clear message that names problem and place, the right exit
-// code, and the store as it was.
+// TestBadInput: the message names the problem and its place, the exit code is right, and the store is unchanged.
 func TestBadInput(t *testing.T) {
 	s := newShell(t)
 	s.env = []string{"AWS_REGION=us-east-1"}
@@ -127,17 +128,19 @@ func TestBadInput(t *testing.T) {
 		{"missing claimant", []string{"claim", "spring"}, exitUsage, []string{"claimant"}},
 		{"store of no kind", []string{"--store", "postgres:x", "status", "spring"}, exitUsage, []string{"sqlite:PATH", "dynamodb:"}},
 		{"store without a path", []string{"--store", "sqlite:", "status", "spring"}, exitUsage, []string{"sqlite:PATH"}},
-		{"store not made", []string{"--store", "sqlite:none.db", "status", "spring"}, exitUsage, []string{"none.db", "oncebox init"}},
+		{"store not made", []string{"--store", "sqlite:none.db", "status", "spring"}, exitUsage, []string{"--store sqlite:none.db: there is no such file", "`oncebox --store sqlite:none.db init` makes the store"}},
+		{"store without its kind", []string{"--store", "codes.db", "status", "spring"}, exitUsage, []string{`--store "codes.db": must be sqlite:PATH or dynamodb:`, "Did you mean sqlite:codes.db?"}},
+		{"store without its colon", []string{"--store", "dynamodb", "status", "spring"}, exitUsage, []string{"Did you mean dynamodb:?"}},
 		{"store is no database", []string{"--store", "sqlite:text.db", "status", "spring"}, exitUsage, []string{"text.db"}},
 		{"output of no kind", []string{"--output", "xml", "version"}, exitUsage, []string{"--output", "text", "json"}},
 		{"level of no kind", []string{"--log-level", "INFO", "version"}, exitUsage, []string{"--log-level", "info"}},
 		{"tables in an account", []string{"--store", "dynamodb:", "init"}, exitUsage, []string{"--yes"}},
-		{"campaign name", []string{"campaign", "create", "Spring!"}, exitUsage, []string{"campaign:", "a-z"}},
-		{"scope name", []string{"campaign", "create", "x", "--scope", "a b"}, exitUsage, []string{"scope:"}},
-		{"shards", []string{"campaign", "create", "x", "--shards", "1000"}, exitUsage, []string{"shards:", "256"}},
-		{"page size", []string{"campaign", "create", "x", "--page-size", "-1"}, exitUsage, []string{"page-size"}},
-		{"time", []string{"campaign", "create", "x", "--opens", "tomorrow"}, exitUsage, []string{"--opens"}},
-		{"closes before it opens", []string{"campaign", "create", "x", "--opens", "2027-01-02T00:00:00Z", "--closes", "2027-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later"}},
+		{"campaign name", []string{"campaign", "create", "Spring!"}, exitUsage, []string{`campaign "Spring!": must be 1 to 63 characters`}},
+		{"scope name", []string{"campaign", "create", "x", "--scope", "a b"}, exitUsage, []string{`--scope "a b": must be 1 to 63 characters`}},
+		{"shards", []string{"campaign", "create", "x", "--shards", "1000"}, exitUsage, []string{"--shards 1000: must be 1 to 256"}},
+		{"page size", []string{"campaign", "create", "x", "--page-size", "-1"}, exitUsage, []string{"--page-size"}},
+		{"time", []string{"campaign", "create", "x", "--opens", "tomorrow"}, exitUsage, []string{`--opens: "tomorrow" is not a time; use 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z`}},
+		{"closes before it opens", []string{"campaign", "create", "x", "--opens", "2027-01-02T00:00:00Z", "--closes", "2027-01-01T00:00:00Z"}, exitUsage, []string{"--closes: must be later"}},
 		{"unknown campaign", []string{"claim", "autumn", "ann"}, exitNo, []string{"no such campaign"}},
 		{"unknown campaign to load", []string{"load", "autumn", "good.txt"}, exitNo, []string{"no such campaign"}},
 		{"unknown campaign to close", []string{"campaign", "close", "autumn"}, exitNo, []string{"no such campaign"}},
@@ -150,20 +153,20 @@ func TestBadInput(t *testing.T) {
 		{"folder for a file", []string{"load", "spring", "."}, exitUsage, []string{"directory"}},
 		{"empty file", []string{"load", "spring", s.file("empty.txt", "")}, exitUsage, []string{"empty.txt", "holds no items"}},
 		{"only empty lines", []string{"load", "spring", s.file("blank.txt", "\n\r\n")}, exitUsage, []string{"holds no items"}},
-		{"over-long item", []string{"load", "spring", s.file("long.txt", "B-1\n"+long+"\n")}, exitUsage, []string{"long.txt", "line 2", "513 bytes"}},
-		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2", "U+0009"}},
+		{"over-long item", []string{"load", "spring", s.file("long.txt", "B-1\n"+long+"\n")}, exitUsage, []string{"long.txt: 1 line cannot be loaded", "line 2 has 513 bytes", "Nothing was changed."}},
+		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2 has a control character (U+0009) at byte 2", "--trim", "--raw"}},
 		{"invalid UTF-8", []string{"load", "spring", s.file("latin.txt", "B-1\nB-2\ncaf\xe9\n")}, exitUsage, []string{"line 3", "UTF-8"}},
-		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{"c.csv", `"coupon"`, `"code"`}},
+		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{`c.csv: --column coupon: there is no such column; the first row has "id", "code"`}},
 		{"short row", []string{"load", "spring", s.file("d.csv", "id,code\n1,B-1\n2\n"), "--column", "code"}, exitUsage, []string{"line 3", "column"}},
 		{"empty column", []string{"load", "spring", "c.csv", "--column", ""}, exitUsage, []string{"--column is empty"}},
 		{"no shards", []string{"campaign", "create", "x", "--shards", "0"}, exitUsage, []string{"--shards"}},
 		{"no page", []string{"campaign", "create", "x", "--page-size", "0"}, exitUsage, []string{"--page-size"}},
-		{"life of no kind", []string{"campaign", "create", "x", "--item-life", "a week"}, exitUsage, []string{"--item-life"}},
-		{"a negative life", []string{"campaign", "create", "x", "--claim-life=-1h"}, exitUsage, []string{"claim-life: must be"}},
-		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"item-life: must be", "1s"}},
+		{"life of no kind", []string{"campaign", "create", "x", "--item-life", "a week"}, exitUsage, []string{`--item-life: "a week" is not a duration; use for example 500ms, 30s, 15m, 24h or 7d`}},
+		{"a negative life", []string{"campaign", "create", "x", "--claim-life=-1h"}, exitUsage, []string{"--claim-life: must be"}},
+		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"--item-life: must be", "1s"}},
 		{"end of no kind", []string{"campaign", "create", "x", "--on-end", "keep"}, exitUsage, []string{"--on-end", "burn", "return"}},
 		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h"}, exitUsage, []string{"other settings"}},
-		{"a dry run of a bad line", []string{"load", "spring", "tab.txt", "--dry-run"}, exitUsage, []string{"tab.txt", "line 2", "nothing was changed"}},
+		{"a dry run of a bad line", []string{"load", "spring", "tab.txt", "--dry-run"}, exitUsage, []string{"tab.txt", "line 2", "Nothing was changed."}},
 		{"a dry run for an unknown campaign", []string{"load", "autumn", "good.txt", "--dry-run"}, exitNo, []string{"no such campaign"}},
 		{"release with nobody to ask", []string{"release", "spring", "ann"}, exitUsage, []string{"--claim-id", "--yes"}},
 		{"release of an empty id", []string{"release", "spring", "ann", "--claim-id", ""}, exitUsage, []string{"--claim-id is empty"}},
@@ -175,8 +178,8 @@ func TestBadInput(t *testing.T) {
 		{"withdraw all without a yes", []string{"withdraw", "spring", "--all"}, exitUsage, []string{"--yes"}},
 		{"withdraw a file and all", []string{"withdraw", "spring", "good.txt", "--all", "--yes"}, exitUsage, []string{"not both"}},
 		{"withdraw a column and all", []string{"withdraw", "spring", "--all", "--yes", "--column", "1"}, exitUsage, []string{"not both"}},
-		{"withdraw a bad line", []string{"withdraw", "spring", s.file("one-bad.txt", "A-1\nB\t2\n")}, exitUsage, []string{"one-bad.txt", "line 2", "nothing was changed"}},
-		{"withdraw no such column", []string{"withdraw", "spring", "c.csv", "--column", "coupon"}, exitUsage, []string{"c.csv", `"coupon"`}},
+		{"withdraw a bad line", []string{"withdraw", "spring", s.file("one-bad.txt", "A-1\nB\t2\n")}, exitUsage, []string{"one-bad.txt", "line 2", "Nothing was changed."}},
+		{"withdraw no such column", []string{"withdraw", "spring", "c.csv", "--column", "coupon"}, exitUsage, []string{"c.csv", "--column coupon"}},
 		{"withdraw an empty column", []string{"withdraw", "spring", "c.csv", "--column", ""}, exitUsage, []string{"--column is empty"}},
 		{"withdraw a missing file", []string{"withdraw", "spring", "none.txt"}, exitUsage, []string{"none.txt"}},
 		{"withdraw from an unknown campaign", []string{"withdraw", "autumn", "good.txt"}, exitNo, []string{"no such campaign"}},
@@ -188,7 +191,7 @@ func TestBadInput(t *testing.T) {
 		{"items without repair", []string{"reconcile", "spring", "--items", "good.txt"}, exitUsage, []string{"--repair"}},
 		{"a column without items", []string{"reconcile", "spring", "--repair", "--column", "1"}, exitUsage, []string{"--items"}},
 		{"repair with a missing file", []string{"reconcile", "spring", "--repair", "--items", "none.txt"}, exitUsage, []string{"none.txt"}},
-		{"a time before times", []string{"campaign", "create", "x", "--closes", "1970-01-01T00:00:00Z"}, exitUsage, []string{"closes: must be later than 1970"}},
+		{"a time before times", []string{"campaign", "create", "x", "--closes", "1970-01-01T00:00:00Z"}, exitUsage, []string{"--closes: must be later than 1970"}},
 		{"event of another kind", []string{"invoke", "claim", s.file("f.json", "{}")}, exitUsage, []string{"payload format 2.0"}},
 		{"port of no kind", []string{"local", "--addr", "127.0.0.1:99999"}, exitUsage, []string{"0 to 65535"}},
 		{"event missing", []string{"invoke", "claim", "none.json"}, exitUsage, []string{"none.json"}},
@@ -216,7 +219,10 @@ func TestEngineDown(t *testing.T) {
 		{"load", "spring", "codes.txt", "--dry-run"}, {"release", "spring", "ann", "--yes"}, {"sweep", "spring"},
 		{"withdraw", "spring", "codes.txt"}, {"withdraw", "spring", "--all", "--yes"}, {"reconcile", "spring"},
 	} {
-		s.run(exitFailed, args...).saying(t, "dynamodb:", "127.0.0.1:1")
+		r := s.run(exitFailed, args...)
+		if want := "oncebox: DynamoDB at http://127.0.0.1:1 cannot be reached: connection refused\nTry again: it is safe to repeat the command.\n"; r.stderr != want {
+			t.Errorf("%q: want %s, got %s", args, want, r.stderr)
+		}
 	}
 }
 
@@ -226,10 +232,24 @@ func TestNoRegion(t *testing.T) {
 	s.run(exitUsage, "claim", "spring", "ann").saying(t, "AWS_REGION")
 }
 
+// TestTablesMissing: the error names the table that is missing.
 func TestTablesMissing(t *testing.T) {
 	s := newShell(t)
-	s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=no-such-table")
-	s.run(exitFailed, "claim", "spring", "ann").saying(t, "table not found", "oncebox init")
+	bank, claims := "bank-"+rand.Text(), "dedupe-"+rand.Text()
+	engine := localEngine(testengine.Dynoxide(t))
+	s.env = append(slices.Clone(engine), "ONCEBOX_BANK_TABLE="+bank, "ONCEBOX_DEDUPE_TABLE="+claims)
+	s.run(exitDone, "init")
+	const check = "\nCheck --bank-table, --dedupe-table and AWS_REGION, or make the tables: oncebox --store dynamodb: init.\n"
+	for _, test := range []struct{ bank, claims, says string }{
+		{"no-such-bank", claims, "the DynamoDB table no-such-bank does not exist at http://127.0.0.1:"},
+		{"no-such-bank", "no-such-table", "the DynamoDB tables no-such-bank and no-such-table do not exist at http://127.0.0.1:"},
+	} {
+		s.env = append(slices.Clone(engine), "ONCEBOX_BANK_TABLE="+test.bank, "ONCEBOX_DEDUPE_TABLE="+test.claims)
+		s.run(exitUsage, "claim", "spring", "ann").saying(t, "oncebox: "+test.says, check)
+	}
+	s.file("in", orders)
+	s.env = append(slices.Clone(engine), "ONCEBOX_DEDUPE_TABLE=no-such-table", "ONCEBOX_BANK_TABLE="+bank)
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id").saying(t, "the DynamoDB table no-such-table does not exist", check)
 }
 
 func TestInvokeDedupe(t *testing.T) {
@@ -259,20 +279,20 @@ func TestInvokeDedupe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // also where an earlier invocation kept it
-		s.want(exitLook, s.runWith(string(poison), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`, "1 records that cannot be processed were kept apart in dir:.")
+	for range 2 { // also where an earlier invocation stored it
+		s.want(exitLook, s.runWith(string(poison), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`, "1 record could not be processed; see the dead letters in dir:.")
 	}
 
-	// Records that failed are no success: somebody may remove the event then.
+	// Failed records are an error: after a success a user may delete the event.
 	const failed = `{"batchItemFailures":[{"itemIdentifier":"49590338271490256608559692538361571095921575989138588904"}]}`
 	says := []string{`"itemIdentifier": "49590338271490256608559692538361571095921575989138588904"`, "on failed", "send the event again"}
 	emulator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(failed)) }))
 	defer emulator.Close()
 	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", emulator.URL)).saying(t, says...)
-	for _, other := range []string{`{"statusCode":200}`, `null`, `{"batchItemFailures":null}`} { // another function's: nothing says that the records are done
+	for _, other := range []string{`{"statusCode":200}`, `null`, `{"batchItemFailures":null}`} { // of another function: they do not say that the records are done
 		wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(other)) }))
 		defer wrong.Close()
-		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "no answer of the dedupe function")
+		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "not an answer of the dedupe function")
 	}
 	s.env = append(s.env, localEngine("http://127.0.0.1:1")...)
 	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, says...)
@@ -302,34 +322,6 @@ func TestInvokeClaim(t *testing.T) {
 	}
 	s.env = []string{"ONCEBOX_CLAIMANT_FROM=passport"}
 	s.want(exitUsage, s.runWith(string(event), "invoke", "claim", "-")).saying(t, "ONCEBOX_CLAIMANT_FROM")
-}
-
-func TestHelpAndVersion(t *testing.T) {
-	s := newShell(t)
-	s.run(exitDone, "version").saying(t, "oncebox ")
-	for _, command := range []string{
-		"", "init", "local", "campaign create", "campaign show", "campaign open", "campaign close", "campaign list",
-		"load", "claim", "release", "withdraw", "sweep", "status", "reconcile", "invoke claim", "invoke dedupe", "demo", "version",
-	} {
-		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox")
-	}
-}
-
-// TestFlagsAreVariables: every flag --x-y is also ONCEBOX_X_Y.
-func TestFlagsAreVariables(t *testing.T) {
-	s := newShell(t)
-	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_OUTPUT=json", "ONCEBOX_PAGE_SIZE=7", "ONCEBOX_SCOPE=shared"}
-	s.run(exitDone, "init")
-	var c campaignJSON
-	if err := json.Unmarshal([]byte(s.run(exitDone, "campaign", "create", "spring").stdout), &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.PageSize != 7 || c.Scope != "shared" {
-		t.Errorf("the variables were not used: %+v", c)
-	}
-	if _, err := os.Stat(s.dir + "/named.db"); err != nil {
-		t.Error(err)
-	}
 }
 
 // lines is a file of n codes.

@@ -46,18 +46,15 @@ func TestConfigurationPage(t *testing.T) {
 // commandReference is a section for the global flags and one for each command.
 func commandReference(t *testing.T) string {
 	t.Helper()
-	parser, err := kong.New(&cli{}, kong.Name("oncebox"), kong.DefaultEnvars("ONCEBOX"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newTestParser(t)
 	var out strings.Builder
 	out.WriteString("\n### Global flags\n\n")
-	writeTable(&out, nil, parser.Model.Flags)
-	for _, command := range parser.Model.Leaves(true) {
+	p.writeTable(&out, nil, p.Model.Flags)
+	for _, command := range p.Model.Leaves(true) {
 		fmt.Fprintf(&out, "\n### oncebox %s\n\n%s\n\n```text\n%s\n```\n", command.Path(), command.Help, usage(command))
 		if len(command.Positional)+len(command.Flags) > 0 {
 			out.WriteString("\n")
-			writeTable(&out, command.Positional, command.Flags)
+			p.writeTable(&out, command.Positional, command.Flags)
 		}
 	}
 	return out.String()
@@ -72,7 +69,7 @@ func usage(command *kong.Node) string {
 	return text
 }
 
-func writeTable(out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
+func (p *parser) writeTable(out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
 	out.WriteString("| | variable | default | |\n|---|---|---|---|\n")
 	for _, a := range arguments {
 		fmt.Fprintf(out, "| `%s` | | | %s |\n", a.Summary(), escapeCell(a.Help))
@@ -88,8 +85,8 @@ func writeTable(out *strings.Builder, arguments []*kong.Positional, flags []*kon
 		if !f.IsBool() {
 			name += " " + f.FormatPlaceHolder()
 		}
-		if len(f.Envs) > 0 {
-			variable = "`" + f.Envs[0] + "`"
+		if p.variables[variableOf(f)] == f {
+			variable = "`" + variableOf(f) + "`"
 		}
 		help := strings.TrimSuffix(strings.TrimSpace(f.Help), " Default: "+f.Default+".")
 		fmt.Fprintln(out, strings.Join(strings.Fields(fmt.Sprintf("| %s` | %s | %s | %s |", escapeCell(name), variable, defaultOf(f), escapeCell(help))), " "))

@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
@@ -33,63 +33,57 @@ const inMemory = ":memory:"
 // deadLettersOfStdout is the default of --dead-letters without --out.
 const deadLettersOfStdout = "oncebox.dead.ndjson"
 
-// firstKeeps is the one policy of --ids that is there.
+// firstKeeps is the only policy of --ids that is implemented.
 const firstKeeps = "first-keeps"
 
-// errKept says that records were set aside, whole and with a reason.
-var errKept = errors.New("kept apart")
-
 type dedupeCommand struct {
-	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without, or as -: stdin."`
+	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without files, or as -: stdin."`
 
 	Out             string         `help:"Where survivors go; - is stdout, the default." placeholder:"FILE"`
-	Ledger          string         `help:"Short for --store sqlite:FILE, and made if it is missing; :memory: forgets after the run." placeholder:"FILE"`
+	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	IDPath          string         `name:"id-path" required:"" help:"Path of the id, as in event.id: a string, or a number as written." placeholder:"P"`
-	FingerprintPath string         `help:"Path of the fingerprint. Without, and where it is absent, it is computed." placeholder:"P"`
-	OwnerPath       string         `help:"Path of a text that identifies the sending of the record; the same again is a retry. Default: the run and the line." placeholder:"P"`
+	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
+	OwnerPath       string         `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
 	ContextsPath    string         `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
-	Volatile        []string       `help:"Path left out of a computed fingerprint; repeatable, or with commas between." placeholder:"P"`
-	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates; off: they pass unchanged. Default: ${default}."`
-	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id; off: they pass unchanged. Default: ${default}."`
-	IDs             string         `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Who keeps the id; only first-keeps is there yet." placeholder:"POLICY"`
-	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h. Default: for ever." placeholder:"D"`
-	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: when the run began." placeholder:"P"`
-	DeadLetters     string         `help:"Where records go that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
-	BatchSize       int            `help:"Lines decided at a time; the result is the same. Default: ${default}." default:"1000" placeholder:"N"`
+	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
+	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
+	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
+	IDs             string         `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which record keeps its id. Only first-keeps is implemented yet." placeholder:"POLICY"`
+	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
+	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
+	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	BatchSize       int            `help:"Lines decided at a time. It does not change the result. Default: ${default}." default:"1000" placeholder:"N"`
+
+	Parked renamed `hidden:"" now:"--dead-letters"`
 }
 
 func (dedupeCommand) Help() string {
-	return `Writes every record once, in the order of the input and byte for byte. A record
-with the id and the fingerprint of an earlier one is a natural duplicate and is
-dropped; one with the id and another fingerprint is a synthetic duplicate and gets
-a new id, the same in every run. Earlier means: in this run, or in any other with
-this ledger and scope. Empty lines are skipped.
+	return `Writes every record once, in the order of the input and byte for byte. A record with the id and the fingerprint of
+an earlier record is a natural duplicate and is dropped. A record with the id of an earlier record and another
+fingerprint is a synthetic duplicate and gets a new id, the same in every run. Earlier records are those of this
+run, and those of any other run with the same ledger and scope. Empty lines are skipped.
 
-With --out FILE a run that was stopped goes on when it is started again, with the
-same inputs and options, and each survivor is in the file once. FILE.run beside it
-says that it is unfinished. A file that holds something else is not touched. With
-stdout the same command starts over and prints everything again. After a run that
-finished, all of its records are known: run again, nothing passes. So where a reader
-of stdout may fail after that (a full disk behind gzip), take --out.
+With --out FILE a stopped run goes on when the same command is started again, and each survivor is in the file
+once. FILE.run beside it says that the run is unfinished. A file with other content is not touched. With stdout
+the same command starts over and prints everything again. After a finished run all of its records are known: the
+same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip).
 
-With --window a copy that arrives later than that passes; arrivals are the times
-at --time-path, or the beginning of the run. In a SQLite ledger that is exact,
-however old the records are. In DynamoDB, which deletes by the clock, a record that
-is processed more than 14 days after its arrival is kept apart.
+With --window a copy that arrives later passes. Arrivals are the times at --time-path, or the beginning of the
+run. In a SQLite ledger this is exact, however old the records are. DynamoDB deletes entries by the clock: there a
+record that is processed more than 14 days after its arrival is a dead letter.
 
-The inputs are read once before, for a digest that tells whether it is the same
-run; stdin and pipes are spooled to a temporary file for that. With --ledger
-:memory: neither is needed.
+The inputs are read once before, for a digest that tells whether it is the same run; stdin and pipes are copied to
+a temporary file for that. --ledger :memory: needs neither.
 
-A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is kept
-whole in the dead-letter file, as {"file","line","reason","data":base64}, and the exit
-code is 4. The summary goes to stderr, as JSON with --output json.
+A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is a dead letter: it is stored whole in
+the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. The summary goes to
+stderr, as JSON with --output json.
 
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
   zcat events.gz | oncebox dedupe --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
-  oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --out unique.ndjson`
+  oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson`
 }
 
 func (c dedupeCommand) Run(ctx context.Context, a *app) error {
@@ -112,12 +106,12 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	}
 	defer closeLedger()
 	if c.Out == "" {
-		signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error like others
+		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
-	progress, over := a.bytesProgress(inputs)
+	progress, finish := a.bytesProgress(inputs)
 	job.Inputs, job.Store, job.Progress = inputs, ledger, progress
 	report, err := job.Run(ctx)
-	over()
+	finish()
 	if err != nil {
 		return err
 	}
@@ -140,18 +134,23 @@ func (c *dedupeCommand) setDefaults() {
 	}
 }
 
-// job checks the options and makes a job of them, that has no inputs and no
-// ledger yet.
+// job checks the options and makes a job of them, still without inputs and ledger.
 func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	const mostLines = 1_000_000
 	switch {
 	case c.IDs != firstKeeps:
-		return nil, &usageError{fmt.Errorf("--ids %s: is not there yet, only %s", c.IDs, firstKeeps), ""}
+		return nil, &usageError{fmt.Errorf("--ids %s is not implemented yet, only %s", c.IDs, firstKeeps), ""}
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
-		return nil, &usageError{fmt.Errorf("--batch-size: must be from 1 to %d", mostLines), ""}
+		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
+	case isDeadLetterStore(c.DeadLetters):
+		return nil, &usageError{
+			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
+				c.DeadLetters),
+			"Name a file with --dead-letters. It overrules the variable ONCEBOX_DEAD_LETTERS.",
+		}
 	}
 	if err := itembank.ValidateName("scope", c.Scope); err != nil {
-		return nil, err
+		return nil, &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
 	}
 	retention, err := c.retention(a)
 	if err != nil {
@@ -170,20 +169,27 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}, nil
 }
 
-// flagOf names the flags in errors of package format.
-var flagOf = strings.NewReplacer("IDPath", "--id-path", "FingerprintPath", "--fingerprint-path", "OwnerPath", "--owner-path",
-	"ContextsPath", "--contexts-path", "TimePath", "--time-path", "Volatile", "--volatile")
+// isDeadLetterStore reports whether a path has the form of the function's setting, which is the same variable.
+func isDeadLetterStore(path string) bool {
+	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
+}
 
-// retention is for good, or a window. A SQLite ledger forgets nothing by itself,
-// so there the window is exact, however old the records are. DynamoDB deletes by
-// the clock: there it needs a horizon, as in the Lambda function.
+// flagOf names the flags in errors of package format.
+var flagOf = strings.NewReplacer(
+	"IDPath", "--id-path", "FingerprintPath", "--fingerprint-path", "OwnerPath", "--owner-path",
+	"ContextsPath", "--contexts-path", "TimePath", "--time-path", "Volatile", "--volatile",
+)
+
+// retention is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
+// the records are. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
 func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 	const longest = 100 * 365 * 24 * time.Hour
 	if c.Window == nil {
 		return dedupe.Retention{ForGood: true}, nil
 	}
 	if *c.Window < time.Second || *c.Window > longest {
-		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %v; left out, it is for ever", *c.Window, longest), ""}
+		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
+			*c.Window, settings.FormatDuration(longest)), ""}
 	}
 	r := dedupe.Retention{Window: *c.Window}
 	if c.Ledger == "" && a.Store == dynamodbStore {
@@ -192,7 +198,7 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 	return r, nil
 }
 
-// openLedger opens the ledger. One that is named is made if it is missing.
+// openLedger opens the ledger. A missing file of --ledger is made.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger dedupe.Store, closeLedger func(), err error) {
 	var store *ledgersqlite.Store
 	switch c.Ledger {
@@ -213,8 +219,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
 	}
-	// What will be refused is better refused before the ledger is made. One that
-	// is not there knows of no unfinished run.
+	// Outputs that would be refused later are refused before the ledger is made. A missing ledger has no unfinished run.
 	if err := offline.CheckFolders(c.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
@@ -230,8 +235,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 	return store, err
 }
 
-// checkPaths refuses to write to a file that is read, or written for something
-// else.
+// checkPaths refuses to write to a file that is also read, or written for another purpose.
 func (c *dedupeCommand) checkPaths(a *app) error {
 	ledger := c.Ledger
 	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
@@ -240,7 +244,8 @@ func (c *dedupeCommand) checkPaths(a *app) error {
 	type use struct{ what, path string }
 	uses := []use{{"--dead-letters", c.DeadLetters}, {"the ledger", ledger}}
 	if c.Out != "" {
-		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"}, use{"the mark of --out", c.Out + ".run"})
+		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"},
+			use{"the mark of --out", c.Out + ".run"})
 	}
 	writes := len(uses)
 	for _, path := range c.Files {
@@ -255,7 +260,7 @@ func (c *dedupeCommand) checkPaths(a *app) error {
 	}
 	for i, path := range c.Files {
 		if path == "-" && slices.Contains(c.Files[:i], "-") {
-			return &usageError{errors.New("- is named twice, and stdin can be read once"), ""}
+			return &usageError{errors.New("- is named twice, and stdin can be read only once"), ""}
 		}
 		if c.Out == "" && isStdout(a.stdout, path) {
 			return &usageError{fmt.Errorf("%s is stdout as well as an input", path), ""}
@@ -290,9 +295,9 @@ func isStdout(stdout io.Writer, path string) bool {
 func (a *app) summarize(r offline.Report, deadLetters string) error {
 	switch {
 	case r.Again:
-		a.remark("the run %s had begun before, and was started over", r.Run)
+		a.remark("the run %s had begun before and was started over", r.Run)
 	case r.Resumed > 0:
-		a.remark("went on after %d lines that an earlier run had done", r.Resumed)
+		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
 	}
 	if a.Output == "json" {
 		if err := json.NewEncoder(a.stderr).Encode(summaryOf(r)); err != nil {
@@ -302,15 +307,22 @@ func (a *app) summarize(r offline.Report, deadLetters string) error {
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
-	return wereKept(r.DeadLettered, deadLetters)
+	return deadLettered(r.DeadLettered, deadLetters)
 }
 
-// wereKept is an error if there are records that were set aside.
-func wereKept(n int64, place string) error {
+// deadLettersError says that records were stored as dead letters.
+type deadLettersError struct{ text string }
+
+func (e *deadLettersError) Error() string { return e.text }
+func (e *deadLettersError) Unwrap() error { return errDeadLetters }
+
+// deadLettered is an error if there are dead letters.
+func deadLettered(n int64, place string) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d records that cannot be processed were %w in %s", n, errKept, place)
+	text := fmt.Sprintf("%s could not be processed; see the dead letters in %s", quantity(n, "record"), place)
+	return &deadLettersError{text}
 }
 
 // dedupeSummary is the summary as JSON.
@@ -335,9 +347,9 @@ func summaryOf(r offline.Report) dedupeSummary {
 	}
 }
 
-// bytesProgress draws a bar for each thing that is done with the inputs, on a
-// terminal, and nothing elsewhere. Call over when it is over, however it ended.
-func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), over func()) {
+// bytesProgress draws a bar for each pass over the inputs on a terminal, and nothing elsewhere. Call finish at the end,
+// also after an error.
+func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), finish func()) {
 	if !a.showsProgress() {
 		return nil, func() {}
 	}
@@ -353,33 +365,11 @@ func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string,
 		if bars[doing] == nil {
 			bars[doing] = a.bar(total, doing, progressbar.OptionShowBytes(true))
 		}
-		_ = bars[doing].Set64(done) // a bar that cannot be drawn is no reason to stop
+		_ = bars[doing].Set64(done) // the work goes on if the bar cannot be drawn
 	}
 	return progress, func() {
 		for _, bar := range bars {
 			_ = bar.Clear()
 		}
 	}
-}
-
-// onOff is a switch: on or off, as the Lambda functions read it, or true or false.
-type onOff bool
-
-// IsBool makes a flag of it that needs no value.
-func (*onOff) IsBool() bool { return true }
-
-// Decode reads the value that follows, if one does.
-func (o *onOff) Decode(ctx *kong.DecodeContext) error {
-	*o = true
-	if ctx.Scan.Peek().Type != kong.FlagValueToken {
-		return nil
-	}
-	switch value := fmt.Sprint(ctx.Scan.Pop().Value); strings.ToLower(value) {
-	case "on", "true", "yes", "1":
-	case "off", "false", "no", "0":
-		*o = false
-	default:
-		return fmt.Errorf("must be on or off, not %q", value)
-	}
-	return nil
 }

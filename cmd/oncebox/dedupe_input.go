@@ -10,9 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// inputs are the files to read. A run reads them twice, and again when it goes
-// on; so stdin and pipes are spooled to temporary files, unless the ledger is
-// forgotten anyway. Call remove after use, also after an error.
+// inputs are the files to read. A run reads them twice, and again when it goes on. So stdin and pipes are copied to
+// temporary files, unless the ledger is in memory. Call remove after use, also after an error.
 func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []offline.Input, remove func(), err error) {
 	var temporary []string
 	remove = func() {
@@ -39,15 +38,14 @@ func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []o
 	return inputs, remove, nil
 }
 
-// openInput returns an input that is a file; of anything else, such as a pipe,
-// it returns what to read.
+// openInput returns a regular file as an input, and anything else, such as a pipe, as a stream.
 func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader, err error) {
 	if name == "-" {
 		return in, stdin, nil
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return in, nil, &usageError{err, ""}
+		return in, nil, &usageError{fileError(name, err), ""}
 	}
 	info, err := file.Stat()
 	switch {
@@ -71,10 +69,10 @@ func fileInput(name, path string) (offline.Input, error) {
 	return offline.Input{Name: name, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(path) }}, nil
 }
 
-// spoolInput makes a file of a stream.
+// spoolInput copies a stream to a temporary file.
 func spoolInput(ctx context.Context, name string, stream io.Reader) (in offline.Input, path string, err error) {
 	if path, err = spool(ctx, stream); err != nil {
-		return in, path, fmt.Errorf("spool %s: %w", name, err)
+		return in, path, fmt.Errorf("copy %s to a temporary file: %w", name, err)
 	}
 	in, err = fileInput(name, path)
 	return in, path, err
@@ -87,13 +85,12 @@ func streamInput(ctx context.Context, name string, stream io.Reader) offline.Inp
 	}}
 }
 
-// interruptible reads until the context ends. A read of stdin that waits cannot
-// be interrupted; it is left behind for the process to end.
+// interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.
 func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, stream)
-		_ = w.CloseWithError(err) // it never fails; without an error it is the end
+		_ = w.CloseWithError(err) // it never fails; nil is the end
 	}()
 	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
 	return r

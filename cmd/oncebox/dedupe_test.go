@@ -20,8 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// orders is a file with a natural and a synthetic duplicate, a broken record,
-// an empty line, and the end cut off.
+// orders is a file with a natural duplicate, a synthetic duplicate, an empty line, and a broken record at the end.
 const orders = `{"id":"A","n":1}
 {"n":1.0,"id":"A"}
 
@@ -35,8 +34,7 @@ var uniqueOrders = `{"id":"A","n":1}
 {"id":"B","n":[1,2]}
 `
 
-// twoFingerprint is the computed one of {"n":2}, of which this is the canonical
-// form.
+// twoFingerprint is the computed fingerprint of {"n":2}, from its canonical form.
 var twoFingerprint = fmt.Sprintf("%x", sha256.Sum256([]byte("{sn\x00\x01n2e0;}")))
 
 func (s *shell) read(name string) string {
@@ -71,8 +69,7 @@ func (s *shell) summary(r result) (sum dedupeSummary) {
 	return sum
 }
 
-// TestDedupe: what comes out, where, and what a second run makes of it, on both
-// engines.
+// TestDedupe: the output, the dead letters, and the result of a second run, on both engines.
 func TestDedupe(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		s := newShell(t)
@@ -91,7 +88,7 @@ func TestDedupe(t *testing.T) {
 func lifeOfRecords(s *shell) {
 	s.file("in", orders)
 	first := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--out", "out")
-	first.saying(s.T, "in 6 = new 2 + retry 0 + natural 1 + synthetic 1 + dead_lettered 1 + skipped 1; out 3", "1 records", "kept apart in out.dead.ndjson")
+	first.saying(s.T, "in 6 = new 2 + retry 0 + natural 1 + synthetic 1 + dead_lettered 1 + skipped 1; out 3", "1 record could not be processed; see the dead letters in out.dead.ndjson")
 	if first.stdout != "" || s.read("out") != uniqueOrders {
 		s.Errorf("unexpected output %s%s", first.stdout, s.read("out"))
 	}
@@ -105,7 +102,7 @@ func lifeOfRecords(s *shell) {
 	if want := (dedupeSummary{In: 6, Natural: 4, DeadLettered: 1, Skipped: 1}); again.stdout != "" || s.summary(again) != want {
 		s.Errorf("want all natural, got %+v\n%s", s.summary(again), again.stdout)
 	}
-	again.saying(s.T, "kept apart in "+deadLettersOfStdout)
+	again.saying(s.T, "see the dead letters in "+deadLettersOfStdout)
 	other := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--scope", "other")
 	if other.stdout != uniqueOrders {
 		s.Errorf("another scope: unexpected output %s", other.stdout)
@@ -115,7 +112,7 @@ func lifeOfRecords(s *shell) {
 	}
 }
 
-// TestDedupeFlags: each flag, by what it changes.
+// TestDedupeFlags: each flag changes the result as its help says.
 func TestDedupeFlags(t *testing.T) {
 	s := newShell(t)
 	s.file("in", `{"id":"A","fp":"x","o":"1","v":1,"w":1,"t":1000}
@@ -169,8 +166,7 @@ func TestDedupeFlags(t *testing.T) {
 	}
 }
 
-// TestDedupeInputs: several files, stdin, pipes, a ledger that is made, and one
-// that forgets.
+// TestDedupeInputs: several files, stdin, pipes, a new ledger, and a ledger in memory.
 func TestDedupeInputs(t *testing.T) {
 	s := newShell(t)
 	a, b, c := `{"id":"1"}`+"\n", `{"id":"2"}`, `{"id":"1"}`+"\n"+`{"id":"3"}`+"\n"
@@ -214,8 +210,7 @@ func TestDedupeBatchSize(t *testing.T) {
 	}
 }
 
-// records are n records; of ten, three are copies and two are synthetic
-// duplicates.
+// records makes n records. Of ten records three are copies and two are synthetic duplicates.
 func records(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -231,7 +226,7 @@ func records(n int) string {
 	return text.String()
 }
 
-// TestDedupeBadInput: what is wrong is said, and nothing was changed.
+// TestDedupeBadInput: the error says what is wrong, and nothing was changed.
 func TestDedupeBadInput(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -261,11 +256,13 @@ func TestDedupeBadInput(t *testing.T) {
 		{"more ids", []string{"in", "--id-path", "id", "--ids", "rename-all"}, []string{"--ids rename-all", "only first-keeps"}},
 		{"ids of no kind", []string{"in", "--id-path", "id", "--ids", "x"}, []string{"--ids", "first-keeps"}},
 		{"window", []string{"in", "--id-path", "id", "--window", "10ms"}, []string{"--window", "1s"}},
-		{"long window", []string{"in", "--id-path", "id", "--window", "2000000h"}, []string{"--window", "for ever"}},
-		{"window of no form", []string{"in", "--id-path", "id", "--window", "2d"}, []string{"--window"}},
+		{"long window", []string{"in", "--id-path", "id", "--window", "2000000h"}, []string{"--window 2000000h0m0s: must be from 1s to 36500d; without the flag it is forever"}},
+		{"window of no form", []string{"in", "--id-path", "id", "--window", "two days"}, []string{`--window: "two days" is not a duration`}},
 		{"batch size", []string{"in", "--id-path", "id", "--batch-size", "0"}, []string{"--batch-size"}},
-		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{"on or off"}},
-		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{"scope:"}},
+		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{`--natural: "maybe" is neither on nor off`}},
+		{"the function's dead-letter store", []string{"in", "--id-path", "id", "--dead-letters", "s3://bucket/x"}, []string{"--dead-letters s3://bucket/x: this is a dead-letter store of the Lambda function", "ONCEBOX_DEAD_LETTERS"}},
+		{"the old name of dead letters", []string{"in", "--id-path", "id", "--parked", "p"}, []string{"--parked: is called --dead-letters now"}},
+		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{`--scope "No!": must be 1 to 63 characters`}},
 		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
 		{"out is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "./x"}, []string{"x is --dead-letters as well as --out"}},
 		{"the mark is in", []string{"in.run", "--id-path", "id", "--out", "in"}, []string{"in.run is the mark of --out as well as an input"}},
@@ -286,7 +283,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"broken ledger", []string{"in", "--id-path", "id", "--ledger", "text.db"}, []string{"text.db", "not a oncebox store"}},
 		{"ledger is a directory", []string{"in", "--id-path", "id", "--ledger", "."}, []string{"not a regular file"}},
 		{"ledger in no folder", []string{"in", "--id-path", "id", "--ledger", "none/l.db"}, []string{"none"}},
-		{"store not made", []string{"--store", "sqlite:none.db", "in", "--id-path", "id"}, []string{"none.db", "oncebox init"}},
+		{"store not made", []string{"--store", "sqlite:none.db", "in", "--id-path", "id"}, []string{"--store sqlite:none.db: there is no such file", "`oncebox --store sqlite:none.db init` makes the store."}},
 	} {
 		s.run(exitUsage, append([]string{"dedupe"}, test.args...)...).saying(t, test.says...)
 	}
@@ -300,7 +297,7 @@ func TestDedupeBadInput(t *testing.T) {
 	s.run(exitLook, "dedupe", "in", "--id-path", "id").saying(t, "new 2 ")
 }
 
-// TestDedupeStdoutIsInput: a shell has cut the file, or not.
+// TestDedupeStdoutIsInput: the output may not be redirected into an input.
 func TestDedupeStdoutIsInput(t *testing.T) {
 	s := newShell(t)
 	path := s.file("in", orders)
@@ -317,7 +314,7 @@ func TestDedupeStdoutIsInput(t *testing.T) {
 	}
 }
 
-// TestDedupeTwice: an output is one process's at a time.
+// TestDedupeTwice: only one process at a time writes to an output.
 func TestDedupeTwice(t *testing.T) {
 	s := newShell(t)
 	s.file("in", orders)
@@ -333,8 +330,9 @@ func TestDedupeTwice(t *testing.T) {
 	s.run(exitLook, args...)
 }
 
-// TestDedupeResumed: a run that is interrupted, or killed, goes on where it was.
+// TestDedupeResumed: an interrupted or killed run goes on where it stopped.
 func TestDedupeResumed(t *testing.T) {
+	testengine.CheckOnly(t)
 	s := newShell(t)
 	const n = 20_000
 	s.file("in", records(n)+"broken\n")
@@ -349,12 +347,12 @@ func TestDedupeResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for len(s.read("out")) <= before {
-			time.Sleep(time.Millisecond) // between looks at another process's file
+			time.Sleep(time.Millisecond) // before the next look at the other process's file
 		}
 		if err := c.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.Wait() // the exit code is looked at next
+		_ = c.Wait() // the exit code is checked next
 		if code := c.ProcessState.ExitCode(); signal == os.Interrupt && code != exitInterrupted {
 			t.Fatalf("%d: want exit %d, got %d: %s", i, exitInterrupted, code, stderr.String())
 		}
@@ -385,8 +383,7 @@ func TestDedupeResumed(t *testing.T) {
 	s.absent("out.run", "out.lock")
 }
 
-// TestDedupeStdoutFails: a full disk or a reader that goes away is an error, and
-// the next run prints everything.
+// TestDedupeStdoutFails: a full disk or a closed pipe is an error, and the next run prints everything.
 func TestDedupeStdoutFails(t *testing.T) {
 	s := newShell(t)
 	s.file("in", records(5000))
@@ -410,7 +407,7 @@ func TestDedupeStdoutFails(t *testing.T) {
 		_ = stdout.Close()
 	}
 	again := s.run(exitDone, args...)
-	again.saying(t, "had begun before, and was started over")
+	again.saying(t, "had begun before and was started over")
 	if strings.Count(again.stdout, "\n") != 3500 {
 		t.Errorf("%d lines", strings.Count(again.stdout, "\n"))
 	}
@@ -429,8 +426,7 @@ func TestDedupeInterruptedStdin(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// What was written is read only by a process that is up and waits for
-		// more; a pipe takes 64 KiB by itself.
+		// A pipe holds 64 KiB. More is read only by a process that has started and waits for input.
 		if _, err := feed.Write(bytes.Repeat([]byte(`{"id":"1","data":"YQ=="}`+"\n"), 12<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -448,18 +444,11 @@ func TestDedupeInterruptedStdin(t *testing.T) {
 	}
 }
 
-// TestDedupeLedgerDown: a store that is out of reach.
+// TestDedupeLedgerDown: a store that cannot be reached.
 func TestDedupeLedgerDown(t *testing.T) {
 	s := newShell(t)
 	s.env = localEngine("http://127.0.0.1:1")
 	s.file("in", orders)
 	s.run(exitFailed, "dedupe", "in", "--id-path", "id", "--out", "out").saying(t, "127.0.0.1:1")
 	s.absent("out", "out.run", "out.lock")
-}
-
-func TestDedupeHelp(t *testing.T) {
-	s := newShell(t)
-	for _, command := range []string{"dedupe", "kpl decode", "kpl encode"} {
-		s.run(exitDone, append(strings.Fields(command), "--help")...).saying(t, "Usage: oncebox "+command, "Example")
-	}
 }

@@ -17,7 +17,10 @@ type demoCommand struct{}
 func (demoCommand) Help() string {
 	return `The demo runs both jobs, claims and record dedup, and checks every number that it prints. If a number is
 wrong, the demo fails. By default it uses a SQLite file of its own, which it removes at the end. With
---store dynamodb: it uses the tables of a local engine and leaves its campaign there.`
+--store dynamodb: it uses the tables of a local engine and leaves its campaign there.
+
+Example:
+  oncebox demo`
 }
 
 func (demoCommand) Run(ctx context.Context, a *app) error {

@@ -3,22 +3,23 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// The exit codes, which scripts rely on.
+// The exit codes, on which scripts rely.
 const (
 	exitDone        = 0
-	exitFailed      = 1   // on the way: store, network, disk; safe to repeat
+	exitFailed      = 1   // failed on the way: store, network, disk; safe to repeat
 	exitUsage       = 2   // bad usage or bad input: nothing was changed
 	exitNo          = 3   // the answer is no
 	exitLook        = 4   // done, with something to look at
@@ -28,59 +29,122 @@ const (
 // usageError is bad usage or bad input, found before anything was changed.
 type usageError struct {
 	err  error
-	hint string
+	hint string // what to do, as a sentence; may be empty
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// errLook: all is done, and there is something to look at.
-var errLook = errors.New("have a look")
-
-// codes is the one table from error to exit code; the first match counts.
-var codes = []struct {
+// hintError adds what to do to an error.
+type hintError struct {
 	err  error
-	code int
-}{
-	{offline.ErrStopped, exitFailed}, // whatever it was: something was changed
-	{offline.ErrRefused, exitUsage},
-	{errKept, exitLook},
-	{errLook, exitLook},
-	{errUnconfirmed, exitNo},
-	{itembank.ErrInconsistent, exitLook},
-	{itembank.ErrTryAgain, exitFailed},
-	{itembank.ErrRefused, exitNo},
-	{itembank.ErrInvalid, exitUsage},
-	{sqlitestore.ErrNotStore, exitUsage},
-	{sqlitestore.ErrNewer, exitUsage},
-	{dynamostore.ErrOtherTable, exitUsage},
-	{awsconfig.ErrSettings, exitUsage},
-	{claimapi.ErrNotHTTP, exitUsage},
-	{kinesishandler.ErrNotKinesis, exitUsage},
-	{kinesishandler.ErrManyShards, exitUsage},
-	{kinesishandler.ErrLoop, exitUsage},
-	{dedupe.ErrTryAgain, exitFailed},
-	{fs.ErrNotExist, exitUsage},
-	{fs.ErrPermission, exitUsage},
+	hint string
 }
 
-func exitCode(ctx context.Context, err error) int {
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+
+// cutError says that a command stopped after it had changed something.
+type cutError struct {
+	done string // what it had done, as in "after 50 lines"
+	err  error
+}
+
+func (e *cutError) Error() string { return fmt.Sprintf("stopped %s: %v", e.done, e.err) }
+func (e *cutError) Unwrap() error { return e.err }
+
+// plainError is an error in plain words. The original error, whose text is for programmers, stays in the chain for
+// errors.Is; the log has it at level debug.
+type plainError struct {
+	text string
+	kind error // one of the outcomes below; nil: that of err
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+
+func (e *plainError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.err}
+	}
+	return []error{e.kind, e.err}
+}
+
+var (
+	// errLook says that all is done, and that there is something to look at.
+	errLook = errors.New("done, with something to look at")
+	// errDeadLetters says that records were stored as dead letters.
+	errDeadLetters = errors.New("dead letters")
+)
+
+// outcomes is the one table from error to exit code and to the code of JSON errors. The first match counts.
+var outcomes = []struct {
+	err  error
+	exit int
+	code string
+}{
+	{offline.ErrStopped, exitFailed, "failed"}, // whatever the cause: something was changed
+	{offline.ErrRefused, exitUsage, "usage"},
+	{errDeadLetters, exitLook, "dead-letters"},
+	{errLook, exitLook, "look"},
+	{errUnconfirmed, exitNo, "not-confirmed"},
+	{itembank.ErrInconsistent, exitLook, "inconsistent"},
+	{sqlite.ErrNoAccess, exitUsage, "no-access"},
+	{sqlite.ErrDamaged, exitUsage, "damaged"},
+	{sqlite.ErrDiskFull, exitFailed, "disk-full"},
+	{errNoTable, exitUsage, "no-table"},
+	{errNoCredentials, exitUsage, "no-credentials"},
+	{errDenied, exitUsage, "no-access"},
+	{itembank.ErrTryAgain, exitFailed, "try-again"},
+	{errEmpty, exitNo, "empty"},
+	{itembank.ErrSoldOut, exitNo, "sold-out"},
+	{itembank.ErrNotOpen, exitNo, "not-open"},
+	{itembank.ErrClosed, exitNo, "closed"},
+	{itembank.ErrNoCampaign, exitNo, "no-such-campaign"},
+	{itembank.ErrNoClaim, exitNo, "no-claim"},
+	{itembank.ErrClaimedElsewhere, exitNo, "claimed-elsewhere"},
+	{itembank.ErrRefused, exitNo, "refused"},
+	{itembank.ErrInvalid, exitUsage, "invalid-input"},
+	{sqlite.ErrNotStore, exitUsage, "no-store"},
+	{sqlite.ErrNewer, exitUsage, "newer-store"},
+	{dynamostore.ErrOtherTable, exitUsage, "no-store"},
+	{awsconfig.ErrSettings, exitUsage, "aws-settings"},
+	{claimapi.ErrNotHTTP, exitUsage, "usage"},
+	{kinesishandler.ErrNotKinesis, exitUsage, "usage"},
+	{kinesishandler.ErrManyShards, exitUsage, "usage"},
+	{kinesishandler.ErrLoop, exitUsage, "usage"},
+	{dedupe.ErrTryAgain, exitFailed, "try-again"},
+	{fs.ErrNotExist, exitUsage, "no-file"},
+	{fs.ErrPermission, exitUsage, "no-access"},
+}
+
+// outcome returns the exit code of an error, and the code that names it in JSON.
+func outcome(ctx context.Context, err error) (exit int, code string) {
 	var usage *usageError
 	var cut *cutError
 	switch {
 	case err == nil:
-		return exitDone
+		return exitDone, ""
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return exitInterrupted
-	case errors.As(err, &usage):
-		return exitUsage
+		return exitInterrupted, "interrupted"
 	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
-		return exitFailed // whatever it was: something was changed
+		return exitFailed, "failed" // whatever the cause: something was changed
 	}
-	for _, row := range codes {
+	exit, code = exitFailed, "failed"
+	for _, row := range outcomes {
 		if errors.Is(err, row.err) {
-			return row.code
+			exit, code = row.exit, row.code
+			break
 		}
 	}
-	return exitFailed
+	if errors.As(err, &usage) && exit != exitUsage {
+		return exitUsage, "usage"
+	}
+	return exit, code
+}
+
+// exitCode is the exit code of an error.
+func exitCode(ctx context.Context, err error) int {
+	exit, _ := outcome(ctx, err)
+	return exit
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -27,13 +28,13 @@ type invokeCommand struct {
 
 type invokeClaim struct {
 	Event string `arg:"" help:"File with the event as JSON; - is stdin. Examples are in events/claim."`
-	URL   string `name:"url" help:"POST to a running Lambda runtime emulator instead of handling the event in process." placeholder:"URL"`
+	URL   string `name:"url" help:"POST the event to a running Lambda runtime emulator instead." placeholder:"URL"`
 }
 
 func (invokeClaim) Help() string {
-	return `Prints the handler's reply as JSON, whatever its status. In process the tables
-come from --store and everything else from the Lambda function's variables, with
-ONCEBOX_CLAIMANT_FROM=body as the default.
+	return `Prints the handler's reply as JSON, whatever its status. Without --url the handler runs in this process: its
+tables come from --store, its other settings from the variables of the Lambda function. ONCEBOX_CLAIMANT_FROM is
+body by default.
 
 Examples:
   oncebox invoke claim events/claim/claim-body.json
@@ -56,7 +57,7 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	if err := json.Unmarshal(raw, &event); err != nil {
 		return &usageError{fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), ""}
 	}
-	return a.withHandler(ctx, func(h *claimapi.Handler) error {
+	return a.withHandler(ctx, func(_ *itembank.Bank, h *claimapi.Handler) error {
 		reply, err := h.Handle(ctx, event)
 		if err != nil {
 			return err
@@ -67,17 +68,17 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 
 type invokeDedupe struct {
 	Event string `arg:"" help:"File with the event as JSON; - is stdin. Examples are in events/dedupe."`
-	URL   string `name:"url" help:"POST to a running Lambda runtime emulator instead of handling the event in process." placeholder:"URL"`
+	URL   string `name:"url" help:"POST the event to a running Lambda runtime emulator instead." placeholder:"URL"`
 }
 
 func (invokeDedupe) Help() string {
-	return `Prints the handler's answer: the sequence number of the first record that
-failed, or an empty list. In process the ledger comes from --store and everything
-else from the Lambda function's variables, of which ONCEBOX_ID_PATH, ONCEBOX_SINK
-and ONCEBOX_DEAD_LETTERS are required. The exit code is 1 if a record failed: the
-log line says why, and the same event can be sent again at any time. It is 4 if
-all are done and some were kept in the failure store; with --url only the
-function's log tells of these.
+	return `Prints the handler's answer: the sequence number of the first record that failed, or an empty list. Without --url
+the handler runs in this process: its ledger comes from --store, its other settings from the variables of the
+Lambda function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are required.
+
+The exit code is 1 if a record failed. The log says why, and the same event can be sent again. The exit code is 4
+if all records are done and some of them are dead letters; with --url only the log of the function reports dead
+letters.
 
 Example:
   export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_DEAD_LETTERS=dir:failed
@@ -108,11 +109,11 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
 			return err
 		}
-		return wereKept(result.Tally.DeadLettered, options.DeadLetterStore)
+		return deadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
 	})
 }
 
-// printAnswerOfURL prints what answers at --url, which may be another function.
+// printAnswerOfURL prints the answer of the function at --url, which may be another function by mistake.
 func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error {
 	var answer events.KinesisEventResponse
 	err := json.Unmarshal(reply, &answer)
@@ -120,13 +121,15 @@ func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error
 		return a.printAnswer(ctx, answer)
 	}
 	if err == nil {
-		err = errors.New("it has no batchItemFailures; is the --url that of another function?")
+		err = errors.New("it has no batchItemFailures")
 	}
-	return errors.Join(a.printReply(reply), fmt.Errorf("this is no answer of the dedupe function: %w", err))
+	return errors.Join(a.printReply(reply), &hintError{
+		fmt.Errorf("this is not an answer of the dedupe function: %w", err), "Does --url belong to another function?",
+	})
 }
 
-// printAnswer prints the answer of the record handler. Nobody else sends again what it
-// says has failed, so that is an error.
+// printAnswer prints the answer of the record handler. Failed records are an error: nobody sends them again, as Lambda
+// would.
 func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventResponse) error {
 	err := a.printReply(answer)
 	switch {
@@ -135,7 +138,10 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 	case ctx.Err() != nil:
 		return ctx.Err() // interrupted
 	}
-	return fmt.Errorf("the records from %s on failed: see the log, and send the event again", answer.BatchItemFailures[0].ItemIdentifier)
+	return &hintError{
+		fmt.Errorf("the records from sequence number %s on failed", answer.BatchItemFailures[0].ItemIdentifier),
+		"The log says why. It is safe to send the event again.",
+	}
 }
 
 // withRecords runs a command with the record handler over the store.
@@ -167,7 +173,7 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 		raw, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, &usageError{err, ""}
+		return nil, &usageError{fileError(name, err), ""}
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
@@ -183,8 +189,8 @@ const invocationPath = "/2015-03-31/functions/function/invocations"
 // invokeTimeout is Lambda's own limit for one invocation.
 const invokeTimeout = 15 * time.Minute
 
-// post sends an event to an emulator and returns the reply. Emulators answer a failed
-// invocation with status 200 and an errorMessage in the body.
+// post sends an event to an emulator and returns the reply. Emulators answer a failed invocation with status 200 and an
+// errorMessage in the body.
 func post(ctx context.Context, target string, event []byte) (json.RawMessage, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -198,6 +204,9 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 		return nil, err
 	}
 	response, err := (&http.Client{Timeout: invokeTimeout}).Do(request)
+	if call, ok := errors.AsType[*url.Error](err); ok && ctx.Err() == nil {
+		return nil, fmt.Errorf("--url %s cannot be reached: %s", target, reasonOf(call))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +228,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 	return body, nil
 }
 
-// printReply prints a reply as JSON whatever --output says: it is JSON.
+// printReply prints a reply, which is JSON whatever --output says.
 func (a *app) printReply(reply any) error {
 	encoder := json.NewEncoder(a.stdout)
 	encoder.SetEscapeHTML(false)

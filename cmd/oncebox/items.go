@@ -12,41 +12,113 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// itemSource reads items from a file, or from stdin if it is named -: one a line, or
-// a column of a CSV file. Stdin is spooled to a temporary file, since items are read
-// twice. Call remove after use.
-func (a *app) itemSource(ctx context.Context, file string, column *string) (source itembank.Source, remove func(), err error) {
-	if column != nil && *column == "" {
-		return nil, nil, &usageError{errors.New("--column is empty: name a column, or leave it out if the file has one item a line"), ""}
-	}
-	open, remove, err := openItems(ctx, file, a.stdin)
-	if err != nil {
-		return nil, nil, err
-	}
-	if column != nil {
-		return itemfile.CSV(open, *column), remove, nil
-	}
-	return itemfile.Lines(open), remove, nil
+// itemFlags say how a file of items is read.
+type itemFlags struct {
+	Column *string `help:"Read CSV and take this column: a name from the first row, or a number from 1. With a number the first row is an item too." placeholder:"NAME|N" xor:"form"`
+	Lines  bool    `help:"Every line is one item, also if the file looks like CSV." xor:"form"`
+	Trim   bool    `help:"Remove white space around items, and invisible characters." xor:"text"`
+	Raw    bool    `help:"Take items as they are, with white space around them and invisible characters." xor:"text"`
 }
 
-func openItems(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
+// isSet reports whether one of the flags was given.
+func (f itemFlags) isSet() bool { return f.Column != nil || f.Lines || f.Trim || f.Raw }
+
+func (f itemFlags) options() (o itemfile.Options, err error) {
+	o = itemfile.Options{Lines: f.Lines, Trim: f.Trim, Raw: f.Raw}
+	if f.Column == nil {
+		return o, nil
+	}
+	if o.Column = *f.Column; o.Column == "" {
+		err = &usageError{errors.New("--column is empty"), "Name a column, or leave the flag out if every line is one item."}
+	}
+	return o, err
+}
+
+// items are the items of a file that was checked.
+type items struct {
+	itembank.Source
+	itemfile.Report
+	remove func() // removes the temporary file
+}
+
+// openItems reads a file of items, or stdin if it is named -, and checks it. Items are read several times, so stdin is
+// copied to a temporary file first. Call remove after use.
+func (a *app) openItems(ctx context.Context, file string, flags itemFlags) (*items, error) {
+	options, err := flags.options()
+	if err != nil {
+		return nil, err
+	}
+	open, remove, err := openItemFile(ctx, file, a.stdin)
+	if err != nil {
+		return nil, err
+	}
+	report, err := itemfile.Check(ctx, open, options)
+	if err != nil {
+		remove()
+		return nil, badItems(file, flags, err)
+	}
+	if report.First == nil {
+		remove()
+		return nil, &usageError{fmt.Errorf("%s: holds no items", file), ""}
+	}
+	if c := report.CaseOnly; c.Groups > 0 {
+		a.remark("warning: %s has %d groups of items that differ only in upper and lower case, such as lines %d and %d; "+
+			"they are different items", file, c.Groups, c.First, c.Second)
+	}
+	return &items{itemfile.Source(open, options), report, remove}, nil
+}
+
+// badItems says which file is wrong, and what helps.
+func badItems(file string, flags itemFlags, err error) error {
+	var hint string
+	if errors.As(err, new(*itemfile.BadLinesError)) {
+		hint = "Nothing was changed."
+		if !flags.Trim && !flags.Raw {
+			hint += " --trim removes white space and invisible characters, --raw takes items as they are."
+		}
+	}
+	if !errors.Is(err, itembank.ErrInvalid) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return &usageError{fmt.Errorf("%s: %w", file, err), hint}
+}
+
+func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
 	path, remove := file, func() {}
 	if path == "-" {
 		if path, err = spool(ctx, stdin); err != nil {
-			return nil, nil, fmt.Errorf("spool stdin: %w", err)
+			return nil, nil, fmt.Errorf("copy stdin to a temporary file: %w", err)
 		}
 		remove = func() { _ = os.Remove(path) }
 	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, nil, &usageError{err, ""}
+		return nil, nil, &usageError{fileError(file, err), ""}
 	case info.IsDir():
 		return nil, nil, &usageError{fmt.Errorf("%s is a directory, not a file of items", path), ""}
 	case path == file && !info.Mode().IsRegular():
-		return nil, nil, &usageError{fmt.Errorf("%s is not a regular file; pipe it in as -", path), ""}
+		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", path)
+		return nil, nil, &usageError{fmt.Errorf("%s is not a regular file", path), hint}
 	}
-	return func() (io.ReadCloser, error) { return os.Open(path) }, remove, nil
+	return func() (io.ReadCloser, error) {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, withoutPath(err)
+		}
+		return file, nil
+	}, remove, nil
+}
+
+// fileError says what is wrong with a file without the name of the system call.
+func fileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
+
+// withoutPath is the reason of an error of package os.
+func withoutPath(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err
+	}
+	return err
 }
 
 // spool copies a reader to a temporary file.
@@ -62,8 +134,8 @@ func spool(ctx context.Context, r io.Reader) (path string, err error) {
 	return file.Name(), nil
 }
 
-// copyUntil copies to the end of r, or until the context ends: a read of stdin
-// cannot be interrupted, so what waits in it is left behind for the process to end.
+// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends with
+// the process.
 func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	done := make(chan error, 1)
 	go func() {
@@ -78,8 +150,8 @@ func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	}
 }
 
-// watched tells how far the second reading of a source is: the first is the check
-// that tells how long it is.
+// watched reports the progress of the second reading of a source. The first reading is a check, which finds out how long
+// the source is.
 func watched(source itembank.Source, progress itembank.Progress) itembank.Source {
 	if progress == nil {
 		return source

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 type kplCommand struct {
 	Decode kplDecode `cmd:"" help:"Print the user records of aggregates, one a line."`
-	Encode kplEncode `cmd:"" help:"Make aggregates of such lines again."`
+	Encode kplEncode `cmd:"" help:"Make aggregates of such lines."`
 }
 
 type kplDecode struct {
@@ -24,15 +25,14 @@ type kplDecode struct {
 }
 
 func (kplDecode) Help() string {
-	return `Takes {"data":base64,"partitionKey","explicitHashKey","sequenceNumber"}, of which
-only data must be there; other members are ignored, and names may begin with a
-capital, as those of the AWS command line do. Prints
-{"data","partitionKey","explicitHashKey","sequenceNumber","subSequence","aggregated"}.
-A record that is no aggregate is printed as it is.
+	return `Reads {"data":base64,"partitionKey","explicitHashKey","sequenceNumber"}. Only data is required; other members are
+ignored. Names may begin with a capital, as the AWS command line prints them. Prints
+{"data","partitionKey","explicitHashKey","sequenceNumber","subSequence","aggregated"}. A record that is not an
+aggregate is printed as it is.
 
-An aggregate that cannot be opened gives one line {"error","line","sequenceNumber",
-"data"} with all of it, and the exit code is 4 in the end. A line that is no such
-object ends the work with exit code 2; the lines before it are printed.
+An aggregate that cannot be decoded gives one line {"error","line","sequenceNumber","data"} with all of its data,
+and the exit code is 4 at the end. A line that is not such an object ends the command with exit code 2; the lines
+before it are printed.
 
 Example:
   aws kinesis get-records --shard-iterator "$it" | jq -c '.Records[]' | oncebox kpl decode`
@@ -42,7 +42,7 @@ func (c kplDecode) Run(ctx context.Context, a *app) error {
 	var d kplDecoder
 	err := a.filterKPL(ctx, c.File, &d)
 	if err == nil && d.poison > 0 {
-		err = fmt.Errorf("%d aggregates that cannot be opened were %w, in lines with an error", d.poison, errKept)
+		err = &deadLettersError{quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error"}
 	}
 	return err
 }
@@ -52,10 +52,9 @@ type kplEncode struct {
 }
 
 func (kplEncode) Help() string {
-	return `The inverse of kpl decode. Lines that follow each other with "aggregated":true, the
-same sequenceNumber and a growing subSequence become one aggregate; other lines
-become records of their own. Prints {"data","partitionKey","explicitHashKey",
-"sequenceNumber"}; the keys of an aggregate are those of its first record.
+	return `The inverse of kpl decode. Successive lines with "aggregated":true, the same sequenceNumber and a growing
+subSequence become one aggregate. Other lines become records of their own. Prints
+{"data","partitionKey","explicitHashKey","sequenceNumber"}. An aggregate has the keys of its first record.
 
 Example:
   echo '{"data":"YQ==","partitionKey":"pk0","aggregated":true}' | oncebox kpl encode`
@@ -65,7 +64,7 @@ func (c kplEncode) Run(ctx context.Context, a *app) error {
 	return a.filterKPL(ctx, c.File, &kplEncoder{})
 }
 
-// kplRecord is a line of input, to either command.
+// kplRecord is a line of input of both commands.
 type kplRecord struct {
 	Data            []byte  `json:"data"` // nil: absent
 	PartitionKey    string  `json:"partitionKey"`
@@ -85,7 +84,7 @@ type kplUserRecord struct {
 	Aggregated      bool    `json:"aggregated"`
 }
 
-// kplPoison is a line that decode prints for an aggregate that cannot be opened.
+// kplPoison is a line that decode prints for an aggregate that cannot be decoded.
 type kplPoison struct {
 	Error          string  `json:"error"`
 	Line           int     `json:"line"`
@@ -101,7 +100,7 @@ type kplParent struct {
 	SequenceNumber  *string `json:"sequenceNumber,omitempty"`
 }
 
-// kplDecoder opens record after record.
+// kplDecoder decodes record after record.
 type kplDecoder struct {
 	decoder kpl.Decoder
 	poison  int
@@ -117,10 +116,14 @@ func (d *kplDecoder) line(number int, r kplRecord, emit printer) error {
 		d.poison++
 		return emit(kplPoison{err.Error(), number, r.SequenceNumber, r.Data})
 	case !aggregated:
-		return emit(kplUserRecord{Data: r.Data, PartitionKey: r.PartitionKey, ExplicitHashKey: r.ExplicitHashKey, SequenceNumber: r.SequenceNumber})
+		return emit(kplUserRecord{
+			Data: r.Data, PartitionKey: r.PartitionKey, ExplicitHashKey: r.ExplicitHashKey, SequenceNumber: r.SequenceNumber,
+		})
 	}
 	for sub, u := range records {
-		user := kplUserRecord{Data: u.Data, PartitionKey: string(u.PartitionKey), SequenceNumber: r.SequenceNumber, SubSequence: sub, Aggregated: true}
+		user := kplUserRecord{
+			Data: u.Data, PartitionKey: string(u.PartitionKey), SequenceNumber: r.SequenceNumber, SubSequence: sub, Aggregated: true,
+		}
 		if u.ExplicitHashKey != nil {
 			key := string(u.ExplicitHashKey)
 			user.ExplicitHashKey = &key
@@ -134,7 +137,7 @@ func (d *kplDecoder) line(number int, r kplRecord, emit printer) error {
 
 func (d *kplDecoder) flush(printer) error { return nil }
 
-// checkKeys looks for keys that JSON cannot hold. Printed, they would be others.
+// checkKeys refuses keys that JSON cannot hold: printed, they would be other keys.
 func checkKeys(records []kpl.UserRecord) error {
 	for sub, u := range records {
 		if !utf8.Valid(u.PartitionKey) || !utf8.Valid(u.ExplicitHashKey) {
@@ -151,8 +154,7 @@ type kplEncoder struct {
 	last    int // sub-sequence
 }
 
-// largestAggregate is the most that a Kinesis record can have, where 10 MiB are
-// turned on.
+// largestAggregate is the largest Kinesis record, where records of 10 MiB are turned on.
 const largestAggregate = 10 << 20
 
 func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
@@ -169,7 +171,8 @@ func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
 		user.ExplicitHashKey = []byte(*r.ExplicitHashKey)
 	}
 	if e.encoder.SizeWith(user) > largestAggregate {
-		return &usageError{fmt.Errorf("with it the aggregate is larger than %d bytes, the most that a Kinesis record can have", largestAggregate), ""}
+		err := fmt.Errorf("with this record the aggregate is larger than %d bytes, the limit of a Kinesis record", largestAggregate)
+		return &usageError{err, ""}
 	}
 	if e.encoder.Len() == 0 {
 		e.first, e.last = r, -1
@@ -182,7 +185,7 @@ func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
 	return nil
 }
 
-// goesOn reports whether a record belongs to the aggregate that is collected.
+// goesOn reports whether a record belongs to the collected aggregate.
 func (e *kplEncoder) goesOn(r kplRecord) bool {
 	if !r.Aggregated || e.encoder.Len() == 0 || r.SubSequence != nil && *r.SubSequence <= e.last {
 		return false
@@ -200,21 +203,19 @@ func (e *kplEncoder) flush(emit printer) error {
 	return emit(kplParent{e.encoder.Bytes(), e.first.PartitionKey, e.first.ExplicitHashKey, e.first.SequenceNumber})
 }
 
-// longestLine is more than a Kinesis record of 10 MiB has in base64, with its
-// keys.
+// longestLine is more than a Kinesis record of 10 MiB has in base64 with its keys.
 const longestLine = 16 << 20
 
 // printer prints a value as a line.
 type printer func(value any) error
 
-// kplFilter makes lines of lines.
+// kplFilter turns lines into lines.
 type kplFilter interface {
 	line(number int, r kplRecord, emit printer) error
 	flush(emit printer) error // what is left at the end
 }
 
-// filterKPL filters a file. An error about a line names it; what was printed
-// before stays printed.
+// filterKPL filters a file. An error about a line names the line. The lines before it are printed.
 func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
 	in, err := openStream(ctx, name, a.stdin)
 	if err != nil {
@@ -240,11 +241,11 @@ func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
 	return errors.Join(err, out.Flush())
 }
 
-// eachLine hands on lines that are not empty, and returns the last one's number.
+// eachLine calls do for each line that is not empty, and returns the number of the last line.
 func eachLine(in io.Reader, do func(number int, text []byte) error) (number int, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, longestLine)
-	for lines.Scan() && lines.Err() == nil { // behind a failed read comes half a line
+	for lines.Scan() && lines.Err() == nil { // after a failed read the line may be incomplete
 		number++
 		text := lines.Bytes()
 		if number == 1 {
@@ -263,19 +264,33 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 	return number, lines.Err()
 }
 
-// readKPLRecord reads a line. Package json takes names in any case, and makes other keys
-// of those that are not UTF-8.
+// readKPLRecord reads a line. Package json takes names in any case. It would replace bytes that are not UTF-8, so they
+// are refused.
 func readKPLRecord(text []byte) (r kplRecord, err error) {
 	if !utf8.Valid(text) {
 		return r, &usageError{errors.New("is not UTF-8"), ""}
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, &usageError{err, ""}
+		return r, &usageError{jsonError(err), ""}
 	}
 	if r.Data == nil {
 		return r, &usageError{errors.New(`has no "data"`), ""}
 	}
 	return r, nil
+}
+
+// jsonError says what is wrong with a line without Go types.
+func jsonError(err error) error {
+	var field *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &field) && field.Field != "":
+		return fmt.Errorf("%q must not be a JSON %s", field.Field, field.Value)
+	case errors.As(err, &field):
+		return fmt.Errorf("is not a JSON object but a JSON %s", field.Value)
+	case errors.As(err, new(base64.CorruptInputError)):
+		return errors.New(`"data" is not base64`)
+	}
+	return fmt.Errorf("is not JSON: %w", err)
 }
 
 // openStream opens a file, or takes stdin for -.
@@ -285,7 +300,7 @@ func openStream(ctx context.Context, name string, stdin io.Reader) (io.ReadClose
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, &usageError{err, ""}
+		return nil, &usageError{fileError(name, err), ""}
 	}
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return nil, &usageError{errors.Join(fmt.Errorf("%s is a directory, not a file of records", name), file.Close()), ""}

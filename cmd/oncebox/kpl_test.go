@@ -20,7 +20,7 @@ const kplVector = `84mawgoDcGswCgNwazEaBQgAGgFhGgUIARoBYoA4lzDZUZf4PCBW3STYSm0=`
 
 func base64Of(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// signed makes an aggregate of a message, whatever it is.
+// signed makes an aggregate of any message.
 func signed(message string) string {
 	sum := md5.Sum([]byte(message))
 	return base64Of("\xF3\x89\x9A\xC2" + message + string(sum[:]))
@@ -45,14 +45,13 @@ func TestKPLDecode(t *testing.T) {
 	s.run(exitDone, "kpl", "decode", "in").saying(t, `"subSequence":1`)
 }
 
-// TestKPLPoison: an aggregate that cannot be opened is printed whole, and the
-// others are opened.
+// TestKPLPoison: an aggregate that cannot be decoded is printed whole, and the others are decoded.
 func TestKPLPoison(t *testing.T) {
 	s := newShell(t)
 	broken := signed("\x1a\xff")
 	oddKey := signed("\x0a\x01\xff" + "\x1a\x05\x08\x00\x1a\x01a")
 	r := s.want(exitLook, s.runWith(`{"data":"aGk="}`+"\n"+`{"data":"`+broken+`","sequenceNumber":"7"}`+"\n"+`{"data":"`+oddKey+`"}`+"\n"+`{"data":"`+kplVector+`"}`, "kpl", "decode"))
-	r.saying(t, "2 aggregates that cannot be opened", `"partitionKey":"pk1"`)
+	r.saying(t, "2 aggregates cannot be decoded", `"partitionKey":"pk1"`)
 	lines := strings.Split(r.stdout, "\n")
 	for i, want := range map[int]kplPoison{1: {Line: 2, Data: []byte(broken)}, 2: {Line: 3, Data: []byte(oddKey)}} {
 		var got kplPoison
@@ -186,7 +185,7 @@ func filtered(t rapid.TB, f kplFilter, text string) string {
 	return out.String()
 }
 
-// canonical writes lines in the one way of package json.
+// canonical writes lines as package json does.
 func canonical(t *rapid.T, text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

@@ -4,29 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/schollz/progressbar/v3"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type loadCommand struct {
-	Campaign string  `arg:"" help:"The campaign."`
-	File     string  `arg:"" help:"One item a line, or CSV with --column; - is stdin."`
-	Column   *string `help:"Read CSV and take this column: a name from the first row, or a number from 1, and then there is no first row of names." placeholder:"NAME|N"`
-	DryRun   bool    `help:"Check the file, say what a load would do, and change nothing."`
+	Campaign string `arg:"" help:"The campaign."`
+	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin."`
+	itemFlags
+	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
 }
 
 func (loadCommand) Help() string {
-	return `The whole file is checked first: one bad line, and nothing is changed (exit
-code 2). Empty lines are skipped. A load that was cut goes on where it was when the
-same items are loaded again; items that the campaign knows are not added again,
-also if they are claimed. Any number of loads may run at once.
+	return `Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Bad lines have white
+space around the item, invisible characters, or control characters. Blank lines are skipped.
 
-Prints how many lines were added, known from another load, or repeated in this one.
+A file that looks like CSV needs --column, or --lines if every line is one item.
 
-With --dry-run it prints the numbers that a load would print. They are exact unless
-somebody else loads into the campaign before the load is done.
+An item that the campaign knows is not added again, also if somebody holds it. After an interruption the same
+command goes on where it stopped. Several loads may run at once.
+
+Prints how many lines were added, known from another load, or repeated in this one. With --dry-run it prints the
+numbers of the load that would follow; they are exact unless somebody else loads into the campaign in between.
 
 Examples:
   oncebox load spring codes.txt
@@ -36,106 +36,87 @@ Examples:
 }
 
 func (c loadCommand) Run(ctx context.Context, a *app) error {
-	source, remove, err := a.itemSource(ctx, c.File, c.Column)
+	in, err := a.openItems(ctx, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	return a.withBank(ctx, func(b *itembank.Bank) error {
+	defer in.remove()
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error {
 		if c.DryRun {
-			return c.dryRun(ctx, a, b, source)
+			return c.dryRun(ctx, a, b, in)
 		}
-		return c.load(ctx, a, b, source)
+		return c.load(ctx, a, b, in)
 	})
 }
 
-func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
-	report, err := b.Load(ctx, c.Campaign, source, left(a.progress("loading "+c.Campaign)))
+// loadJSON is the result of a load.
+type loadJSON struct {
+	itembank.LoadReport
+	Blank int64 `json:"blank"` // lines that were skipped; not among the rows
+}
+
+func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, in *items) error {
+	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, err)
+		return badItems(c.File, c.itemFlags, err)
 	case err != nil && report.LoadID == "":
 		return err
 	case errors.Is(err, itembank.ErrOvertaken): // the load is done all the same
 	case err != nil:
-		return &cutError{fmt.Sprintf("after %d lines", report.Rows), err}
+		return &cutError{"after " + quantity(report.Rows, "line"), err}
 	}
 	if report.Resumed > 0 {
-		a.remark("went on after %d lines that an earlier run had loaded", report.Resumed)
+		a.remark("went on after %s that an earlier run had loaded", quantity(report.Resumed, "line"))
 	}
-	return errors.Join(err, a.print(report, fmt.Sprintf("added %d, known %d, repeated %d of %d lines",
-		report.Added, report.Known, report.Repeated, report.Rows)))
+	return errors.Join(err, a.print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
+		report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank))))
 }
 
-// dryRun prints what load would.
-func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
-	report, err := b.DryRun(ctx, c.Campaign, source)
+// dryRunJSON is the result of a dry run.
+type dryRunJSON struct {
+	DryRun bool `json:"dry_run"`
+	loadJSON
+	FirstItems []string `json:"first_items"`
+}
+
+// dryRun prints what load would print.
+func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Bank, in *items) error {
+	report, err := b.DryRun(ctx, c.Campaign, in.Source)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, err)
+		return badItems(c.File, c.itemFlags, err)
 	case err != nil:
 		return err
 	}
 	if report.Resumed > 0 {
-		a.remark("it would go on after %d lines that an earlier run had done, which are counted here", report.Resumed)
+		a.remark("it would go on after %s of an earlier run, which are counted here", quantity(report.Resumed, "line"))
 	}
-	return a.print(struct {
-		DryRun bool `json:"dry_run"`
-		itembank.LoadReport
-	}{true, report}, fmt.Sprintf("would add %d, known %d, repeated %d of %d lines; nothing was changed",
-		report.Added, report.Known, report.Repeated, report.Rows))
+	return a.print(dryRunJSON{true, loadJSON{report, in.Blank}, in.First}, fmt.Sprintf(
+		"first items: %s\nwould add %d, known %d, repeated %d of %s%s; nothing was changed",
+		quotedList(in.First), report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank)))
 }
 
-// badItems says which file is to be repaired.
-func badItems(file string, err error) error {
-	return fmt.Errorf("%s: %w; nothing was changed", file, err)
+func quotedList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = fmt.Sprintf("%q", text)
+	}
+	return strings.Join(quoted, ", ")
 }
 
-// cutError says that a command stopped on its way, after it had changed something.
-type cutError struct {
-	after string // what was done, as in "after 50 lines"
-	err   error
+// skipped is the end of a summary.
+func skipped(blank int64) string {
+	if blank == 0 {
+		return ""
+	}
+	return ", skipped " + quantity(blank, "blank line")
 }
 
-func (e *cutError) Error() string {
-	if errors.Is(e.err, itembank.ErrInconsistent) {
-		return fmt.Sprintf("%s: %v", e.after, e.err)
+// quantity writes a number of things: 1 line, 2 lines.
+func quantity(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%s: %v; the same command goes on from there", e.after, e.err)
-}
-
-func (e *cutError) Unwrap() error { return e.err }
-
-// left tells of the lines that are left to do: those of an earlier run would spoil
-// the rate.
-func left(progress itembank.Progress) itembank.Progress {
-	if progress == nil {
-		return nil
-	}
-	begun := int64(-1)
-	return func(done, total int64) {
-		if begun < 0 {
-			begun = done
-		}
-		if total > begun {
-			progress(done-begun, total-begun)
-		}
-	}
-}
-
-// progress draws a bar on a terminal, and nothing elsewhere.
-func (a *app) progress(what string) itembank.Progress {
-	if !a.showsProgress() {
-		return nil
-	}
-	var bar *progressbar.ProgressBar
-	return func(done, total int64) {
-		if bar == nil {
-			bar = a.bar(total, what, progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("lines"))
-			bar.StartWithoutRender()
-		}
-		if done > 0 { // there is a rate
-			_ = bar.Set64(done) // a bar that cannot be drawn is no reason to stop
-		}
-	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

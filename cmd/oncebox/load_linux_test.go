@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestProgressOfResumedLoad: the bar is of what is left, so that rate and time are those
-// of this run.
+// TestProgressOfResumedLoad: the bar counts the lines that are left, so that rate and time belong to this run.
 func TestProgressOfResumedLoad(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -15,7 +14,7 @@ func TestProgressOfResumedLoad(t *testing.T) {
 	s.file("codes.txt", lines(1500))
 	s.run(exitDone, "load", "spring", "codes.txt")
 	for _, test := range []struct {
-		cut string // what the store has of a cut load
+		cut string // makes a finished load an interrupted one
 		bar string
 	}{
 		{"UPDATE load SET finished = 0, rows = 1000, added = 1000", `loading spring +\d+% .*\((50|[1-5]\d\d)/500, \d+ lines/s\) \[\d+s:\d+s\]`},

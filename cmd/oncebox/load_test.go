@@ -63,7 +63,7 @@ func (l *loading) start() *loading {
 	return l
 }
 
-// report waits for the end and reads what it printed.
+// report waits for the end of the load and reads its report.
 func (l *loading) report() (r itembank.LoadReport) {
 	l.Helper()
 	if err := l.command.Wait(); err != nil {
@@ -75,7 +75,7 @@ func (l *loading) report() (r itembank.LoadReport) {
 	return r
 }
 
-// kill ends the process as a power failure would, if it is still there.
+// kill kills the process, if it has not ended.
 func (l *loading) kill() {
 	_ = l.command.Process.Kill()
 	_ = l.command.Wait()
@@ -122,7 +122,7 @@ func (s *shell) createWith(store engine.Store, campaign string, known []string) 
 	}
 }
 
-// onceEach wants every item in the bank, and exactly once.
+// onceEach wants every item in the bank exactly once.
 func (s *shell) onceEach(store engine.Store, campaign string, files ...[]string) {
 	s.Helper()
 	n := int64(len(distinct(files...)))
@@ -142,7 +142,7 @@ func distinct(files ...[]string) map[string]bool {
 	return all
 }
 
-// owned counts the lines of a file by the item rows, which name who added what.
+// owned counts the lines of a file by the item rows, which name the load that added them.
 func (s *shell) owned(store engine.Store, campaign, loadID string, items []string) (t itembank.Tally) {
 	s.Helper()
 	for i, item := range items {
@@ -171,9 +171,10 @@ func numbered(prefix string, n int) []string {
 	return items
 }
 
-// TestLoadersAtOnce: two processes with overlapping files. They have their common
-// items in opposite orders, and so meet in the middle.
+// TestLoadersAtOnce: two processes load overlapping files. The common items are in opposite orders, so that the processes
+// meet in the middle.
 func TestLoadersAtOnce(t *testing.T) {
+	testengine.CheckOnly(t)
 	const n = interruptedLines / 8
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -204,6 +205,7 @@ func TestLoadersAtOnce(t *testing.T) {
 
 // TestLoadersOfOneFile: two processes on one file are one load.
 func TestLoadersOfOneFile(t *testing.T) {
+	testengine.CheckOnly(t)
 	const n = interruptedLines / 8
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -215,7 +217,7 @@ func TestLoadersOfOneFile(t *testing.T) {
 		a, b := first.report(), second.report()
 		for _, r := range []itembank.LoadReport{a, b} {
 			want := whole
-			if strings.HasSuffix(r.LoadID, "#000002") { // it began when the other had ended
+			if strings.HasSuffix(r.LoadID, "#000002") { // it began after the other load had ended
 				want = itembank.Tally{Rows: n + 2, Known: n + 2}
 			}
 			if r.Tally != want {
@@ -229,9 +231,10 @@ func TestLoadersOfOneFile(t *testing.T) {
 	})
 }
 
-// TestKilledLoaders: two processes with overlapping files are killed at any time, and
-// started again. What is reported in the end is exact.
+// TestKilledLoaders: two processes with overlapping files are killed at random times and started again. The reports at
+// the end are exact.
 func TestKilledLoaders(t *testing.T) {
+	testengine.CheckOnly(t)
 	const kills = 4
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -253,7 +256,7 @@ func TestKilledLoaders(t *testing.T) {
 			for i, items := range files {
 				l := s.newLoading(campaign, fmt.Sprintf("%d.txt", i), items).start()
 				all.Go(func() {
-					time.Sleep(rand.N(took)) // anywhere in its life
+					time.Sleep(rand.N(took)) // at any moment of the load
 					l.kill()
 				})
 			}
@@ -293,9 +296,10 @@ func TestKilledLoaders(t *testing.T) {
 	})
 }
 
-// TestLoadKilledAtEveryRequest: a process is killed at each of its requests, before
-// the effect, or when it has it and the process no reply.
+// TestLoadKilledAtEveryRequest: a process is killed at each of its requests, before the request has its effect, or after
+// the effect and before the reply.
 func TestLoadKilledAtEveryRequest(t *testing.T) {
+	testengine.CheckOnly(t)
 	s := newShell(t)
 	target := testengine.Dynoxide(t)
 	s.env = append(localEngine(target), "ONCEBOX_BANK_TABLE=bank-"+cryptorand.Text(), "ONCEBOX_DEDUPE_TABLE=dedupe-"+cryptorand.Text())
@@ -318,7 +322,7 @@ func TestLoadKilledAtEveryRequest(t *testing.T) {
 		t.Fatalf("want %+v, got %+v", want, got)
 	}
 	requests := proxy.Operations()
-	last := slices.Index(requests, "PutItem") // the start; those after it are counts
+	last := slices.Index(requests, "PutItem") // the start of the load; the later ones are counts
 	for last+1 < len(requests) && slices.Contains(requests[last+1:], "PutItem") {
 		last += 1 + slices.Index(requests[last+1:], "PutItem")
 	}
@@ -336,7 +340,7 @@ func TestLoadKilledAtEveryRequest(t *testing.T) {
 				return fault
 			})
 			process <- l.start().command.Process
-			_ = l.command.Wait() // how it ended is looked at next
+			_ = l.command.Wait() // how it ended is checked next
 			if code := l.command.ProcessState.ExitCode(); code != -1 {
 				t.Fatalf("killed at request %d (%s), it ended with %d: %s", at, operation, code, l.stderr.String())
 			}
@@ -353,15 +357,15 @@ func TestLoadKilledAtEveryRequest(t *testing.T) {
 	t.Logf("%d kills at %v", 2*len(requests), requests)
 }
 
-// TestLargeLoad: 20,000 lines, of which some are known and some repeated. The dry run
-// says what the load then does.
+// TestLargeLoad: of 20,000 lines some are known and some are repeated. The dry run predicts the numbers of the load.
 func TestLargeLoad(t *testing.T) {
+	testengine.CheckOnly(t)
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
 		s.run(exitDone, "campaign", "create", "spring")
 		codes := numbered("code", 19_000)
 		s.run(exitDone, "load", "spring", s.file("known.txt", strings.Join(codes[:300], "\n")))
-		items := slices.Concat(codes, codes[9_000:9_500], codes[18_600:], codes[:100]) // the last are known
+		items := slices.Concat(codes, codes[9_000:9_500], codes[18_600:], codes[:100]) // the last hundred are known
 		file := s.file("codes.csv", "id,code\n0,"+strings.Join(items, "\n0,"))
 		var would dryRunReport
 		var did itembank.LoadReport
@@ -374,9 +378,8 @@ func TestLargeLoad(t *testing.T) {
 	})
 }
 
-// TestLoadAgain: a load is known by its items in order. The same ones again, in a file
-// of whatever form, are the next load of that name; another column is another load.
-// What is known stays so.
+// TestLoadAgain: the items in their order identify a load. The same items again, in a file of any form, are the next load
+// with that digest; another column is another load. Known items stay known.
 func TestLoadAgain(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -388,7 +391,7 @@ func TestLoadAgain(t *testing.T) {
 		digests := map[string]string{}
 		for _, step := range []struct {
 			args   []string
-			load   string // a name for its items
+			load   string // names the items
 			number string
 			want   itembank.Tally
 		}{

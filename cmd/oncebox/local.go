@@ -17,61 +17,102 @@ import (
 
 type localCommand struct {
 	Addr        string `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	AllowRemote bool   `help:"Allow an address that other machines reach. There is no authentication: whoever connects can claim for anybody."`
+	AllowRemote bool   `help:"Allow an address that other machines can reach. There is no authentication: everybody can claim for everybody."`
 }
 
 func (localCommand) Help() string {
-	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API.
-The claimant comes from the body. End it with Ctrl-C.
+	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API. The claimant comes from the body.
+Prints a curl command that makes a claim. Ctrl-C ends it.
 
 Examples:
   oncebox local
-  curl -X POST localhost:8080/campaigns/spring/claims \
-    -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
+  oncebox --store sqlite:codes.db local --addr 127.0.0.1:9090`
 }
 
 func (c localCommand) Run(ctx context.Context, a *app) error {
 	if err := c.checkAddr(); err != nil {
 		return err
 	}
-	return a.withHandler(ctx, func(h *claimapi.Handler) error {
+	return a.withHandler(ctx, func(bank *itembank.Bank, h *claimapi.Handler) error {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 		if err != nil {
-			return err
+			return listenError(c.Addr, err)
 		}
-		a.remark("serving the claim API of %s on http://%s", a.Store, listener.Addr())
-		return serve(ctx, listener, h)
+		base := "http://" + listener.Addr().String()
+		a.remark("serving the claim API of %s on %s", a.Store, base)
+		example, err := exampleClaim(ctx, bank, base)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		a.remark("%s", example)
+		return serve(ctx, listener, h, a.Store)
 	})
 }
 
-// checkAddr refuses addresses that other machines reach, unless that is asked for.
+// checkAddr refuses addresses that other machines can reach, unless --allow-remote is set.
 func (c localCommand) checkAddr() error {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT, with a port of 0 to 65535: %w", c.Addr, err), ""}
+		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT, with a port from 0 to 65535", c.Addr), ""}
 	}
 	ip := net.ParseIP(host)
 	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return &usageError{fmt.Errorf("--addr %q is not a loopback address; say --allow-remote if other machines are meant to claim without authentication", c.Addr), ""}
+	return &usageError{
+		fmt.Errorf("--addr %q: other machines can reach this address, and there is no authentication", c.Addr),
+		"Say --allow-remote to let them claim.",
+	}
 }
 
-// Time-outs of the local server, far above what a claim takes.
+// listenError says why the address cannot be used.
+func listenError(addr string, err error) error {
+	var system *os.SyscallError
+	if errors.As(err, &system) {
+		err = system.Err
+	}
+	return &usageError{fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081."}
+}
+
+// exampleClaim is a curl command that claims an item of a campaign of the store.
+func exampleClaim(ctx context.Context, bank *itembank.Bank, base string) (string, error) {
+	campaigns, err := bank.Campaigns(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(campaigns) == 0 {
+		return "the store has no campaigns yet; make one: oncebox campaign create spring", nil
+	}
+	campaign := campaigns[0]
+	for _, c := range campaigns {
+		if c.StateAt(time.Now()) == itembank.Open {
+			campaign = c
+			break
+		}
+	}
+	return "try: " + curlClaim(base, campaign.Name), nil
+}
+
+func curlClaim(base, campaign string) string {
+	const headerAndBody = ` -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
+	return fmt.Sprintf("curl -X POST %s/campaigns/%s/claims", base, campaign) + headerAndBody
+}
+
+// Time-outs of the local server. They are much longer than a claim.
 const (
 	readTimeout     = 10 * time.Second
 	writeTimeout    = 35 * time.Second
 	shutdownTimeout = 5 * time.Second
 )
 
-// serve answers until the context ends, then lets requests under way finish.
-func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler) error {
-	server := &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
+// serve answers until the context ends, then lets running requests finish.
+func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler, store string) error {
+	httpServer := &http.Server{Handler: server{h, store}, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- httpServer.Serve(listener) }()
 	select {
 	case err := <-failed:
 		return err
@@ -79,7 +120,7 @@ func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler) erro
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if err := server.Shutdown(ending); err != nil {
+	if err := httpServer.Shutdown(ending); err != nil {
 		return err
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
@@ -88,9 +129,9 @@ func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler) erro
 	return nil
 }
 
-// withHandler runs a command with the Lambda handler over the store. Settings
-// other than the tables come from the Lambda function's own variables.
-func (a *app) withHandler(ctx context.Context, run func(*claimapi.Handler) error) error {
+// withHandler runs a command with the Lambda handler over the store. Settings other than the tables come from the
+// variables of the Lambda function.
+func (a *app) withHandler(ctx context.Context, run func(*itembank.Bank, *claimapi.Handler) error) error {
 	options, err := claimapi.ParseOptions(os.Environ())
 	if err != nil {
 		return &usageError{err, ""}
@@ -101,5 +142,32 @@ func (a *app) withHandler(ctx context.Context, run func(*claimapi.Handler) error
 	}
 	defer closeStore()
 	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
-	return run(claimapi.New(bank, options.ClaimantFrom, slog.Default()))
+	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default()))
+}
+
+// server is the claim API and a page for the person at this machine: / says what answers here.
+type server struct {
+	api   http.Handler
+	store string
+}
+
+func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		s.describe(w, r)
+		return
+	}
+	s.api.ServeHTTP(w, r)
+}
+
+// rootJSON says what answers here.
+type rootJSON struct {
+	Service string `json:"service"`
+	Version string `json:"version"`
+	Store   string `json:"store"`
+	Example string `json:"example"`
+}
+
+func (s server) describe(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	printJSON(w, rootJSON{"oncebox claim API", currentVersion(), s.store, curlClaim("http://"+r.Host, "CAMPAIGN")})
 }

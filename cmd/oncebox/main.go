@@ -1,17 +1,15 @@
-// Command oncebox runs both jobs of oncebox, claims and record dedup, from the
-// command line: on a SQLite file, or on the DynamoDB tables of a deployment.
+// Command oncebox runs both jobs of oncebox, claims and record dedup, from the command line: on a SQLite file, or on the
+// DynamoDB tables of a deployment.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
-
-	"github.com/alecthomas/kong"
 )
 
 func main() {
@@ -23,38 +21,46 @@ func main() {
 // run parses the command line, runs the command and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	c := &cli{}
-	parser, err := kong.New(c,
-		kong.Name("oncebox"),
-		kong.Description("Hands every item of a bank (voucher codes, seats, places) to exactly one claimant, "+
-			"and every claimant the same item however often they ask; and lets every record through once."),
-		kong.DefaultEnvars("ONCEBOX"),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-	)
+	parser, err := newParser(c)
 	if err != nil {
-		panic(err) // the grammar is fixed; tests parse all of it
+		panic(err) // the grammar is constant, and the tests parse all of it
 	}
+	parser.complete()
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	a.Output = requestedOutput(args, os.Getenv("ONCEBOX_OUTPUT"))
 	command, err := parser.Parse(args)
-	if err != nil {
-		err = &usageError{err, "oncebox --help lists the commands, oncebox COMMAND --help explains one."}
-		return exitCode(ctx, complain(err))
+	if err == nil {
+		err = parser.checkEnvironment(os.Environ(), command)
 	}
-	a := &app{globals: c.globals, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // the grammar allows only levels
-	slog.SetDefault(slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})))
+	if err != nil {
+		return a.fail(ctx, parser.explain(err, args))
+	}
+	a.globals = c.globals
+	setLogger(a.stderr, c.LogLevel)
 	command.BindTo(ctx, (*context.Context)(nil))
-	return exitCode(ctx, complain(command.Run(a)))
+	if err := command.Run(a); err != nil {
+		return a.fail(ctx, err)
+	}
+	return exitDone
 }
 
-// complain prints an error and hands it on.
-func complain(err error) error {
-	if err == nil {
-		return nil
+// setLogger makes the logger of this program and of the AWS SDK. It must be called before an AWS client is made.
+func setLogger(to io.Writer, level string) {
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // the grammar allows only levels
+	slog.SetDefault(slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: least})))
+}
+
+// requestedOutput is the --output of a command line that may be wrong in other places: its errors have that form too.
+func requestedOutput(args []string, variable string) string {
+	output := variable
+	for i, arg := range args {
+		if arg == "--output=json" || arg == "json" && i > 0 && args[i-1] == "--output" {
+			output = outputJSON
+		}
 	}
-	fmt.Fprintln(os.Stderr, "oncebox:", err)
-	var usage *usageError
-	if errors.As(err, &usage) && usage.hint != "" {
-		fmt.Fprintln(os.Stderr, usage.hint)
+	if !slices.Contains([]string{outputText, outputJSON}, output) {
+		return outputText
 	}
-	return err
+	return output
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// asOncebox makes the test binary run as the command itself.
-const asOncebox = "ONCEBOX_TEST_AS_COMMAND"
+// asOncebox is the variable that makes the test binary run as the command itself, so that no test has to build it.
+const asOncebox = "TESTING_AS_ONCEBOX"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOncebox) != "" {
@@ -42,9 +42,6 @@ type result struct {
 	code           int
 }
 
-// endAtOnce: with the race detector a process would sleep for a second before it ends.
-const endAtOnce = "GORACE=atexit_sleep_ms=0"
-
 func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, os.Args[0], args...)
 	c.Dir, c.Stdin = s.dir, stdin
@@ -53,7 +50,7 @@ func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *e
 			c.Env = append(c.Env, v)
 		}
 	}
-	c.Env = append(append(c.Env, asOncebox+"=1", endAtOnce), s.env...)
+	c.Env = append(append(c.Env, asOncebox+"=1"), s.env...)
 	return c
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -15,7 +14,7 @@ import (
 
 // print writes a result to stdout: the value as JSON, or the text.
 func (a *app) print(value any, text string) error {
-	if a.Output == "json" {
+	if a.Output == outputJSON {
 		encoder := json.NewEncoder(a.stdout)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(value)
@@ -24,36 +23,13 @@ func (a *app) print(value any, text string) error {
 	return err
 }
 
-// counting shows on a terminal how many of what are done, and how fast, where nobody
-// knows how many there are. Call over when it is over. Elsewhere it shows nothing.
-func (a *app) counting(doing, what string) (progress itembank.Progress, over func()) {
-	if !a.showsProgress() {
-		return nil, func() {}
-	}
-	bar := a.bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
-		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0))
-	// A bar that cannot be drawn is no reason to stop.
-	return func(done, _ int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
-}
-
-// showsProgress reports that somebody watches.
-func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
-
-// bar is a progress bar that is gone when it is full.
-func (a *app) bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total, append([]progressbar.Option{
-		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
-		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
-	}, options...)...)
-}
-
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// campaignJSON is a campaign in results. Times are RFC 3339, lives Go durations;
-// absent means never, at once, or for ever.
+// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at once, an
+// absent closes_at or life means forever.
 type campaignJSON struct {
 	Name      string         `json:"name"`
 	State     itembank.State `json:"state,omitempty"`

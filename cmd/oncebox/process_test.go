@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -10,17 +9,21 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testengine"
+
 	_ "modernc.org/sqlite" // holds a write lock in the file of another process
 )
 
-// TestInterruptedLoad: Ctrl-C ends a load with 130, and the same command goes
-// on from there.
+// interruptedLines is a load of some seconds, which a test can interrupt.
+const interruptedLines = 60_000
+
+// TestInterruptedLoad: Ctrl-C ends a load with 130, and the same command goes on from there.
 func TestInterruptedLoad(t *testing.T) {
+	testengine.CheckOnly(t)
 	s := newShell(t)
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
@@ -36,7 +39,7 @@ func TestInterruptedLoad(t *testing.T) {
 	if err := load.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = load.Wait() // the exit code is looked at next
+	_ = load.Wait() // the exit code is checked next
 	if code := load.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Fatalf("want exit %d, got %d: %s", exitInterrupted, code, stderr.String())
 	}
@@ -49,7 +52,7 @@ func TestInterruptedLoad(t *testing.T) {
 	}
 }
 
-// TestInterruptedStdin: Ctrl-C ends a wait for stdin, and leaves nothing behind.
+// TestInterruptedStdin: Ctrl-C ends a wait for stdin, and no temporary file stays.
 func TestInterruptedStdin(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -65,8 +68,7 @@ func TestInterruptedStdin(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// What was written is read only by a process that is up and waits for
-		// more; a pipe takes 64 KiB by itself.
+		// A pipe holds 64 KiB. More is read only by a process that has started and waits for input.
 		if _, err := feed.Write(bytes.Repeat([]byte("A-1\n"), 64<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -84,14 +86,14 @@ func TestInterruptedStdin(t *testing.T) {
 	}
 }
 
-// untilProgress waits until a load has recorded some rows as done.
+// untilProgress waits until a load has recorded its first rows.
 func (s *shell) untilProgress() {
 	s.Helper()
 	s.until("SELECT EXISTS (SELECT 1 FROM load WHERE rows > 0)")
 }
 
-// stocked makes a campaign with n items, in codes.txt. If settings give them a life,
-// it waits until that is over: the commands have no clock that a test could move.
+// stocked makes a campaign with n items, from codes.txt. If settings give the items a life, it waits for its end: the
+// commands have no clock that a test can set.
 func (s *shell) stocked(n int, settings ...string) {
 	s.Helper()
 	s.run(exitDone, "init")
@@ -100,7 +102,7 @@ func (s *shell) stocked(n int, settings ...string) {
 	s.until("SELECT NOT EXISTS (SELECT 1 FROM bank WHERE ends_at > unixepoch('subsec') * 1000)")
 }
 
-// until asks another process's file until the answer is yes.
+// until repeats a query on the file of another process until the answer is true.
 func (s *shell) until(question string) {
 	s.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db")+"?mode=ro")
@@ -116,7 +118,7 @@ func (s *shell) until(question string) {
 		if yes {
 			return
 		}
-		time.Sleep(time.Millisecond) // between looks
+		time.Sleep(time.Millisecond) // before the next query
 	}
 }
 
@@ -144,7 +146,7 @@ func TestStoreStaysBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run(exitFailed, "claim", "spring", "ann").saying(t, "try again", "oncebox.db")
+	s.run(exitFailed, "claim", "spring", "ann").saying(t, "oncebox.db: take: still busy after 5s: another program is writing to the file\nTry again: it is safe to repeat the command.")
 	busy := s.post(base+"/campaigns/spring/claims", `{"claimant":"ann"}`)
 	if busy.status != http.StatusServiceUnavailable || busy.header.Get("Retry-After") != "1" || !strings.Contains(busy.body, "#try-again") {
 		t.Errorf("want 503 try-again, got %+v", busy)
@@ -153,95 +155,4 @@ func TestStoreStaysBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run(exitDone, "claim", "spring", "ann").saying(t, "A-1")
-}
-
-// TestLocal: the HTTP API over a socket, ended by Ctrl-C.
-func TestLocal(t *testing.T) {
-	s := newShell(t)
-	s.run(exitDone, "init")
-	s.run(exitDone, "campaign", "create", "spring")
-	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
-	base := s.serve()
-
-	claims := base + "/campaigns/spring/claims"
-	first := s.post(claims, `{"claimant":"ann/é ?"}`)
-	if first.status != http.StatusCreated || !strings.Contains(first.body, `"item":"A-1"`) {
-		t.Fatalf("want 201 with the item, got %+v", first)
-	}
-	location := first.header.Get("Location")
-	if again := s.send(http.MethodGet, base+location, ""); again.status != http.StatusOK || !strings.Contains(again.body, `"A-1"`) {
-		t.Errorf("GET %s: want the claim, got %+v", location, again)
-	}
-	for _, test := range []struct {
-		name, body string
-		status     int
-	}{
-		{"nothing left", `{"claimant":"bob"}`, http.StatusConflict},
-		{"invalid UTF-8", "{\"claimant\":\"\xff\"}", http.StatusBadRequest},
-		{"a large body", strings.Repeat("x", 1<<20), http.StatusRequestEntityTooLarge},
-	} {
-		if got := s.post(claims, test.body); got.status != test.status {
-			t.Errorf("%s: want %d, got %+v", test.name, test.status, got)
-		}
-	}
-}
-
-var servingOn = regexp.MustCompile(`on (http://127\.0\.0\.1:\d+)`)
-
-// serve starts `oncebox local` on a free port and returns its URL. At the end
-// of the test it is interrupted and must end well.
-func (s *shell) serve() string {
-	s.Helper()
-	local := s.command(context.Background(), nil, "local", "--addr", "127.0.0.1:0")
-	stderr, err := local.StderrPipe()
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := local.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		_ = local.Process.Signal(os.Interrupt)
-		if err := local.Wait(); err != nil {
-			s.Errorf("local ended with %v", err)
-		}
-	})
-	reader := bufio.NewReader(stderr)
-	line, err := reader.ReadString('\n')
-	match := servingOn.FindStringSubmatch(line)
-	if match == nil {
-		s.Fatalf("local said %q (%v)", line, err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, reader) }() // its log lines
-	return match[1]
-}
-
-type httpReply struct {
-	status int
-	header http.Header
-	body   string
-}
-
-func (s *shell) post(url, body string) httpReply {
-	s.Helper()
-	return s.send(http.MethodPost, url, body)
-}
-
-func (s *shell) send(method, url, body string) httpReply {
-	s.Helper()
-	request, err := http.NewRequestWithContext(s.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		s.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return httpReply{response.StatusCode, response.Header, string(text)}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCounting: on a terminal, commands that do not know how much there is to do show
-// how much is done and how fast, and no time that is left, and leave the result.
+// TestCounting: on a terminal, commands that do not know the total show how much is done and how fast, without the time
+// that is left. The result stays on the screen.
 func TestCounting(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -45,8 +45,8 @@ func TestCounting(t *testing.T) {
 	}
 }
 
-// TestBytesProgress: on a terminal a run shows how far it is and leaves its summary in a
-// line of its own, also where nobody knows how much there is to do.
+// TestBytesProgress: on a terminal a run shows its progress and leaves its summary in a line of its own, also where the
+// total is not known.
 func TestBytesProgress(t *testing.T) {
 	s := newShell(t)
 	s.file("in", records(20_000))

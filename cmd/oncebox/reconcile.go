@@ -12,30 +12,33 @@ import (
 )
 
 type reconcileCommand struct {
-	Campaign string  `arg:"" help:"The campaign."`
-	Repair   bool    `help:"Repair what can be repaired without a guess; the campaign must be closed."`
-	Items    string  `help:"With --repair: the file that was loaded, to bring lost items back; - is stdin." placeholder:"FILE"`
-	Column   *string `help:"Column of --items, as in load." placeholder:"NAME|N"`
+	Campaign string `arg:"" help:"The campaign."`
+	Repair   bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
+	Items    string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
+	itemFlags
+
+	Mend renamed `hidden:"" now:"--repair"`
 }
 
 func (reconcileCommand) Help() string {
-	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims, and prints
-each that is not in exactly one place: free, held, or ended; or that is free until
-another time than its row says. It may run on a live campaign: what looks wrong is
-looked at again until it is right, or was wrong in the same way twice. It reads every
-row, keeps about 100 bytes of memory for an item, and changes nothing.
+	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims. Prints each inconsistency: an item that is
+not in exactly one place (free, held, ended), or whose rows have different end times. It may run while the
+campaign is open: what looks wrong is read again until it is right, or wrong in the same way twice. It reads every
+row, needs about 100 bytes of memory for an item, and changes nothing.
 
---repair also repairs, each difference in one transaction that holds only if nothing
-has changed meanwhile. It refuses a campaign that is not closed, and waits %.0f seconds
-first, for requests that began before it was closed.
-  missing                           goes back to the bank, if --items has it
+--repair also repairs, each inconsistency in one transaction that changes nothing if the rows have changed
+meanwhile. The campaign must be closed. It waits %.0f seconds first, for requests that began before the campaign
+was closed.
+
+  inconsistency                     --repair
+  missing                           puts the item back into the bank, if --items has it
   held-and-free, free-and-ended,
-  free-twice                        the bank row that is too much goes
-  free-not-loaded, held-not-loaded  the row that says it was loaded is put
+  free-twice                        removes the bank row that is too much
+  free-not-loaded, held-not-loaded  adds the missing row that says the item was loaded
   held-twice, held-and-ended,
-  misplaced, ends-differ, moving    is left for people to settle
+  misplaced, ends-differ, moving    does nothing: a person must decide
 
-Exit code 4 if a difference was found and not repaired.
+The exit code is 4 if an inconsistency was found and not repaired.
 
 Examples:
   oncebox reconcile spring
@@ -43,21 +46,22 @@ Examples:
 }
 
 func (c reconcileCommand) Run(ctx context.Context, a *app) error {
-	if !c.Repair && (c.Items != "" || c.Column != nil) {
-		return &usageError{errors.New("--items and --column are for --repair"), ""}
+	switch {
+	case !c.Repair && (c.Items != "" || c.isSet()):
+		return &usageError{errors.New("--items and its flags are for --repair"), ""}
+	case c.Items == "" && c.isSet():
+		return &usageError{errors.New("--column, --lines, --trim and --raw are for --items"), ""}
 	}
-	if c.Items == "" {
-		if c.Column != nil {
-			return &usageError{errors.New("--column is for --items"), ""}
+	var source itembank.Source
+	if c.Items != "" {
+		in, err := a.openItems(ctx, c.Items, c.itemFlags)
+		if err != nil {
+			return err
 		}
-		return a.withBank(ctx, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, nil) })
+		defer in.remove()
+		source = in.Source
 	}
-	source, remove, err := a.itemSource(ctx, c.Items, c.Column)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	return a.withBank(ctx, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) })
 }
 
 func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
@@ -74,34 +78,17 @@ func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Bank, 
 		return err
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
-		return &usageError{fmt.Errorf("%s is %s, and only a closed campaign is repaired; nothing was changed", c.Campaign, state),
-			"oncebox campaign close " + c.Campaign + " closes it."}
-	}
-	if err := checkItems(c.Items, items); err != nil {
-		return err
+		return &usageError{
+			fmt.Errorf("%s is %s, and only a closed campaign can be repaired; nothing was changed", c.Campaign, state),
+			fmt.Sprintf("`oncebox campaign close %s` closes it.", c.Campaign),
+		}
 	}
 	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), c.Campaign)
 	report, err := b.Repair(ctx, c.Campaign, items)
 	return a.reconciled(report, err)
 }
 
-// checkItems finds what is wrong with the items before the wait, not after it.
-func checkItems(file string, items itembank.Source) error {
-	if items == nil {
-		return nil
-	}
-	for line, err := range items() {
-		if err != nil {
-			return badItems(file, err)
-		}
-		if err := itembank.ValidateItem(line.Item); err != nil {
-			return badItems(file, &itembank.LineError{Line: line.Number, Err: err})
-		}
-	}
-	return nil
-}
-
-// reconciled prints a report, also one that was cut after something was repaired.
+// reconciled prints a report, also if the command stopped after it had repaired something.
 func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
 	if err != nil && len(r.Inconsistencies) == 0 {
 		return err
@@ -110,7 +97,7 @@ func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
 		r.Inconsistencies = []itembank.Inconsistency{} // JSON shows [], not null
 	}
 	if n := unrepaired(r); n > 0 && err == nil {
-		err = fmt.Errorf("%w: differences that are not repaired: %d", errLook, n)
+		err = fmt.Errorf("%w: %d of the inconsistencies are not repaired", errLook, n)
 	}
 	return errors.Join(a.print(r, describeReport(r)), err)
 }
@@ -129,9 +116,9 @@ func describeReport(r itembank.ReconcileReport) string {
 	text := fmt.Sprintf("from %s to %s\nloaded %d, free %d, claimed %d, ended %d\n",
 		r.From.UTC().Format(toTheMillisecond), r.To.UTC().Format(toTheMillisecond), r.Loaded, r.Free, r.Claimed, r.Ended)
 	if len(r.Inconsistencies) == 0 {
-		return text + "no differences"
+		return text + "no inconsistencies"
 	}
-	text += fmt.Sprintf("differences %d, repaired %d\n", len(r.Inconsistencies), len(r.Inconsistencies)-unrepaired(r))
+	text += fmt.Sprintf("inconsistencies %d, repaired %d\n", len(r.Inconsistencies), len(r.Inconsistencies)-unrepaired(r))
 	return text + table(func(row func(...string)) {
 		row("KIND", "REPAIRED", "ITEM", "LOAD", "ROW", "CLAIMS")
 		for _, d := range r.Inconsistencies {

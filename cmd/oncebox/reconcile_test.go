@@ -14,15 +14,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The plants make a difference of each kind, with theItem, by means of a store.
+// planter makes an inconsistency of each kind, with theItem, through the store.
 
-type plants struct {
-	*world
+type planter struct {
+	*fixture
 	campaign itembank.Campaign
 }
 
-// plants has the campaign and an item in its bank, which changes rest on.
-func (w *world) plants() plants {
+// plants returns a planter. It loads another item first, on which the conditions of its changes rest.
+func (w *fixture) plants() planter {
 	w.Helper()
 	campaign, err := w.bank.Campaign(w.Context(), w.name)
 	if err != nil {
@@ -31,41 +31,41 @@ func (w *world) plants() plants {
 	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("there"), nil); err != nil {
 		w.Fatal(err)
 	}
-	return plants{w, campaign}
+	return planter{w, campaign}
 }
 
-func (p plants) free(item string) engine.FreeItem {
+func (p planter) free(item string) engine.FreeItem {
 	h := engine.HashItem(item)
 	return engine.FreeItem{Shard: engine.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
 }
 
-// astray is the item in a shard that is not its own.
-func (p plants) astray(by int) engine.FreeItem {
+// astray is the item in a wrong shard.
+func (p planter) astray(by int) engine.FreeItem {
 	i := p.free(theItem)
 	i.Shard.Number = (i.Shard.Number + by) % p.campaign.Shards
 	return i
 }
 
-func (p plants) must(done bool, err error) {
+func (p planter) must(done bool, err error) {
 	p.Helper()
 	if err != nil || !done {
 		p.Fatalf("planting: %t, %v", done, err)
 	}
 }
 
-// change plants a bank row, or takes one out, and does not care what is there.
-func (p plants) change(put, drop *engine.FreeItem) {
+// change puts or drops a bank row, whatever is there.
+func (p planter) change(put, drop *engine.FreeItem) {
 	p.Helper()
 	m := engine.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop}
-	other := p.free("there") // which is in the bank all the time
+	other := p.free("there") // it stays in the bank all the time
 	m.IfFree = &other
 	p.must(p.store.Store.Repair(p.Context(), m))
 }
 
-func (p plants) put(i engine.FreeItem)  { p.Helper(); p.change(&i, nil) }
-func (p plants) drop(i engine.FreeItem) { p.Helper(); p.change(nil, &i) }
+func (p planter) put(i engine.FreeItem)  { p.Helper(); p.change(&i, nil) }
+func (p planter) drop(i engine.FreeItem) { p.Helper(); p.change(nil, &i) }
 
-func (p plants) take(claimant string) {
+func (p planter) take(claimant string) {
 	p.Helper()
 	claim := engine.Claim{
 		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant,
@@ -75,53 +75,53 @@ func (p plants) take(claimant string) {
 	p.must(found.Taken(), err)
 }
 
-func (p plants) loaded() {
+func (p planter) loaded() {
 	p.Helper()
 	_, err := p.bank.Load(p.Context(), p.name, itembank.Items(theItem), nil)
 	p.must(true, err)
 }
 
-// end marks the item, which is free.
-func (p plants) end() {
+// end marks the free item as withdrawn.
+func (p planter) end() {
 	p.Helper()
 	ended, err := p.store.EndItems(p.Context(), []engine.EndRequest{{Item: p.free(theItem), State: engine.Withdrawn}})
 	p.must(len(ended) == 1 && ended[0] == engine.EndDone, err)
 }
 
-var differences = map[string]func(plants){
-	"missing": func(p plants) { p.loaded(); p.drop(p.free(theItem)) },
-	"held-twice": func(p plants) {
+var inconsistencies = map[string]func(planter){
+	"missing": func(p planter) { p.loaded(); p.drop(p.free(theItem)) },
+	"held-twice": func(p planter) {
 		p.loaded()
 		p.take("ann")
 		p.put(p.free(theItem))
 		p.take("bob")
 	},
-	"held-and-free": func(p plants) { p.loaded(); p.take("ann"); p.put(p.free(theItem)) },
-	"held-and-ended": func(p plants) {
+	"held-and-free": func(p planter) { p.loaded(); p.take("ann"); p.put(p.free(theItem)) },
+	"held-and-ended": func(p planter) {
 		p.loaded()
 		p.take("ann")
 		p.put(p.free(theItem))
 		p.end()
 	},
-	"free-and-ended":  func(p plants) { p.loaded(); p.end(); p.put(p.free(theItem)) },
-	"free-twice":      func(p plants) { p.loaded(); p.put(p.astray(1)) },
-	"misplaced":       func(p plants) { p.loaded(); p.put(p.astray(1)); p.drop(p.free(theItem)) },
-	"free-not-loaded": func(p plants) { p.put(p.free(theItem)) },
-	"held-not-loaded": func(p plants) { p.put(p.free(theItem)); p.take("ann") },
-	"ends-differ": func(p plants) {
+	"free-and-ended":  func(p planter) { p.loaded(); p.end(); p.put(p.free(theItem)) },
+	"free-twice":      func(p planter) { p.loaded(); p.put(p.astray(1)) },
+	"misplaced":       func(p planter) { p.loaded(); p.put(p.astray(1)); p.drop(p.free(theItem)) },
+	"free-not-loaded": func(p planter) { p.put(p.free(theItem)) },
+	"held-not-loaded": func(p planter) { p.put(p.free(theItem)); p.take("ann") },
+	"ends-differ": func(p planter) {
 		p.loaded()
 		p.drop(p.free(theItem))
 		ending := p.free(theItem)
 		ending.EndsAt = p.clock.Now().Add(time.Hour)
 		p.put(ending)
 	},
-	"moving": func(p plants) {
+	"moving": func(p planter) {
 		p.loaded()
 		p.put(p.astray(1))
 		p.drop(p.free(theItem))
 		from, to := 1, 2
 		p.store.After = func(method string) error {
-			if method == "ItemRow" { // the end of a look
+			if method == "ItemRow" { // the last call of a look at the item
 				p.put(p.astray(to))
 				p.drop(p.astray(from))
 				from, to = to, from
@@ -131,8 +131,8 @@ var differences = map[string]func(plants){
 	},
 }
 
-// TestInconsistencies plants a difference of every kind that there is, and wants the
-// report and the exit codes, and of --repair what the table in docs/campaigns.md says.
+// TestInconsistencies makes an inconsistency of every kind. The report and the exit codes must name it, and --repair must
+// do what the table in docs/campaigns.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")
@@ -157,20 +157,20 @@ func TestInconsistencies(t *testing.T) {
 	onEngines(t, func(t *testing.T, store engine.Store) {
 		for _, kind := range kinds {
 			t.Run(kind, func(t *testing.T) {
-				w := newWorld(t, store, itembank.Settings{})
-				w.difference(kind, repairable[kind])
+				w := newFixture(t, store, itembank.Settings{})
+				w.inconsistency(kind, repairable[kind])
 			})
 		}
 	})
 }
 
-func (w *world) difference(kind string, repairable bool) {
+func (w *fixture) inconsistency(kind string, repairable bool) {
 	planted := w.plants()
 	look := reconcileCommand{Campaign: w.name}
 	if r := w.reconcile(look, exitDone); len(r.Inconsistencies) != 0 {
 		w.Fatalf("before: %+v", r.Inconsistencies)
 	}
-	differences[kind](planted)
+	inconsistencies[kind](planted)
 	r := w.reconcile(look, exitLook)
 	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != kind || r.Inconsistencies[0].Repaired || r.Inconsistencies[0].Hash != engine.HashItem(theItem).String() {
 		w.Fatalf("want one item %s, got %+v", kind, r.Inconsistencies)
@@ -199,7 +199,7 @@ func (w *world) difference(kind string, repairable bool) {
 	}
 }
 
-// TestDrainTime: how long --repair waits is what the help and docs/campaigns.md say.
+// TestDrainTime: --repair waits as long as the help and docs/campaigns.md say.
 func TestDrainTime(t *testing.T) {
 	t.Parallel()
 	want := fmt.Sprintf("waits %.0f seconds", itembank.DrainTime.Seconds())
@@ -210,8 +210,8 @@ func TestDrainTime(t *testing.T) {
 	}
 }
 
-// reconcile runs the command, and compares what it prints as JSON and as text.
-func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileReport) {
+// reconcile runs the command as JSON and as text, and compares the two.
+func (w *fixture) reconcile(c reconcileCommand, code int) (r itembank.ReconcileReport) {
 	w.Helper()
 	run := func(output string) string {
 		a := w.app()
@@ -230,7 +230,7 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 		w.Errorf("unexpected report %s (%v)", raw, err)
 	}
 	if c.Repair {
-		return r // again it would find nothing
+		return r // a second run would find nothing
 	}
 	text := run("text")
 	for _, d := range r.Inconsistencies {
@@ -244,24 +244,23 @@ func (w *world) reconcile(c reconcileCommand, code int) (r itembank.ReconcileRep
 			w.Errorf("want the hash %s, got\n%s", d.Hash, text)
 		}
 	}
-	if len(r.Inconsistencies) == 0 && !strings.Contains(text, "no differences") {
-		w.Errorf("want no differences, got\n%s", text)
+	if len(r.Inconsistencies) == 0 && !strings.Contains(text, "no inconsistencies") {
+		w.Errorf("want no inconsistencies, got\n%s", text)
 	}
 	return r
 }
 
-// TestLostWithoutItems: an item that no row holds comes back from the file that it
-// was loaded from, and not without.
+// TestLostWithoutItems: without the file of the load a lost item does not come back.
 func TestLostWithoutItems(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
-		w := newWorld(t, store, itembank.Settings{})
-		differences["missing"](w.plants())
+		w := newFixture(t, store, itembank.Settings{})
+		inconsistencies["missing"](w.plants())
 		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
 			t.Fatal(err)
 		}
 		err := reconcileCommand{Campaign: w.name, Repair: true}.reconcile(t.Context(), w.app(), w.bank, nil)
-		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "differences 1, repaired 0") {
+		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "inconsistencies 1, repaired 0") {
 			t.Errorf("%v\n%s", err, w.out.String())
 		}
 	})

@@ -13,30 +13,29 @@ import (
 
 type releaseCommand struct {
 	Campaign string  `arg:"" help:"The campaign."`
-	Claimant string  `arg:"" help:"Whose claim."`
-	ClaimID  *string `help:"Release the claim with this id and no other, without asking." placeholder:"ID"`
-	Yes      bool    `help:"Release whatever claim there is, without asking."`
+	Claimant string  `arg:"" help:"The claimant whose claim is released."`
+	ClaimID  *string `help:"Release only the claim with this id, without asking." placeholder:"ID"`
+	Yes      bool    `help:"Release the claim that there is, without asking."`
 }
 
 func (releaseCommand) Help() string {
-	return `Ends the claim. By the campaign's --on-end its item goes back to the bank, or is
-burned, and then nobody gets it again. The claimant may claim again afterwards.
+	return `Ends the claim. The campaign's --on-end decides whether the item goes back to the bank or is burned. Nobody gets a
+burned item again. The claimant may claim again afterwards.
 
-Shows the claim and asks; where nobody can be asked it wants --yes or --claim-id.
-It releases the claim that it showed: if that is another one by then, nothing is
-changed. Without a yes nothing is changed either, and the exit code is 3, as it is
-if the claimant holds no claim.
+Shows the claim and asks. Without a terminal it needs --yes or --claim-id. It releases the claim that it showed
+and no other. If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is
+3.
 
-For scripts: --claim-id, with the claim_id that claim prints, is safe to repeat. If
-the claim is gone it says "already released" and the exit code is 0. --yes repeated
-would also release a claim that was made in between.
+For scripts: --claim-id takes the claim_id that "oncebox --output json claim" prints. It is safe to repeat: if
+that claim is gone, the command says "already released" and the exit code is 0. A repeated --yes would also
+release a claim that was made in between.
 
 Examples:
   oncebox release spring customer-17
   oncebox release spring customer-17 --claim-id "$ID"`
 }
 
-// errUnconfirmed: nobody said yes.
+// errUnconfirmed says that the answer was not yes.
 var errUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
 
 func (c releaseCommand) Run(ctx context.Context, a *app) error {
@@ -44,9 +43,12 @@ func (c releaseCommand) Run(ctx context.Context, a *app) error {
 	case c.ClaimID != nil && *c.ClaimID == "":
 		return &usageError{errors.New("--claim-id is empty; nothing was changed"), ""}
 	case c.ClaimID == nil && !c.Yes && !a.canAsk():
-		return &usageError{errors.New("nobody can be asked here; say --claim-id ID to release that claim, or --yes to release the one that there is"), ""}
+		return &usageError{
+			errors.New("there is no terminal to ask on; nothing was changed"),
+			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
+		}
 	}
-	return a.withBank(ctx, func(b *itembank.Bank) error { return c.release(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.release(ctx, a, b) })
 }
 
 func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) error {
@@ -59,7 +61,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 	}
 	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant)
 	if errors.Is(err, itembank.ErrNoClaim) {
-		return fmt.Errorf("%w: %s holds nothing in %s; it was released already, or never made", err, c.Claimant, c.Campaign)
+		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
 	}
 	if err != nil {
 		return err
@@ -97,15 +99,16 @@ type releaseJSON struct {
 	Campaign string `json:"campaign"`
 	Claimant string `json:"claimant"`
 	ClaimID  string `json:"claim_id"`
-	Item     string `json:"item,omitempty"` // not with --claim-id, where the claim is not read
-	Outcome  string `json:"outcome"`        // already, or what became of the item: returned, burned, expired, withdrawn
+	Item     string `json:"item,omitempty"` // absent with --claim-id, where the claim is not read
+	Outcome  string `json:"outcome"`        // already, or what happened to the item: returned, burned, expired, withdrawn
 }
 
 // end releases one claim and no other.
 func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim itembank.Claim) error {
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID)
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
-		return fmt.Errorf("%w; to repeat it for this claim and no other, say --claim-id %s", err, claim.ID)
+		hint := "The claim may have been released. To repeat this for the same claim only, say --claim-id " + claim.ID + "."
+		return &hintError{err, hint}
 	}
 	if err != nil {
 		return err
@@ -117,19 +120,17 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 	case done.Returned:
 		outcome, text = "returned", "released; the item is in the bank again"
 	case done.Ended == "expired":
-		text = "released; the item has expired with its own life, nobody gets it again"
+		text = "released; the item has expired, nobody gets it again"
 	case done.Ended == "withdrawn":
 		text = "released; the item was withdrawn before, nobody gets it again"
 	}
 	return a.print(releaseJSON{c.Campaign, c.Claimant, claim.ID, claim.Item, outcome}, text)
 }
 
-// canAsk reports that a person is there to answer: stdin is a terminal, and so is
-// stderr, where questions go.
+// canAsk reports whether a person can answer: stdin is a terminal, and so is stderr, where questions go.
 func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
-// ask asks a question. Everything but a line of y or yes is a no, also the end of
-// the input.
+// ask asks a question. Only a line of y or yes is a yes.
 func (a *app) ask(ctx context.Context, question string) (yes bool, err error) {
 	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
 	line, err := bufio.NewReader(interruptible(ctx, a.stdin)).ReadString('\n')

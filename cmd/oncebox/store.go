@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
@@ -24,14 +25,31 @@ const (
 	dynamodbStore = "dynamodb:"
 )
 
-// sqlitePath returns the file of a --store; ok is false for DynamoDB.
+// sqlitePath returns the file of --store; ok is false for DynamoDB.
 func (g globals) sqlitePath() (path string, ok bool, err error) {
 	path, ok = strings.CutPrefix(g.Store, sqlitePrefix)
-	switch {
-	case ok && path == "", !ok && g.Store != dynamodbStore:
-		return "", false, &usageError{fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), ""}
+	if ok && path != "" || g.Store == dynamodbStore {
+		return path, ok, nil
 	}
-	return path, ok, nil
+	var hint string
+	switch {
+	case strings.TrimSuffix(g.Store, ":") == strings.TrimSuffix(dynamodbStore, ":"):
+		hint = "Did you mean " + dynamodbStore + "?"
+	case g.Store != "" && !strings.Contains(g.Store, ":"):
+		hint = "Did you mean " + sqlitePrefix + g.Store + "?"
+	}
+	return "", false, &usageError{fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), hint}
+}
+
+// missingStore says how to make a SQLite store that does not exist.
+func (g globals) missingStore(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return &usageError{
+		&plainError{fmt.Sprintf("--store %s: there is no such file", g.Store), sqlite.ErrNotStore, err},
+		fmt.Sprintf("`oncebox --store %s init` makes the store.", g.Store),
+	}
 }
 
 // open opens the store, which must exist. Call closeStore after use.
@@ -43,29 +61,60 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 	if ok {
 		store, err := sqlitestore.Open(ctx, path)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, g.missingStore(err)
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
+	client, err := dynamoClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	return dynamostore.New(client, g.BankTable, g.DedupeTable), func() {}, nil
 }
 
-// withBank runs a command on a Bank over the store.
-func (g globals) withBank(ctx context.Context, run func(*itembank.Bank) error) error {
+// withBank runs a command on a Bank over the store. The campaign is the one that the command is about, if there is one.
+func (g globals) withBank(ctx context.Context, campaign string, run func(*itembank.Bank) error) error {
 	store, closeStore, err := g.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	return run(itembank.New(store))
+	bank := itembank.New(store)
+	err = run(bank)
+	if errors.Is(err, itembank.ErrNoCampaign) {
+		return noSuchCampaign(ctx, bank, campaign, err)
+	}
+	return err
 }
 
-// openLedger opens the store of record entries, which must exist. Call
-// closeLedger after use.
+// noSuchCampaign says which campaigns there are.
+func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, err error) error {
+	campaigns, listError := bank.Campaigns(ctx)
+	if listError != nil {
+		return errors.Join(err, listError)
+	}
+	err = fmt.Errorf("%w: %q", err, campaign)
+	if len(campaigns) == 0 {
+		hint := fmt.Sprintf("The store has no campaigns. `oncebox campaign create %s` makes this one.", campaign)
+		return &hintError{err, hint}
+	}
+	const shown = 10
+	names := make([]string, len(campaigns))
+	for i, c := range campaigns {
+		names[i] = c.Name
+	}
+	meant := suggest.Closest(campaign, names)
+	if len(names) > shown {
+		names = append(names[:shown], fmt.Sprintf("and %d more", len(campaigns)-shown))
+	}
+	hint := "The store has: " + strings.Join(names, ", ") + "."
+	if meant != "" {
+		hint = fmt.Sprintf("Did you mean %s? %s", meant, hint)
+	}
+	return &hintError{err, hint}
+}
+
+// openLedger opens the store of record entries, which must exist. Call closeLedger after use.
 func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe.Store, closeLedger func(), err error) {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
@@ -74,11 +123,11 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 	if ok {
 		store, err := ledgersqlite.Open(ctx, path)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, g.missingStore(err)
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 	}
-	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
+	client, err := dynamoClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,14 +135,14 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 }
 
 type initCommand struct {
-	Yes bool `help:"Make tables in an AWS account, where they cost money; not asked for a local endpoint."`
+	Yes bool `help:"Make the tables in an AWS account, where they cost money. Not needed for a local endpoint."`
 }
 
 func (initCommand) Help() string {
-	return `Safe to repeat: what is there already is left as it is.
+	return `Safe to repeat: a store that exists stays as it is.
 
 Examples:
-  oncebox init                                   # ./oncebox.db
+  oncebox init                                   # makes ./oncebox.db
   oncebox --store sqlite:/var/lib/codes.db init
   AWS_ENDPOINT_URL_DYNAMODB=http://localhost:8000 oncebox --store dynamodb: init`
 }
@@ -105,7 +154,7 @@ func (c initCommand) Run(ctx context.Context, a *app) error {
 	return a.print(map[string]string{"store": a.Store}, "store ready: "+a.Store)
 }
 
-// create makes the store. In an AWS account it wants to be told to.
+// create makes the store. In an AWS account it does so only with a yes.
 func (g globals) create(ctx context.Context, yes bool) error {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
@@ -114,13 +163,19 @@ func (g globals) create(ctx context.Context, yes bool) error {
 	if ok {
 		return createFile(ctx, path)
 	}
-	client, err := awsclient.NewDynamoDB(ctx, sdkconfig.Load)
+	client, err := newDynamoClient(ctx)
 	if err != nil {
 		return err
 	}
 	if !dynamo.Local(client) && !yes {
-		return &usageError{errors.New("this would make tables in an AWS account; say --yes if that is meant, " +
-			"or set AWS_ENDPOINT_URL_DYNAMODB to a local engine"), ""}
+		return &usageError{
+			fmt.Errorf("init would make the tables %s and %s in an AWS account, where they cost money",
+				g.BankTable, g.DedupeTable),
+			"Say --yes to do that, or set AWS_ENDPOINT_URL_DYNAMODB to use a local engine.",
+		}
+	}
+	if err := checkCredentials(ctx, client); err != nil {
+		return err
 	}
 	return dynamostore.CreateTables(ctx, client, g.BankTable, g.DedupeTable)
 }

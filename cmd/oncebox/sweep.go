@@ -13,35 +13,34 @@ type sweepCommand struct {
 }
 
 func (sweepCommand) Help() string {
-	return `Closes the claims that ended more than 10 seconds ago, and takes free items out of
-the bank whose own life has ended. Requests do the same with what they meet; a sweep
-brings items back sooner, and makes the counts right. It reads all claims of the scope
-and the whole bank. Safe to repeat, to interrupt, and to run several times at once.
+	return `Closes claims that ended more than 10 seconds ago, and takes items out of the bank whose item life has ended.
+Requests do the same with the claims and items that they meet; a sweep does it sooner and makes the counts right.
+It reads all claims of the scope and the whole bank. Safe to repeat, to interrupt, and to run several times at
+once.
 
-Prints how many items of ended claims were returned to the bank, and how many items
-have expired, free ones and those that ended with their claims. A claim whose rows
-contradict each other stays as it is and is named; all else is swept, and the exit
-code is 4. oncebox reconcile shows what is wrong with it.
+Prints how many items were returned to the bank, and how many have expired. A claim whose rows contradict each
+other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox reconcile" shows what is
+wrong.
 
 Example:
   oncebox sweep spring`
 }
 
 func (c sweepCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, func(b *itembank.Bank) error { return c.sweep(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.sweep(ctx, a, b) })
 }
 
 func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error {
-	progress, over := a.counting("sweeping "+c.Campaign, "rows")
+	progress, finish := a.counting("sweeping "+c.Campaign, "rows")
 	report, err := b.Sweep(ctx, c.Campaign, progress)
-	over()
+	finish()
 	text := fmt.Sprintf("returned %d, expired %d", report.Returned, report.Expired)
 	switch {
-	case errors.Is(err, itembank.ErrInconsistent): // the sweep is done all the same
+	case errors.Is(err, itembank.ErrInconsistent): // the rest was swept
 	case err != nil && report == (itembank.SweepReport{}):
 		return err
 	case err != nil:
-		return &cutError{text, err}
+		return &cutError{"(" + text + ")", err}
 	}
 	return errors.Join(err, a.print(report, text))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// terminal is a pseudo terminal with a command at it, as a person sees it.
+// terminal is a command on a pseudo terminal, as a person uses it.
 type terminal struct {
 	*shell
 	keyboard *os.File
@@ -30,7 +30,7 @@ type terminal struct {
 	done     chan struct{}
 }
 
-// at starts a command at a terminal.
+// at starts a command on a terminal.
 func (s *shell) at(args ...string) *terminal {
 	s.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -63,7 +63,7 @@ func (s *shell) at(args ...string) *terminal {
 	return t
 }
 
-// show keeps what the command prints, until it ends.
+// show collects what the command prints, until it ends.
 func (t *terminal) show(from io.Reader) {
 	defer close(t.done)
 	buffer := make([]byte, 4096)
@@ -77,7 +77,7 @@ func (t *terminal) show(from io.Reader) {
 		default:
 		}
 		if err != nil {
-			return // Linux says EIO when the last one leaves a terminal
+			return // Linux returns EIO when the last process closes a terminal
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (t *terminal) text() string {
 	return t.screen.String()
 }
 
-// until waits for words on the screen.
+// until waits for a text on the screen.
 func (t *terminal) until(words string) {
 	t.Helper()
 	for !strings.Contains(t.text(), words) {
@@ -110,7 +110,7 @@ func (t *terminal) press(keys string) {
 // ends waits for the end of the command and returns what is on the screen.
 func (t *terminal) ends(code int) string {
 	t.Helper()
-	_ = t.command.Wait() // the exit code is looked at next
+	_ = t.command.Wait() // the exit code is checked next
 	<-t.done
 	if got := t.command.ProcessState.ExitCode(); got != code {
 		t.Fatalf("want exit %d, got %d\n%s", code, got, t.text())
@@ -167,8 +167,8 @@ func TestReleaseAsks(t *testing.T) {
 	})
 }
 
-// TestReleaseShowsAndSendsOneClaim: while somebody thinks about the answer, the claim
-// is released and another one made. That one stays.
+// TestReleaseShowsAndSendsOneClaim: while the question is on the screen, the claim is released and another one is made.
+// The other claim stays.
 func TestReleaseShowsAndSendsOneClaim(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -187,8 +187,8 @@ func TestReleaseShowsAndSendsOneClaim(t *testing.T) {
 	})
 }
 
-// TestProgress: on a terminal a load and a withdrawal show how far they are, how fast,
-// and how long it will take, and leave the result.
+// TestProgress: on a terminal a load and a withdrawal show their progress, rate and remaining time. The result stays on
+// the screen.
 func TestProgress(t *testing.T) {
 	bar := regexp.MustCompile(`(loading|withdrawing from) spring +\d+% .*\(\d+/1500, \d+ lines/s\) \[\d+s:\d+s\]`)
 	s := newShell(t)

@@ -7,6 +7,11 @@ var version string
 
 type versionCommand struct{}
 
+func (versionCommand) Help() string {
+	return `Example:
+  oncebox version`
+}
+
 func (versionCommand) Run(a *app) error {
 	v := currentVersion()
 	return a.print(map[string]string{"version": v}, "oncebox "+v)

@@ -9,23 +9,22 @@ import (
 )
 
 type withdrawCommand struct {
-	Campaign string  `arg:"" help:"The campaign."`
-	File     string  `arg:"" optional:"" help:"The items, one a line, or CSV with --column; - is stdin."`
-	Column   *string `help:"Read CSV and take this column: a name from the first row, or a number from 1, and then there is no first row of names." placeholder:"NAME|N"`
-	All      bool    `help:"Withdraw all free items of the campaign; wants --yes."`
-	Yes      bool    `help:"Withdraw all free items without further question."`
+	Campaign string `arg:"" help:"The campaign."`
+	File     string `arg:"" optional:"" help:"The items, one a line, or CSV with --column; - is stdin."`
+	itemFlags
+	All bool `help:"Withdraw all free items of the campaign. Needs --yes."`
+	Yes bool `help:"Confirm --all."`
 }
 
 func (withdrawCommand) Help() string {
-	return `Takes free items out of the bank for good: nobody gets them, and they are not
-loaded again. Items that somebody holds stay with their holders.
+	return `Takes free items out of the bank for good: nobody gets them, and they cannot be loaded again. Claimed items stay
+with their claimants.
 
-The whole file is checked first: one bad line, and nothing is changed (exit code 2).
-Safe to repeat: the same command goes on where it was cut, and then counts as
-"already" what it had withdrawn.
+Checks the whole file first, as load does. If one line is bad, nothing is changed and the exit code is 2. Safe to
+repeat: after an interruption the same command does the rest.
 
-Prints how many items were withdrawn now, had ended already, are held, or are unknown
-to the campaign. Exit code 4 if some are held or unknown.
+Prints how many items were withdrawn now, had ended before ("already"), are held by a claimant, or are unknown to
+the campaign. The exit code is 4 if some are held or unknown.
 
 Examples:
   oncebox withdraw spring recalled.txt
@@ -38,39 +37,39 @@ func (c withdrawCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.All {
-		return a.withBank(ctx, func(b *itembank.Bank) error { return c.all(ctx, a, b) })
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.all(ctx, a, b) })
 	}
-	source, remove, err := a.itemSource(ctx, c.File, c.Column)
+	in, err := a.openItems(ctx, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	return a.withBank(ctx, func(b *itembank.Bank) error { return c.items(ctx, a, b, source) })
+	defer in.remove()
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.file(ctx, a, b, in.Source) })
 }
 
 func (c withdrawCommand) check() error {
 	switch {
-	case c.All && (c.File != "" || c.Column != nil):
-		return &usageError{errors.New("name a file, or say --all, not both"), ""}
+	case c.All && (c.File != "" || c.isSet()):
+		return &usageError{errors.New("name a file or say --all, not both"), ""}
 	case c.All && !c.Yes:
-		return &usageError{errors.New("--all takes every free item out of the bank, for good; say --yes if that is meant"), ""}
+		return &usageError{errors.New("--all takes every free item out of the bank for good"), "Say --all --yes to do that."}
 	case !c.All && c.File == "":
-		return &usageError{errors.New("name a file of items, or say --all --yes"), ""}
+		return &usageError{errors.New("there is nothing to withdraw"), "Name a file of items, or say --all --yes."}
 	}
 	return nil
 }
 
 func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Bank) error {
-	progress, over := a.counting("withdrawing from "+c.Campaign, "items")
+	progress, finish := a.counting("withdrawing from "+c.Campaign, "items")
 	report, err := b.WithdrawAll(ctx, c.Campaign, progress)
-	over()
+	finish()
 	return a.withdrawn(report, err)
 }
 
-func (c withdrawCommand) items(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
+func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
 	report, err := b.Withdraw(ctx, c.Campaign, watched(source, a.progress("withdrawing from "+c.Campaign)))
 	if errors.Is(err, itembank.ErrInvalid) && report == (itembank.WithdrawReport{}) {
-		return badItems(c.File, err)
+		return badItems(c.File, c.itemFlags, err)
 	}
 	return a.withdrawn(report, err)
 }
@@ -81,9 +80,10 @@ func (a *app) withdrawn(r itembank.WithdrawReport, err error) error {
 	case err != nil && r == (itembank.WithdrawReport{}):
 		return err
 	case err != nil:
-		return &cutError{text, err}
+		return &cutError{"(" + text + ")", err}
 	case r.Held+r.Unknown > 0:
-		err = fmt.Errorf("%w: held, and left with their holders: %d; never loaded: %d", errLook, r.Held, r.Unknown)
+		err = fmt.Errorf("%w: %s held by claimants and not withdrawn, %s never loaded",
+			errLook, quantity(r.Held, "item"), quantity(r.Unknown, "item"))
 	}
 	return errors.Join(a.print(r, text), err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // from opens a text that is read byte by byte.
@@ -74,7 +75,7 @@ func TestLines(t *testing.T) {
 // TestBadLines: what is wrong with a line is said with its number, and Source stops there too.
 func TestBadLines(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", itembank.MaxItem+1)
+	long := strings.Repeat("x", engine.MaxItem+1)
 	for item, want := range map[string]string{
 		" a":           "begins with a space (U+0020)",
 		"a ":           "ends with a space (U+0020)",

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Open opens the file at its beginning. A load reads it several times.
@@ -61,7 +62,7 @@ func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
 		last := errors.Is(err, io.EOF)
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			return badLine(n, fmt.Sprintf("is longer than %d bytes, an item has at most %d", maxLine, itembank.MaxItem))
+			return badLine(n, fmt.Sprintf("is longer than %d bytes, an item has at most %d", maxLine, engine.MaxItem))
 		case err != nil && !last:
 			return fmt.Errorf("line %d: %w", n, err)
 		case last && len(line) == 0:

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/awsclient"
+)
+
+var (
+	errNoCredentials = errors.New("no AWS credentials")
+	errDenied        = errors.New("AWS denies the request")
+	errNoTable       = errors.New("no such table")
+)
+
+// dynamoClient makes the DynamoDB client. Without credentials every request would fail, so it looks for them first.
+func dynamoClient(ctx context.Context) (*dynamodb.Client, error) {
+	client, err := newDynamoClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return client, checkCredentials(ctx, client)
+}
+
+func newDynamoClient(ctx context.Context) (*dynamodb.Client, error) {
+	return awsclient.NewDynamoDB(ctx, sdkconfig.Load)
+}
+
+func checkCredentials(ctx context.Context, client *dynamodb.Client) error {
+	_, err := client.Options().Credentials.Retrieve(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	hint := "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in, for example with `aws sso login`."
+	if dynamo.Local(client) {
+		hint = "A local engine takes any: AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local."
+	}
+	return &hintError{&plainError{"there are no AWS credentials, or they cannot be read", errNoCredentials, err}, hint}
+}
+
+// explainAWS puts an error of the SDK into plain words. Others stay as they are.
+func (g globals) explainAWS(ctx context.Context, err error) error {
+	var operation *smithy.OperationError
+	var profile config.SharedConfigProfileNotExistError
+	var explained *plainError
+	switch {
+	case errors.As(err, &explained) || ctx.Err() != nil:
+		return err
+	case errors.As(err, &profile):
+		text := fmt.Sprintf("AWS_PROFILE: there is no profile %q", profile.Profile)
+		return &hintError{&plainError{text, awsconfig.ErrSettings, err}, "`aws configure list-profiles` lists them."}
+	case !errors.As(err, &operation):
+		return err
+	}
+	why := g.explainOperation(ctx, operation)
+	var cut *cutError
+	plain := error(&plainError{why.text, why.kind, err})
+	switch {
+	case errors.As(err, &cut):
+		plain = &cutError{cut.done, plain}
+	case errors.Is(err, offline.ErrStopped): // its text says what the same command does
+		plain = &plainError{strings.Replace(err.Error(), operation.Error(), why.text, 1), why.kind, err}
+	}
+	if why.hint == "" {
+		return plain
+	}
+	return &hintError{plain, why.hint}
+}
+
+// explanation says why a request failed.
+type explanation struct {
+	text string
+	kind error  // one of the errors above; nil: none of them
+	hint string // what to do, as a sentence; may be empty
+}
+
+// explainOperation says why a request failed.
+func (g globals) explainOperation(ctx context.Context, operation *smithy.OperationError) explanation {
+	request := operation.Service() + " " + operation.Operation()
+	var missing *types.ResourceNotFoundException
+	var api smithy.APIError
+	var call *url.Error
+	var network net.Error
+	switch {
+	case errors.As(operation, &missing):
+		return g.explainMissingTable(ctx)
+	case errors.As(operation, &api) && slices.Contains(expired, api.ErrorCode()):
+		return explanation{"the AWS credentials have expired", errNoCredentials, "Get new ones, for example with `aws sso login`."}
+	case errors.As(operation, &api) && slices.Contains(unknownKeys, api.ErrorCode()):
+		text := fmt.Sprintf("AWS does not accept the credentials (%s)", api.ErrorCode())
+		return explanation{text, errNoCredentials, "Check AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."}
+	case errors.As(operation, &api) && slices.Contains(denied, api.ErrorCode()):
+		text := fmt.Sprintf("AWS denies %s: %s", request, api.ErrorMessage())
+		return explanation{text, errDenied, "Ask for the permission, or use other credentials (AWS_PROFILE)."}
+	case errors.As(operation, &api):
+		return explanation{fmt.Sprintf("%s: %s: %s", request, api.ErrorCode(), api.ErrorMessage()), nil, ""}
+	case errors.As(operation, &call):
+		endpoint := strings.TrimSuffix(call.URL, "/")
+		return explanation{fmt.Sprintf("%s at %s cannot be reached: %s", operation.Service(), endpoint, reasonOf(call)), nil, ""}
+	case errors.As(operation, &network) && network.Timeout(), errors.Is(operation, context.DeadlineExceeded):
+		return explanation{request + ": no answer in time", nil, ""}
+	}
+	return explanation{request + " failed; --log-level debug shows the details", nil, ""}
+}
+
+// Codes of errors that repeating a request does not cure (IAM User Guide, "Troubleshoot access denied error messages";
+// "Common Errors" in the API references).
+var (
+	expired     = []string{"ExpiredTokenException", "ExpiredToken", "RequestExpired"}
+	unknownKeys = []string{
+		"UnrecognizedClientException", "InvalidClientTokenId", "InvalidAccessKeyId", "InvalidSignatureException",
+		"SignatureDoesNotMatch", "IncompleteSignature", "IncompleteSignatureException", "MissingAuthenticationToken",
+		"MissingAuthenticationTokenException",
+	}
+	denied = []string{"AccessDeniedException", "AccessDenied", "OptInRequired", "SubscriptionRequiredException"}
+)
+
+// reasonOf is the last error of a failed connection, such as "connection refused".
+func reasonOf(call *url.Error) string {
+	if call.Timeout() {
+		return "no answer in time"
+	}
+	err := call.Err
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// explainMissingTable finds out which of the tables is missing.
+func (g globals) explainMissingTable(ctx context.Context) explanation {
+	const checkRegion = "Check --bank-table, --dedupe-table and AWS_REGION, or make the tables: " +
+		"oncebox --store dynamodb: init."
+	client, err := dynamoClient(ctx)
+	if err != nil {
+		return explanation{"a DynamoDB table does not exist", errNoTable, checkRegion}
+	}
+	var missing []string
+	for _, table := range []string{g.BankTable, g.DedupeTable} {
+		_, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+		if errors.As(err, new(*types.ResourceNotFoundException)) {
+			missing = append(missing, table)
+		}
+	}
+	where := "in the region " + client.Options().Region
+	if endpoint := client.Options().BaseEndpoint; endpoint != nil {
+		where = "at " + *endpoint
+	}
+	switch len(missing) {
+	case 0:
+		return explanation{"a DynamoDB table does not exist " + where, errNoTable, checkRegion}
+	case 1:
+		return explanation{fmt.Sprintf("the DynamoDB table %s does not exist %s", missing[0], where), errNoTable, checkRegion}
+	}
+	text := fmt.Sprintf("the DynamoDB tables %s do not exist %s", strings.Join(missing, " and "), where)
+	return explanation{text, errNoTable, checkRegion}
+}

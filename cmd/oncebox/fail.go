@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// errorJSON is an error on stderr with --output json, as the member "error" of an object.
+type errorJSON struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Exit    int    `json:"exit"`
+}
+
+// fail prints an error and returns the exit code.
+func (a *app) fail(ctx context.Context, err error) int {
+	slog.Debug("the command failed", "error", err)
+	err = a.explainAWS(ctx, err)
+	exit, code := outcome(ctx, err)
+	message, hint := describeError(err, exit)
+	if a.Output == outputJSON {
+		printJSON(a.stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
+		return exit
+	}
+	fmt.Fprintln(a.stderr, "oncebox:", message)
+	if hint != "" {
+		fmt.Fprintln(a.stderr, hint)
+	}
+	return exit
+}
+
+const goesOn = "The same command goes on from there."
+
+// describeError returns the text of an error, and what to do.
+func describeError(err error, exit int) (message, hint string) {
+	message = err.Error()
+	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
+		message = strings.ReplaceAll(message, family.Error()+": ", "")
+	}
+	var usage *usageError
+	var hinted *hintError
+	var cut *cutError
+	switch {
+	case errors.As(err, &usage):
+		hint = usage.hint
+	case errors.As(err, &hinted):
+		hint = hinted.hint
+	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
+		hint = goesOn
+	case exit == exitFailed && passes(err) && !errors.Is(err, offline.ErrStopped):
+		hint = "Try again: it is safe to repeat the command."
+	}
+	if exit != exitInterrupted {
+		return message, hint
+	}
+	switch {
+	case cut != nil || errors.As(err, &cut):
+		return "interrupted " + cut.done, hint
+	case errors.Is(err, offline.ErrStopped):
+		return strings.ReplaceAll(message, context.Canceled.Error(), "interrupted"), hint
+	}
+	return "interrupted", hint
+}
+
+// passes reports whether the error may pass by itself.
+func passes(err error) bool {
+	return errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, dedupe.ErrTryAgain)
+}
+
+// printJSON prints a value as one line. a.stderr is all that is left to report an error on.
+func printJSON(to interface{ Write([]byte) (int, error) }, value any) {
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+}
+
+// remark prints something about the work, as opposed to its result.
+func (a *app) remark(format string, args ...any) {
+	switch text := fmt.Sprintf(format, args...); {
+	case a.Quiet:
+	case a.Output == outputJSON:
+		printJSON(a.stderr, map[string]string{"remark": text})
+	default:
+		fmt.Fprintln(a.stderr, text)
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// TestLoadChecksTheFile: what load refuses, with line numbers; nothing is changed then. --trim and --raw say what to do.
+func TestLoadChecksTheFile(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.file("spaces.txt", "A-1\n A-2\nA-3 \n\n  \nA\u200b-4\n")
+	const bad = "oncebox: spaces.txt: 3 lines cannot be loaded:\n  line 2 begins with a space (U+0020)\n  line 3 ends with a space (U+0020)\n" +
+		"  line 6 has a zero-width space (U+200B) at byte 2\n" +
+		"Nothing was changed. --trim removes white space and invisible characters, --raw takes items as they are.\n"
+	for _, command := range [][]string{{"load", "spring", "spaces.txt"}, {"load", "spring", "spaces.txt", "--dry-run"}, {"withdraw", "spring", "spaces.txt"}} {
+		s.run(exitUsage, command...).plainly(t, bad)
+	}
+	s.file("tab.txt", "A\tB\n")
+	for _, flag := range []string{"--trim", "--raw"} { // neither lets a control character through
+		s.run(exitUsage, "load", "spring", "tab.txt", "--lines", flag).plainly(t, "oncebox: tab.txt: 1 line cannot be loaded:\n  line 1 has a control character (U+0009) at byte 2\nNothing was changed.\n")
+	}
+	s.run(exitUsage, "load", "spring", s.file("blank.txt", "\n \n")).saying(t, "blank.txt: holds no items")
+	s.counts(itembank.Counts{})
+
+	r := s.run(exitDone, "load", "spring", "spaces.txt", "--trim", "--dry-run")
+	if want := "first items: \"A-1\", \"A-2\", \"A-3\", \"A-4\"\nwould add 4, known 0, repeated 0 of 4 lines, skipped 2 blank lines; nothing was changed\n"; r.stdout != want {
+		t.Errorf("want\n%s\ngot\n%s", want, r.stdout)
+	}
+	s.counts(itembank.Counts{})
+	if r := s.run(exitDone, "load", "spring", "spaces.txt", "--trim"); r.stdout != "added 4, known 0, repeated 0 of 4 lines, skipped 2 blank lines\n" {
+		t.Errorf("unexpected %s", r.stdout)
+	}
+	var loaded loadJSON
+	s.json(&loaded, "load", "spring", "spaces.txt", "--raw")
+	if want := (itembank.Tally{Rows: 5, Added: 4, Known: 1}); loaded.Tally != want || loaded.Blank != 1 { // with --raw two spaces are an item
+		t.Errorf("want %+v and 1 blank line, got %+v", want, loaded)
+	}
+	s.run(exitDone, "load", "spring", s.file("plain.txt", "A-1\nA-2\nA-3\nA-4\n")).saying(t, "added 0, known 4")
+	s.run(exitDone, "withdraw", "spring", "spaces.txt", "--raw").saying(t, "withdrawn 5, already 0, held 0, unknown 0")
+	s.counts(itembank.Counts{Loaded: 8, Free: 3, Ended: 5})
+}
+
+// TestLoadLooksLikeCSV: a table needs a word about its columns.
+func TestLoadLooksLikeCSV(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.file("codes.csv", "id,code\n1,A-1\n2,A-2\n")
+	const says = "oncebox: codes.csv: it looks like CSV with the columns \"id\", \"code\" in its first row; " +
+		"say --column NAME or --column N, or --lines if every line is one item\n"
+	s.run(exitUsage, "load", "spring", "codes.csv").plainly(t, says)
+	s.run(exitUsage, "load", "spring", "codes.csv", "--dry-run").plainly(t, says)
+	s.run(exitUsage, "withdraw", "spring", "codes.csv").plainly(t, says)
+	s.want(exitUsage, s.runWith("id;code\n1;A-1\n", "load", "spring", "-")).plainly(t, "oncebox: -: it looks like CSV with semicolons between the columns, "+
+		"and --column reads commas only; convert it, or say --lines if every line is one item\n")
+	s.counts(itembank.Counts{})
+	s.run(exitDone, "load", "spring", "codes.csv", "--column", "code").saying(t, "added 2, known 0, repeated 0 of 2 lines")
+	s.run(exitDone, "load", "spring", "codes.csv", "--lines").saying(t, "added 3, known 0, repeated 0 of 3 lines")
+	s.counts(itembank.Counts{Loaded: 5, Free: 5})
+
+	s.run(exitDone, "campaign", "close", "spring")
+	s.run(exitUsage, "reconcile", "spring", "--repair", "--items", "codes.csv").plainly(t, says)
+}
+
+// TestLoadWarnsOfCase: items that differ only in case are loaded, with a warning.
+func TestLoadWarnsOfCase(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	r := s.run(exitDone, "load", "spring", s.file("codes.txt", "x-1\nSPRING-1\nspring-1\nX-1\nx-1\n"))
+	if want := "warning: " + s.dir + "/codes.txt has 2 groups of items that differ only in upper and lower case, such as lines 1 and 4; they are different items\n"; r.stderr != want {
+		t.Errorf("want %s, got %s", want, r.stderr)
+	}
+	if want := "added 4, known 0, repeated 1 of 5 lines\n"; r.stdout != want {
+		t.Errorf("want %s, got %s", want, r.stdout)
+	}
+	if r := s.run(exitDone, "--quiet", "load", "spring", "codes.txt"); r.stderr != "" {
+		t.Errorf("--quiet: %s", r.stderr)
+	}
+	if r := s.run(exitDone, "--output", "json", "load", "spring", "codes.txt"); !strings.HasPrefix(r.stderr, `{"remark":"warning: `) {
+		t.Errorf("unexpected %s", r.stderr)
+	}
+	if r := s.run(exitDone, "load", "spring", s.file("same.txt", "spring-1\nspring-2\n")); r.stderr != "" {
+		t.Errorf("unexpected %s", r.stderr)
+	}
+}
+
+// TestDryRunShowsTheFirstItems: five of them, also as JSON.
+func TestDryRunShowsTheFirstItems(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.file("codes.csv", "id,code\n1,\"A \"\"1\"\"\"\n2,A-2\n3,A-3\n4,A-4\n5,A-5\n6,A-6\n")
+	s.run(exitDone, "load", "spring", "codes.csv", "--column", "code", "--dry-run").saying(t, `first items: "A \"1\"", "A-2", "A-3", "A-4", "A-5"`+"\n", "would add 6")
+	var would dryRunJSON
+	s.json(&would, "load", "spring", "codes.csv", "--column", "code", "--dry-run")
+	if got := strings.Join(would.FirstItems, " "); got != `A "1" A-2 A-3 A-4 A-5` || !would.DryRun || would.Added != 6 || would.Blank != 0 {
+		t.Errorf("unexpected %+v", would)
+	}
+}

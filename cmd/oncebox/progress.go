@@ -1,0 +1,66 @@
+package main
+
+import (
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// showsProgress reports whether somebody watches.
+func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
+
+// bar is a progress bar that disappears when it is full.
+func (a *app) bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, append([]progressbar.Option{
+		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
+		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+	}, options...)...)
+}
+
+// counting shows on a terminal how much is done and how fast, where the total is not known. Call finish at the end.
+// Elsewhere it shows nothing.
+func (a *app) counting(doing, what string) (progress itembank.Progress, finish func()) {
+	if !a.showsProgress() {
+		return nil, func() {}
+	}
+	bar := a.bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0))
+	// The work goes on if the bar cannot be drawn.
+	return func(done, _ int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
+}
+
+// progress draws a bar of lines on a terminal, and nothing elsewhere.
+func (a *app) progress(what string) itembank.Progress {
+	if !a.showsProgress() {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, total int64) {
+		if bar == nil {
+			bar = a.bar(total, what, progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+				progressbar.OptionSetItsString("lines"))
+			bar.StartWithoutRender()
+		}
+		if done > 0 { // there is a rate
+			_ = bar.Set64(done) // the work goes on if the bar cannot be drawn
+		}
+	}
+}
+
+// left reports the progress of the lines that are left. Lines that an earlier run has done would make the rate too high.
+func left(progress itembank.Progress) itembank.Progress {
+	if progress == nil {
+		return nil
+	}
+	begun := int64(-1)
+	return func(done, total int64) {
+		if begun < 0 {
+			begun = done
+		}
+		if total > begun {
+			progress(done-begun, total-begun)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/oncebox/oncebox/internal/settings"
+)
+
+// valueMappers read the values of flags. Unlike those of kong they take dates and days, and their errors have no Go
+// types and layouts.
+var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
+	for of, parse := range map[reflect.Type]func(string) (any, error){
+		reflect.TypeFor[time.Time]():     func(text string) (any, error) { return parseTime(text) },
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
+		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
+	} {
+		err := kong.TypeMapper(of, textMapper(parse)).Apply(k)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// textMapper makes a mapper of a function that parses a text.
+func textMapper(parse func(string) (any, error)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var text string
+		if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+			return err
+		}
+		value, err := parse(text)
+		if err != nil {
+			return err
+		}
+		target.Set(reflect.ValueOf(value))
+		return nil
+	}
+}
+
+// parseTime reads a date, which begins at midnight UTC, or an RFC 3339 time.
+func parseTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time; use 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z", text)
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := settings.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration; use for example %s", text, settings.DurationForms)
+	}
+	return d, nil
+}
+
+func parseInt(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", text)
+	}
+	return n, nil
+}
+
+// onOff is a switch: on or off, as the Lambda functions read it, or true or false.
+type onOff bool
+
+// IsBool makes a flag of it that needs no value.
+func (*onOff) IsBool() bool { return true }
+
+// Decode reads the value that follows, if there is one.
+func (o *onOff) Decode(ctx *kong.DecodeContext) error {
+	*o = true
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	switch value := fmt.Sprint(ctx.Scan.Pop().Value); strings.ToLower(value) {
+	case "on", "true", "yes", "1":
+	case "off", "false", "no", "0":
+		*o = false
+	default:
+		return fmt.Errorf("%q is neither on nor off", value)
+	}
+	return nil
+}
+
+// renamed is a flag that has another name now, which its tag "now" says.
+type renamed bool
+
+// IsBool lets the flag stand without a value.
+func (*renamed) IsBool() bool { return true }
+
+// Decode refuses the flag.
+func (*renamed) Decode(ctx *kong.DecodeContext) error {
+	return fmt.Errorf("is called %s now", ctx.Value.Tag.Get("now"))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// variablePrefix begins the name of every variable of oncebox.
+const variablePrefix = "ONCEBOX_"
+
+// variables are the flags that are variables too, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
+// global flags and the flags of dedupe. No other flag is: a variable that was set long ago must not destroy anything, nor
+// decide about something that is fixed for good.
+type variables map[string]*kong.Flag
+
+// commandWithVariables is the command whose flags are variables.
+const commandWithVariables = "dedupe"
+
+// attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
+func (v variables) attach(k *kong.Kong) error {
+	flags := k.Model.Flags
+	for _, command := range k.Model.Children {
+		if command.Name == commandWithVariables {
+			flags = slices.Concat(flags, command.Flags)
+		}
+	}
+	for _, flag := range flags {
+		if flag.Hidden || flag.Name == "help" || flag.Name == "version" {
+			continue
+		}
+		name := variableOf(flag)
+		v[name] = flag
+		if os.Getenv(name) != "" {
+			flag.Tag.Envs = []string{name}
+		}
+	}
+	return nil
+}
+
+func variableOf(flag *kong.Flag) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
+// describe is the help of a flag with its variable.
+func (v variables) describe(value *kong.Value) string {
+	if value.Flag == nil || v[variableOf(value.Flag)] != value.Flag {
+		return value.Help
+	}
+	return strings.TrimSuffix(value.Help, ".") + " (" + variableOf(value.Flag) + ")."
+}
+
+// formerVariables are variables that have another name now.
+var formerVariables = map[string]string{
+	"ONCEBOX_PARKED":            "ONCEBOX_DEAD_LETTERS",
+	"ONCEBOX_FAILURE_STORE":     "ONCEBOX_DEAD_LETTERS",
+	"ONCEBOX_FAILURE_QUEUE_URL": "ONCEBOX_NOTIFY_QUEUE_URL",
+}
+
+// checkEnvironment refuses variables that look like settings and have no effect: former names, names close to that of a
+// setting, and flags of the command that are not variables. The settings of the Lambda functions are none of them: the
+// environment may hold these too. Any other name may belong to somebody else's program.
+func (p *parser) checkEnvironment(environ []string, command *kong.Context) error {
+	settings := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(settings, name) {
+			continue
+		}
+		if now, ok := formerVariables[name]; ok {
+			return &usageError{fmt.Errorf("%s is called %s now", name, now), "Set the new name and unset the old one."}
+		}
+		for _, flag := range command.Flags() {
+			if variableOf(flag) == name {
+				return &usageError{
+					fmt.Errorf("%s is set, and --%s is not taken from the environment", name, flag.Name),
+					"Unset the variable, and give the flag on the command line.",
+				}
+			}
+		}
+		if meant := suggest.Closest(name, settings); meant != "" {
+			err := fmt.Errorf("%s is not a setting; did you mean %s?", name, meant)
+			return &usageError{err, "Unset the variable if it is not for oncebox."}
+		}
+	}
+	return nil
+}
+
+// explain puts an error of the parser into the words of the user: where a value comes from a variable, it names that.
+func (p *parser) explain(err error, args []string) error {
+	const hint = "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one."
+	if errors.As(err, new(*usageError)) { // made by checkEnvironment
+		return err
+	}
+	if len(args) == 0 {
+		return &usageError{errors.New("no command was given"), hint}
+	}
+	for name, flag := range p.variables {
+		typed := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--"+flag.Name) })
+		if !typed && os.Getenv(name) != "" && strings.HasPrefix(err.Error(), "--"+flag.Name) {
+			text, _, _ := strings.Cut(err.Error(), " (from envar ")
+			return &usageError{fmt.Errorf("%s (from the variable %s)", text, name), hint}
+		}
+	}
+	return &usageError{err, hint}
+}

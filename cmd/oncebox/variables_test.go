@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// newTestParser is the parser of the command line, which tests look at in process.
+func newTestParser(t *testing.T) *parser {
+	t.Helper()
+	p, err := newParser(&cli{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// commands are all commands that can be run, by their paths without the name of the program.
+func commands(p *parser) map[string]*kong.Node {
+	all := map[string]*kong.Node{}
+	for _, leaf := range p.Model.Leaves(false) {
+		all[strings.TrimPrefix(leaf.FullPath(), "oncebox ")] = leaf
+	}
+	return all
+}
+
+// TestWhichFlagsAreVariables: those of the store, the output, the log and of dedupe, and no others.
+func TestWhichFlagsAreVariables(t *testing.T) {
+	t.Parallel()
+	p := newTestParser(t)
+	want := []string{
+		"ONCEBOX_BANK_TABLE", "ONCEBOX_BATCH_SIZE", "ONCEBOX_CONTEXTS_PATH", "ONCEBOX_DEAD_LETTERS", "ONCEBOX_DEDUPE_TABLE",
+		"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_IDS", "ONCEBOX_ID_PATH", "ONCEBOX_LEDGER", "ONCEBOX_LOG_LEVEL", "ONCEBOX_NATURAL",
+		"ONCEBOX_OUT", "ONCEBOX_OUTPUT", "ONCEBOX_OWNER_PATH", "ONCEBOX_QUIET", "ONCEBOX_SCOPE", "ONCEBOX_STORE",
+		"ONCEBOX_SYNTHETIC", "ONCEBOX_TIME_PATH", "ONCEBOX_VOLATILE", "ONCEBOX_WINDOW",
+	}
+	if got := slices.Sorted(maps.Keys(p.variables)); !slices.Equal(got, want) {
+		t.Errorf("want the variables\n%q, got\n%q", want, got)
+	}
+	for path, command := range commands(p) {
+		for _, flag := range command.Flags {
+			if path != "dedupe" && len(flag.Tag.Envs) > 0 {
+				t.Errorf("%s --%s is a variable", path, flag.Name)
+			}
+		}
+	}
+}
+
+func TestVariables(t *testing.T) {
+	s := newShell(t)
+	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_OUTPUT=json", "ONCEBOX_BANK_TABLE=", "ONCEBOX_LOG_LEVEL="} // an empty one is not set
+	s.run(exitDone, "init")
+	var c campaignJSON
+	if err := json.Unmarshal([]byte(s.run(exitDone, "campaign", "create", "spring").stdout), &c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.dir + "/named.db"); err != nil {
+		t.Error(err)
+	}
+	s.run(exitDone, "--output", "text", "campaign", "create", "spring").saying(t, "exists already") // a flag overrules
+
+	s.file("in", orders)
+	s.env = []string{"ONCEBOX_LEDGER=:memory:", "ONCEBOX_ID_PATH=id", "ONCEBOX_QUIET=true", "ONCEBOX_OUT=out", "ONCEBOX_DEAD_LETTERS=dead"}
+	s.run(exitLook, "dedupe", "in").saying(t, "1 record could not be processed; see the dead letters in dead")
+	if s.read("out") != uniqueOrders {
+		t.Errorf("unexpected output %s", s.read("out"))
+	}
+}
+
+// TestDestructiveFlagsAreNoVariables: neither flags that destroy nor settings that are fixed for good come from the
+// environment. A set variable of such a flag is refused where the flag is meant.
+func TestDestructiveFlagsAreNoVariables(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring", "--on-end", "return")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\n"))
+	s.run(exitDone, "claim", "spring", "ann")
+	table := s.file("codes.csv", "id,code\n1,B-1\n")
+	for _, test := range []struct {
+		variable string
+		args     []string
+		flag     string
+	}{
+		{"ONCEBOX_YES=true", []string{"withdraw", "spring", "--all"}, "--yes"},
+		{"ONCEBOX_ALL=true", []string{"withdraw", "spring", "--yes"}, "--all"},
+		{"ONCEBOX_YES=true", []string{"release", "spring", "ann"}, "--yes"},
+		{"ONCEBOX_YES=true", []string{"--store", "dynamodb:", "init"}, "--yes"},
+		{"ONCEBOX_REPAIR=true", []string{"reconcile", "spring"}, "--repair"},
+		{"ONCEBOX_COLUMN=code", []string{"load", "spring", table}, "--column"},
+		{"ONCEBOX_COLUMN=code", []string{"withdraw", "spring", table}, "--column"},
+		{"ONCEBOX_SHARDS=4", []string{"campaign", "create", "summer"}, "--shards"},
+		{"ONCEBOX_PAGE_SIZE=7", []string{"campaign", "create", "summer"}, "--page-size"},
+		{"ONCEBOX_ITEM_LIFE=1h", []string{"campaign", "create", "summer"}, "--item-life"},
+		{"ONCEBOX_CLAIM_LIFE=1h", []string{"campaign", "create", "summer"}, "--claim-life"},
+		{"ONCEBOX_ON_END=return", []string{"campaign", "create", "summer"}, "--on-end"},
+		{"ONCEBOX_ALLOW_REMOTE=true", []string{"local", "--addr", "0.0.0.0:0"}, "--allow-remote"},
+	} {
+		s.env = []string{test.variable}
+		name, _, _ := strings.Cut(test.variable, "=")
+		s.run(exitUsage, test.args...).saying(t, fmt.Sprintf("%s is set, and %s is not taken from the environment", name, test.flag))
+	}
+	s.env = []string{"ONCEBOX_YES=true", "ONCEBOX_ALL=true", "ONCEBOX_CLAIM_LIFE=1h"} // other commands do not care
+	s.run(exitDone, "status", "spring").saying(t, "loaded   2", "free     1", "claimed  1", "ended    0")
+	s.run(exitDone, "campaign", "list")
+
+	// A variable of the Lambda functions may be in the environment. It decides nothing here.
+	s.env = []string{"ONCEBOX_SCOPE=orders", "ONCEBOX_SINK=kinesis:x", "ONCEBOX_HORIZON=400h", "ONCEBOX_CLAIMANT_FROM=body"}
+	s.run(exitDone, "campaign", "create", "summer")
+	s.run(exitDone, "campaign", "show", "summer").saying(t, "scope       summer\n")
+}
+
+// TestOldAndMisspeltVariables: a variable that nobody reads, and that looks like a setting, is refused.
+func TestOldAndMisspeltVariables(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	for variable, says := range map[string]string{
+		"ONCEBOX_PARKED=x":            "ONCEBOX_PARKED is called ONCEBOX_DEAD_LETTERS now",
+		"ONCEBOX_FAILURE_STORE=dir:x": "ONCEBOX_FAILURE_STORE is called ONCEBOX_DEAD_LETTERS now",
+		"ONCEBOX_FAILURE_QUEUE_URL=x": "ONCEBOX_FAILURE_QUEUE_URL is called ONCEBOX_NOTIFY_QUEUE_URL now",
+		"ONCEBOX_STROE=sqlite:x.db":   "ONCEBOX_STROE is not a setting; did you mean ONCEBOX_STORE?",
+		"ONCEBOX_BANKTABLE=x":         "ONCEBOX_BANKTABLE is not a setting; did you mean ONCEBOX_BANK_TABLE?",
+		"ONCEBOX_CLAIMAINT_FROM=body": "ONCEBOX_CLAIMAINT_FROM is not a setting; did you mean ONCEBOX_CLAIMANT_FROM?",
+	} {
+		s.env = []string{variable}
+		s.run(exitUsage, "campaign", "list").saying(t, says)
+	}
+	s.env = []string{"ONCEBOX_REQUIRE=all", "ONCEBOX_DEPLOY_HOOK_OF_OURS=1", "ONCEBOX_PARKED="} // not close to a setting, or not set
+	if r := s.run(exitDone, "campaign", "list"); r.stderr != "" {
+		t.Errorf("unexpected %s", r.stderr)
+	}
+}
+
+// TestWrongVariable: an error about a value from the environment names the variable.
+func TestWrongVariable(t *testing.T) {
+	s := newShell(t)
+	s.file("in", orders)
+	for variable, says := range map[string]string{
+		"ONCEBOX_WINDOW=soon":     `--window: "soon" is not a duration; use for example 500ms, 30s, 15m, 24h or 7d (from the variable ONCEBOX_WINDOW)`,
+		"ONCEBOX_OUTPUT=xml":      `--output must be one of "text","json" but got "xml" (from the variable ONCEBOX_OUTPUT)`,
+		"ONCEBOX_BATCH_SIZE=many": `--batch-size: "many" is not a whole number (from the variable ONCEBOX_BATCH_SIZE)`,
+	} {
+		s.env = []string{variable}
+		s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", inMemory).saying(t, "oncebox: "+says+"\n")
+	}
+	s.env = []string{"ONCEBOX_WINDOW=48h"}
+	r := s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--window", "soon")
+	if strings.Contains(r.stderr, "from the variable") {
+		t.Errorf("the variable is not to blame: %s", r.stderr)
+	}
+}
