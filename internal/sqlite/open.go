@@ -39,7 +39,7 @@ func locate(path string, create bool) (string, error) {
 	case errors.Is(err, fs.ErrNotExist) && create:
 		return locateNew(abs)
 	case errors.Is(err, fs.ErrNotExist):
-		return "", &plainError{text: path + ": there is no such file; `oncebox init` makes a store", err: err}
+		return "", &plainError{text: path + ": there is no such file; run `oncebox init` to make a store", err: err}
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
@@ -70,7 +70,7 @@ func (db *DB) connect(ctx context.Context, create bool) error {
 	case err != nil:
 		return err
 	case version == absent && !create:
-		return fmt.Errorf("%w: it has no tables for %s; `oncebox init` makes them", ErrNotStore, db.part.Purpose)
+		return fmt.Errorf("%w: it has no tables for %s; run `oncebox init` to make them", ErrNotStore, db.part.Purpose)
 	case version != db.part.Version:
 		if err := db.makePart(ctx); err != nil {
 			return err

@@ -164,7 +164,7 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{newer, ErrNewer, "tables for deduplication have version 3"},
-		{busy, dedupe.ErrTryAgain, "SQLITE_BUSY"},
+		{busy, dedupe.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {

@@ -118,7 +118,7 @@ func TestOpenErrors(t *testing.T) {
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
 		{newer, ErrNewer, "tables for claims have version 3"},
-		{busy, itembank.ErrTryAgain, "SQLITE_BUSY"},
+		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
