@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
@@ -129,64 +127,6 @@ func TestNoCredentials(t *testing.T) {
 	s.run(exitUsage, "campaign", "list").plainly(t, "oncebox: AWS_PROFILE: there is no profile \"nobody\"\n`aws configure list-profiles` lists them.\n")
 	s.env = []string{"ONCEBOX_STORE=dynamodb:", "AWS_CONFIG_FILE=" + s.dir + "/none", "AWS_EC2_METADATA_DISABLED=true"}
 	s.run(exitUsage, "campaign", "list").saying(t, "AWS_REGION")
-}
-
-// asNobody runs oncebox as a user who may read the folder and write nothing, if the tests run as root.
-func (s *shell) asNobody(args ...string) result {
-	s.Helper()
-	program := filepath.Join(s.dir, "oncebox") // the test binary is in a folder that others cannot read
-	c := s.command(s.Context(), nil, args...)
-	c.Path, c.Args[0] = program, program
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	if os.Geteuid() == 0 {
-		const nobody = 65534
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	}
-	if err := c.Run(); err != nil && c.ProcessState == nil {
-		s.Fatal(err)
-	}
-	return result{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	source, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = source.Close() }()
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err == nil {
-		_, err = io.Copy(target, source)
-		err = errors.Join(err, target.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestNoAccess: a store, a folder or a file without permission has a sentence each, and repeating does not help.
-func TestNoAccess(t *testing.T) {
-	s := newShell(t)
-	s.run(exitDone, "init")
-	s.run(exitDone, "campaign", "create", "spring")
-	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
-	secret := s.file("secret.txt", "A-2\n")
-	store := filepath.Join(s.dir, "oncebox.db")
-	copyFile(t, os.Args[0], filepath.Join(s.dir, "oncebox"))
-	for _, change := range []struct {
-		path string
-		mode os.FileMode
-	}{{secret, 0}, {store, 0o444}, {store + ".lock", 0o444}, {filepath.Dir(s.dir), 0o755}, {s.dir, 0o555}} {
-		if err := os.Chmod(change.path, change.mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { _ = os.Chmod(s.dir, 0o755) }) // so that it can be removed
-	s.want(exitUsage, s.asNobody("claim", "spring", "ann"), "claim").plainly(t, "oncebox: "+store+": open: the file or its folder is read-only; make it and its folder readable and writable for this user\n")
-	s.want(exitUsage, s.asNobody("--store", "sqlite:new.db", "init"), "init").plainly(t, "oncebox: "+s.dir+"/new.db: open: the file cannot be opened; make it and its folder readable and writable for this user\n")
-	s.want(exitUsage, s.asNobody("load", "spring", "secret.txt"), "load").plainly(t, "oncebox: secret.txt: permission denied\n")
 }
 
 // TestStoreErrors: what the exit codes of a store's errors say about repeating.
