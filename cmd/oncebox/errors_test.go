@@ -248,7 +248,7 @@ func TestDidYouMean(t *testing.T) {
 		`unexpected argument laod, did you mean "load"?`:                    {"laod"},
 		`unknown flag --dryrun, did you mean "--dry-run"?`:                  {"load", "spring", "codes.txt", "--dryrun"},
 		`--on-end must be one of "burn","return" but got "burnt"`:           {"campaign", "create", "x", "--on-end", "burnt"},
-		"--mend: is called --repair now":                                    {"reconcile", "spring", "--mend"},
+		"--mend: is now --repair":                                           {"reconcile", "spring", "--mend"},
 		"no command was given":                                              nil,
 		`--shards: "many" is not a whole number`:                            {"campaign", "create", "x", "--shards", "many"},
 		"--column and --lines can't be used together":                       {"load", "spring", "codes.txt", "--column", "1", "--lines"},

@@ -100,5 +100,5 @@ func (*renamed) IsBool() bool { return true }
 
 // Decode refuses the flag.
 func (*renamed) Decode(ctx *kong.DecodeContext) error {
-	return fmt.Errorf("is called %s now", ctx.Value.Tag.Get("now"))
+	return fmt.Errorf("is now %s", ctx.Value.Tag.Get("now"))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -59,25 +60,24 @@ func (v variables) describe(value *kong.Value) string {
 	return strings.TrimSuffix(value.Help, ".") + " (" + variableOf(value.Flag) + ")."
 }
 
-// formerVariables are variables that have another name now.
-var formerVariables = map[string]string{
-	"ONCEBOX_PARKED":            "ONCEBOX_DEAD_LETTERS",
-	"ONCEBOX_FAILURE_STORE":     "ONCEBOX_DEAD_LETTERS",
-	"ONCEBOX_FAILURE_QUEUE_URL": "ONCEBOX_NOTIFY_QUEUE_URL",
-}
+// explaining are the commands that work in any environment.
+var explaining = []string{"help", "version", "completion"}
 
 // checkEnvironment refuses variables that look like settings and have no effect: former names, names close to that of a
-// setting, and flags of the command that are not variables. The settings of the Lambda functions are none of them: the
-// environment may hold these too. Any other name may belong to somebody else's program.
+// setting, and flags of the command that are not variables. Settings of the Lambda functions pass, since the environment
+// may be shared with them. Other names pass too: they may belong to another program.
 func (p *parser) checkEnvironment(environ []string, command *kong.Context) error {
-	settings := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
+	if slices.Contains(explaining, command.Selected().Name) {
+		return nil
+	}
+	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(settings, name) {
+		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
 			continue
 		}
-		if now, ok := formerVariables[name]; ok {
-			return &usageError{fmt.Errorf("%s is called %s now", name, now), "Set the new name and unset the old one."}
+		if now := settings.NewName(name); now != "" {
+			return &usageError{fmt.Errorf("%s is now %s", name, now), "Set the new name and unset the old one."}
 		}
 		for _, flag := range command.Flags() {
 			if variableOf(flag) == name {
@@ -87,7 +87,7 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 				}
 			}
 		}
-		if meant := suggest.Closest(name, settings); meant != "" {
+		if meant := suggest.Closest(name, known); meant != "" {
 			err := fmt.Errorf("%s is not a setting; did you mean %s?", name, meant)
 			return &usageError{err, "Unset the variable if it is not for oncebox."}
 		}
