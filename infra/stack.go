@@ -25,7 +25,7 @@ const defaultStack = "oncebox"
 // region of its own, so it is deployed to those of the caller, or to those of oncebox:key-arn.
 //
 // The error lists everything that is wrong, by context value. A name with the prefix "oncebox:" that is not known is
-// refused. Values of a job that the stack does not have are checked, and have no effect.
+// refused. Values of a job that the stack does not have are read, and have no effect.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	c := newContextReader(app.Node())
 	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}

@@ -97,14 +97,14 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	}
 }
 
-// variablesThatItReads are what a function's parser names when it refuses another.
+// variablesThatItReads returns the variables that a function's parser lists when it refuses a name like none of them.
 func variablesThatItReads(t *testing.T, function resource) []string {
 	t.Helper()
-	err := parseSettings(function, []string{"ONCEBOX_NO_SUCH=1"})
+	err := parseSettings(function, []string{"ONCEBOX_QQQQQQQQQQQQ=1"})
 	if err == nil {
 		t.Fatal("an unknown variable is not refused")
 	}
-	_, known, _ := strings.Cut(err.Error(), "ONCEBOX_NO_SUCH")
+	_, known, _ := strings.Cut(err.Error(), "ONCEBOX_QQQQQQQQQQQQ")
 	known, _, _ = strings.Cut(known, ")")
 	all := regexp.MustCompile(`ONCEBOX_[A-Z_]+`).FindAllString(known, -1)
 	if len(all) < 5 {
