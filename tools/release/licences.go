@@ -15,12 +15,13 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// allowed are the licences, by their SPDX ids, of modules that oncebox may contain.
-var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "blessing"}
+// allowed are the licences, by their SPDX ids, of modules that oncebox may contain. MPL-2.0
+// asks for the place of the module's source, which the notices name (MPL-2.0, section 3.2).
+var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "blessing"}
 
 // reviewed are the texts that licensecheck does not know, and those that name licences of
 // software which oncebox does not contain. A person has read each of them. The key is the
-// start of the SHA-256 of the text: whoever updates a module reads a changed text again.
+// start of the SHA-256 of the text: a person who updates a module reads a changed text again.
 var reviewed = map[string][]string{
 	// aws-lambda-go, LICENSE-SUMMARY: says which of the two other files covers what.
 	"01550dc0193ddc31": {},
@@ -121,7 +122,8 @@ func (m *module) ids() (ids []string) {
 // notice with the modules that it belongs to.
 func (c contents) notices() []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "The programs of oncebox contain the following modules.\n\n")
+	fmt.Fprintf(&out, "The programs of oncebox contain the following modules, unchanged. The source code of a module is at\n"+
+		"https://proxy.golang.org/MODULE/@v/VERSION.zip.\n\n")
 	owners, order := map[string][]string{}, []string{}
 	for _, m := range c.modules {
 		fmt.Fprintf(&out, "%s %s: %s\n", m.path, m.version, strings.Join(m.ids(), ", "))
