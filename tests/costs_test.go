@@ -23,13 +23,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -160,7 +160,7 @@ type claimants struct {
 	*testing.T
 	*meter
 	store *dynamostore.Store
-	clock *itembanktest.Clock
+	clock *itembankfault.Clock
 }
 
 // container returns a new container of the function.
@@ -220,7 +220,7 @@ func (c *claimants) ask(h *claimapi.Handler, request events.APIGatewayV2HTTPRequ
 // costsOfClaims counts the rows of docs/costs.md about claims.
 func costsOfClaims(t *testing.T) map[string]cost {
 	m, client, own := metered(t)
-	c := &claimants{t, m, dynamostore.New(client, own.bank, own.dedupe), itembanktest.NewClock()}
+	c := &claimants{t, m, dynamostore.New(client, own.bank, own.dedupe), itembankfault.NewClock()}
 	costs := map[string]cost{}
 	each := func(n int, name string, work func(i int)) {
 		costs[name] = m.during(func() {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 )
 
-// Play hands out a bank to its last item, to a claimant each, who come to workers
-// with a Bank each. After every claim it calls claimed with the number of claims so
-// far.
+// Play hands out a bank to its last item, each item to another claimant. The claimants come to
+// workers, which have a Bank each. After every claim Play calls claimed with the number of
+// claims so far.
 func Play(seed uint64, items, shards, workers int, claimed func(n int, s *Store)) (*Store, error) {
 	world := NewWorld(seed)
-	s := NewStore(world, items, shards)
+	s, err := NewStore(world, items, shards)
+	if err != nil {
+		return nil, err
+	}
 	asked, done := 0, 0
 	var failed error
 	world.Run(workers, func(int) {

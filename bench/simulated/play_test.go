@@ -1,8 +1,12 @@
 package simulated
 
-import "testing"
+import (
+	"testing"
 
-// TestPlay: every item goes to one claimant, and the same seed goes the same way.
+	"github.com/oncebox/oncebox/internal/enginerows"
+)
+
+// TestPlay: every item goes to one claimant, and the same seed makes the same requests.
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	var requests [2]int
@@ -11,12 +15,13 @@ func TestPlay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		claims, _ := enginerows.List(enginerows.Rows{TB: t, Store: s}, s.Name(), s.ListClaims)
 		given := map[string]bool{}
-		for _, claim := range s.claims {
+		for _, claim := range claims {
 			given[claim.Item] = true
 		}
-		if len(s.claims) != 2_000 || len(given) != 2_000 {
-			t.Errorf("want 2000 claims of as many items, got %d of %d", len(s.claims), len(given))
+		if len(claims) != 2_000 || len(given) != 2_000 {
+			t.Errorf("want 2000 claims of as many items, got %d of %d", len(claims), len(given))
 		}
 		if s.Lost == 0 {
 			t.Error("no race was lost: the workers do not run at once")

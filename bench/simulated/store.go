@@ -1,61 +1,54 @@
 package simulated
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
 
+	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Store is the part of an itembank.Store that a claim needs, with one campaign. It
-// counts what would be a request to DynamoDB.
+// Store is an engine in memory with one campaign, behind a network. Its calls take time, and
+// it counts those that a claim makes.
 type Store struct {
-	engine.Store // absent: nothing else is asked for
-	world        *World
-	campaign     engine.Campaign
-	shards       []shard
-	claims       map[string]engine.Claim
+	*memstore.Items
+	world    *World
+	campaign engine.Campaign
 
 	Requests int
 	Lost     int // takes of an item that was gone
 }
 
-// shard is a part of the bank: its items in order, and for each the nearest free
-// one from it on.
-type shard struct {
-	items []engine.FreeItem
-	next  []int32
-}
-
 // NewStore makes a store with one open campaign of so many items.
-func NewStore(world *World, items, shards int) *Store {
-	s := &Store{
-		world:  world,
-		shards: make([]shard, shards),
-		claims: make(map[string]engine.Claim, items),
-		campaign: engine.Campaign{
-			Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: 30,
-			OnEnd: engine.Burn, Generation: 1, CreatedAt: world.now,
-		},
+func NewStore(world *World, items, shards int) (*Store, error) {
+	s := &Store{Items: memstore.NewItems(), world: world, campaign: engine.Campaign{
+		Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: 30,
+		OnEnd: engine.Burn, Generation: 1, CreatedAt: world.now,
+	}}
+	ctx := context.Background()
+	if _, err := s.CreateCampaign(ctx, s.campaign); err != nil {
+		return nil, err
 	}
-	for i := range items {
+	requests := make([]engine.AddRequest, items)
+	for i := range requests {
 		value := fmt.Sprintf("SAVE-%07d", i)
 		hash := engine.HashItem(value)
-		n := hash.ShardOf(shards)
-		s.shards[n].items = append(s.shards[n].items, engine.FreeItem{
-			Shard: engine.Shard{Campaign: s.campaign.Name, Generation: 1, Number: n}, Hash: hash, Value: value,
-		})
+		shard := engine.Shard{Campaign: s.campaign.Name, Generation: 1, Number: hash.ShardOf(shards)}
+		requests[i] = engine.AddRequest{
+			Item: engine.FreeItem{Shard: shard, Hash: hash, Value: value}, LoadID: "load", Row: int64(i) + 1,
+		}
 	}
-	for i := range s.shards {
-		s.shards[i].order()
+	for chunk := range slices.Chunk(requests, engine.MaxAddItems) {
+		if _, err := s.AddItems(ctx, chunk); err != nil {
+			return nil, err
+		}
 	}
-	return s
+	return s, nil
 }
 
-// Bank returns a bank on the store with the world's time and random numbers, as
+// Bank returns a Bank on the store with the time and the random numbers of the world, as
 // each container has one.
 func (s *Store) Bank() *itembank.Bank {
 	return itembank.New(s, itembank.WithClock(s.world), itembank.WithRandom(s.world))
@@ -70,94 +63,38 @@ func (s *Store) request() {
 }
 
 // Campaign implements engine.Store.
-func (s *Store) Campaign(context.Context, string) (*engine.Campaign, error) {
+func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	s.request()
-	c := s.campaign
-	return &c, nil
+	return s.Items.Campaign(ctx, name)
 }
 
-// FreeItems implements engine.Store. As on DynamoDB, a page that is full
-// says that there is more, whether or not there is.
-func (s *Store) FreeItems(_ context.Context, of engine.Shard, r engine.Range, limit int) (page engine.FreePage, err error) {
+// FreeItems implements engine.Store. As on DynamoDB, a full page says that there is more,
+// whether or not there is.
+func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	s.request()
-	shard := &s.shards[of.Number]
-	from := 0
-	if r.After != nil {
-		var there bool
-		if from, there = shard.find(*r.After); there {
-			from++
-		}
-	}
-	for i := shard.free(from); i < len(shard.items); i = shard.free(i + 1) {
-		item := shard.items[i]
-		if r.Through != nil && bytes.Compare(item.Hash[:], r.Through[:]) > 0 {
-			break
-		}
-		page.Items = append(page.Items, item)
-		if len(page.Items) == limit {
-			page.More = true
-			break
-		}
-	}
-	return page, nil
+	page, err := s.Items.FreeItems(ctx, shard, r, limit)
+	page.More = len(page.Items) == limit
+	return page, err
 }
 
 // Take implements engine.Store.
-func (s *Store) Take(_ context.Context, item engine.FreeItem, claim engine.Claim) (found engine.TakeResult, err error) {
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	s.request()
-	shard := &s.shards[item.Shard.Number]
-	i, _ := shard.find(item.Hash)
-	if held, claimed := s.claims[claim.Claimant]; claimed {
-		found.Held = &held
-	}
-	if found.ItemGone = shard.free(i) != i; found.ItemGone {
+	result, err := s.Items.Take(ctx, item, claim)
+	if result.ItemGone {
 		s.Lost++
 	}
-	if found.Taken() {
-		shard.next[i] = int32(i) + 1
-		s.claims[claim.Claimant] = claim
-	}
-	return found, nil
+	return result, err
 }
 
 // HeldClaim implements engine.Store.
-func (s *Store) HeldClaim(_ context.Context, _, claimant string) (*engine.Claim, error) {
-	return s.claim(claimant)
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	s.request()
+	return s.Items.HeldClaim(ctx, scope, claimant)
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.
-func (s *Store) HeldClaimEventuallyConsistent(_ context.Context, _, claimant string) (*engine.Claim, error) {
-	return s.claim(claimant)
-}
-
-func (s *Store) claim(claimant string) (*engine.Claim, error) {
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	s.request()
-	if held, found := s.claims[claimant]; found {
-		return &held, nil
-	}
-	return nil, nil
-}
-
-// order sorts the items, all of them free.
-func (s *shard) order() {
-	slices.SortFunc(s.items, func(a, b engine.FreeItem) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
-	s.next = make([]int32, len(s.items)+1)
-	for i := range s.next {
-		s.next[i] = int32(i)
-	}
-}
-
-// find is the place of a hash, or where it would be.
-func (s *shard) find(h engine.Hash) (i int, there bool) {
-	return slices.BinarySearchFunc(s.items, h, func(item engine.FreeItem, h engine.Hash) int { return bytes.Compare(item.Hash[:], h[:]) })
-}
-
-// free is the first free item from a place on, or the end. It shortens the way for
-// the next one.
-func (s *shard) free(i int) int {
-	for int(s.next[i]) != i {
-		s.next[i] = s.next[s.next[i]]
-		i = int(s.next[i])
-	}
-	return i
+	return s.Items.HeldClaimEventuallyConsistent(ctx, scope, claimant)
 }

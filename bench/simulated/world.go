@@ -1,6 +1,6 @@
 // Package simulated plays claims against a bank in memory, request by request, in
-// a time of its own. It shows what banks cost that are too large for a local engine,
-// and the same every time.
+// simulated time. It shows what a bank costs that is too large for a local engine, and
+// shows the same every time.
 package simulated
 
 import (
@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A request takes 5 ms and an exponential time of 5 ms on average, about what one
-// within a region takes. The engine does its work at the end of that.
+// A request takes 5 ms and an exponentially distributed time of 5 ms on average, which is
+// about what a request within a region takes. The engine does its work at the end of it.
 const (
-	leastLatency = 5 * time.Millisecond
-	moreLatency  = 5 * time.Millisecond
+	minLatency   = 5 * time.Millisecond
+	extraLatency = 5 * time.Millisecond
 )
 
-// World is where workers live: each runs until its next request, and of those that
-// wait the one goes on whose time comes first. So one runs at a time, and nothing
-// here needs a lock. Workers must not wait for each other.
+// World schedules workers: each runs until its next request. Then the worker goes on whose
+// request ends first. So one worker runs at a time, and nothing here needs a lock. Workers
+// must not wait for each other.
 type World struct {
 	now     time.Time
 	random  *rand.Rand
@@ -27,7 +27,7 @@ type World struct {
 	ended   chan struct{}
 }
 
-// NewWorld returns a world. One of the same seed goes the same way.
+// NewWorld returns a world. Worlds of the same seed are the same.
 func NewWorld(seed uint64) *World {
 	return &World{
 		now:    time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC),
@@ -51,7 +51,7 @@ func (w *World) Run(workers int, work func(worker int)) {
 	<-w.ended
 }
 
-// pass lets the next one go on.
+// pass lets the next worker go on.
 func (w *World) pass() {
 	if len(w.waiting) == 0 {
 		w.ended <- struct{}{}
@@ -63,17 +63,17 @@ func (w *World) pass() {
 }
 
 func (w *World) wait(d time.Duration) {
-	notify := make(chan struct{}, 1) // it may be this one's turn again
+	notify := make(chan struct{}, 1) // this worker may be the next one
 	heap.Push(&w.waiting, alarm{w.now.Add(d), notify})
 	w.pass()
 	<-notify
 }
 
 func (w *World) latency() time.Duration {
-	return leastLatency + time.Duration(w.random.ExpFloat64()*float64(moreLatency))
+	return minLatency + time.Duration(w.random.ExpFloat64()*float64(extraLatency))
 }
 
-// Now and Sleep are the world's clock.
+// Now implements itembank.Clock.
 func (w *World) Now() time.Time { return w.now }
 
 // Sleep implements itembank.Clock.
@@ -82,7 +82,7 @@ func (w *World) Sleep(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-// Read makes the world's random numbers those of its banks.
+// Read returns random bytes, for the Banks of the world.
 func (w *World) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(w.random.Uint32())
@@ -90,7 +90,7 @@ func (w *World) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// alarm is a worker that waits for its time.
+// alarm is a worker that waits for a time.
 type alarm struct {
 	at     time.Time
 	notify chan struct{}

@@ -21,11 +21,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
@@ -110,8 +110,8 @@ func TestDrawnStates(t *testing.T) {
 // fixture is a campaign with one item, with a clock and a store that a test controls.
 type fixture struct {
 	*testing.T
-	store *itembanktest.Hooked
-	clock *itembanktest.Clock
+	store *itembankfault.Store
+	clock *itembankfault.Clock
 	bank  *itembank.Bank
 	name  string
 	out   bytes.Buffer
@@ -121,7 +121,7 @@ const theItem = "A-1"
 
 func newFixture(t *testing.T, store engine.Store, s itembank.Settings) *fixture {
 	t.Helper()
-	w := &fixture{T: t, store: &itembanktest.Hooked{Store: store}, clock: itembanktest.NewClock(), name: strings.ToLower(rand.Text())}
+	w := &fixture{T: t, store: &itembankfault.Store{Store: store}, clock: itembankfault.NewClock(), name: strings.ToLower(rand.Text())}
 	w.bank = itembank.New(w.store, itembank.WithClock(w.clock))
 	w.create(w.name, s)
 	return w

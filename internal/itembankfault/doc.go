@@ -1,12 +1,16 @@
 // Package itembankfault breaks the calls of itembank's engines, and checks that the
-// guarantees G1 to G5 (docs/guarantees.md) hold whatever was broken:
+// guarantees G1 to G5 (docs/guarantees.md) hold all the same.
 //
-//   - Run fails every call of every Scenario once, in every way;
+//   - RunFaults fails every call of every Scenario, in every way.
 //   - RunHistories records concurrent requests, with faults among them, and looks for
-//     an order of them that explains all answers;
-//   - RunSequences plays random requests one after the other against a simple model;
-//   - RunMutants does the same with stores that break a rule, which must be found.
+//     an order of the requests that explains all results.
+//   - RunSequences plays random requests, one after the other, against a simple model.
+//   - RunKills kills processes that work on an engine.
+//   - Mutants are engines with one rule broken. Each says which tests find it.
 //
-// What is checked is never success but what must be true at rest: a client repeats
-// its call until it has an answer, as clients do.
+// A client repeats its call until it has an answer, as real clients do. So no test
+// checks that a call succeeds; they check what the answers say, and which rows are
+// there when nothing moves.
+//
+// Store, the engine that fails, and Clock serve other tests of claims as well.
 package itembankfault

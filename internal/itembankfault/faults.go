@@ -10,60 +10,65 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
 // Play is how a scenario is played.
 type Play struct {
 	Scenario Scenario
-	Engine   itembanktest.Engine // prepares and checks
-	Through  engine.Store        // acts; the engine's own if nil
-	Random   io.Reader           // of the Banks; unpredictable if nil
-	Fresh    bool                // a Bank that failed is replaced
-	Full     bool                // read all rows in the end
-	over     func()
-	mutant   *mutant // breaks a rule, in Prepare too
+	Engine   enginetest.Engine // prepares and checks
+	Through  engine.Store      // for the calls of the clients; nil: the engine's own
+	Random   io.Reader         // of the Banks; nil: unpredictable
+	Fresh    bool              // a Bank that failed is replaced
+	Full     bool              // the check in the end reads all rows
+	callOver func()            // called when a client's call is over
+	mutant   *Mutant           // breaks a rule, also while the scenario is prepared
 }
 
-// Run plays the scenario and returns the first violation of a guarantee.
+// maxCalls is far above what the longest scenario, history or sequence makes.
+const maxCalls = 10_000
+
+// Run plays the scenario, and returns the first violation of a guarantee.
 func (p Play) Run(ctx context.Context) error {
 	w := newWorld(ctx, p.Engine)
 	if p.Random != nil {
 		w.random = p.Random
 		w.newBank()
 	}
-	if faulty, ok := p.Through.(*Faulty); ok {
-		faulty.Slow = w.slow
+	if broken, ok := p.Through.(*Store); ok {
+		broken.Slow, broken.MaxCalls = w.slow, maxCalls
 		if p.mutant != nil {
-			p.Through = w.mutate(p.mutant, faulty)
+			p.Through = w.mutate(p.mutant, broken)
 		}
 	}
-	return w.caught(func() {
+	return w.violated(func() {
 		p.Scenario.Prepare(w)
 		w.fresh, w.trace = p.Fresh, nil
-		if p.over != nil {
-			w.over = p.over
+		if p.callOver != nil {
+			w.callOver = p.callOver
 		}
 		if p.Through != nil {
 			w.through = p.Through
 		}
-		w.newBank() // a cold one
+		w.newBank() // one that remembers nothing
 		p.Scenario.Act(w)
-		w.rest(p.Full)
+		w.checkRows(p.Full)
 	})
 }
 
-// fullCheckEvery so many runs all rows are read. Scenarios of a wire engine would
-// take most of their time with it.
+// fullCheckEvery is how many plays have one full check. On an engine behind a network
+// full checks would take most of the time.
 const fullCheckEvery = 16
 
-// Run plays each scenario without a fault, counts the calls that it makes, and then
-// plays it again for each call and each way of failing: once and, where the engine
-// just refuses, for as long as the client's call lasts; with the same Bank after it
-// or with a fresh one. It plays one in n of these, chosen at random; where all is to be
-// played (see Share), each, and with either Bank.
-func Run(t *testing.T, newEngine func(*testing.T) itembanktest.Engine, n int) {
-	n = Share(n)
+// RunFaults plays each scenario without a fault and counts the calls. Then it plays
+// the scenario again for each call and each fault: with the fault once and, where the
+// engine refuses, for as long as the client's call lasts; and with the same Bank after
+// the fault, or with a new one.
+//
+// Of these plays, one in share is chosen at random, with either Bank. Where all are to
+// be played (see Share), each is played with both.
+func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share int) {
+	share = Share(share)
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -73,19 +78,20 @@ func Run(t *testing.T, newEngine func(*testing.T) itembanktest.Engine, n int) {
 				t.Fatal(err)
 			}
 			played := 0
-			one := n // in so many; fewer of what takes long
-			if n > 1 {
-				one += n * len(calls) / listParts
+			one := share
+			if share > 1 { // fewer of a long scenario
+				one += share * len(calls) / listParts
 			}
-			for _, f := range faultsOf(calls) {
+			for _, i := range injections(calls) {
 				coin := rand.IntN(2) == 0
 				for _, fresh := range []bool{false, true} {
 					if rand.IntN(one) > 0 || !playAll() && fresh != coin {
 						continue
 					}
 					played++
-					if err := playFault(t.Context(), s, e, f, fresh, played%fullCheckEvery == 0); err != nil {
-						t.Errorf("%s at call %d, %s (lasting %t, fresh Bank %t): %v\n%s", f.Way, f.At, calls[f.At], f.Lasting, fresh, err, Replay(t))
+					if err := playFault(t.Context(), s, e, i, fresh, played%fullCheckEvery == 0); err != nil {
+						t.Errorf("%s at call %d, %s (lasting %t, new Bank %t): %v\n%s",
+							i.fault, i.call, calls[i.call], i.lasting, fresh, err, Replay(t))
 					}
 				}
 			}
@@ -94,10 +100,11 @@ func Run(t *testing.T, newEngine func(*testing.T) itembanktest.Engine, n int) {
 	}
 }
 
-// allVariable in the environment has all faults played, whatever the share.
+// allVariable is the environment variable that has everything played, whatever the
+// share.
 const allVariable = "ITEMBANKFAULT_ALL"
 
-// Share returns n, or 1 if all faults are to be played.
+// Share returns n, or 1 if everything is to be played.
 func Share(n int) int {
 	if playAll() {
 		return 1
@@ -105,7 +112,7 @@ func Share(n int) int {
 	return n
 }
 
-// Replay says how to play all of what a test chose from at random.
+// Replay says how to play everything of a test that chose at random.
 func Replay(t *testing.T) string {
 	return fmt.Sprintf("replay: %s=1 go test -run '%s'", allVariable, t.Name())
 }
@@ -113,53 +120,78 @@ func Replay(t *testing.T) string {
 func playAll() bool { return os.Getenv(allVariable) != "" }
 
 // countCalls plays a scenario without a fault.
-func countCalls(ctx context.Context, s Scenario, e itembanktest.Engine) ([]string, error) {
-	counting := &Faulty{Store: e.Store}
+func countCalls(ctx context.Context, s Scenario, e enginetest.Engine) ([]string, error) {
+	counting := &Store{Store: e.Store}
 	if err := (Play{Scenario: s, Engine: e, Through: counting, Random: Seeded(), Full: true}).Run(ctx); err != nil {
 		return nil, fmt.Errorf("without a fault: %w", err)
 	}
 	return counting.Calls(), nil
 }
 
-// faultsOf names all faults. Of a listing that takes an engine hundreds of reads in a
-// row, the first, the last and one between stand for all.
-func faultsOf(calls []string) (all []Fault) {
+// injection is the failure of one call.
+type injection struct {
+	call  int // its number, from 0
+	fault Fault
+	// lasting: this and all later calls of the same method fail, until the client's call
+	// that made them is over.
+	lasting bool
+}
+
+// injections lists all faults of all calls. Of a list that an engine reads in hundreds
+// of calls in a row, the first call, the last, and one between stand for all.
+func injections(calls []string) (all []injection) {
 	for i, method := range calls {
-		if inside(calls, i) && rand.IntN(listParts) > 0 {
+		if insideList(calls, i) && rand.IntN(listParts) > 0 {
 			continue
 		}
-		for _, way := range waysOf(method) {
-			all = append(all, Fault{At: i, Way: way})
-			if way.refuses() {
-				all = append(all, Fault{At: i, Way: way, Lasting: true})
+		for _, fault := range faultsOf(method) {
+			all = append(all, injection{call: i, fault: fault})
+			if fault.refuses() {
+				all = append(all, injection{call: i, fault: fault, lasting: true})
 			}
 		}
 	}
 	return all
 }
 
-// listParts is how many reads a listing takes on DynamoDB.
+// listParts is how many reads a list takes on DynamoDB.
 const listParts = 64
 
-// inside reports that a call is one of a listing, and not at its ends.
-func inside(calls []string, i int) bool {
+// insideList reports that a call is one of a list, neither the first nor the last.
+func insideList(calls []string, i int) bool {
 	method := calls[i]
 	return (method == "ListClaims" || method == "ListItemRows") &&
 		i > 0 && i < len(calls)-1 && calls[i-1] == method && calls[i+1] == method
 }
 
-func playFault(ctx context.Context, s Scenario, e itembanktest.Engine, f Fault, fresh, full bool) error {
-	plan, over := failOnce(f)
-	faulty := &Faulty{Store: e.Store, Plan: plan}
-	err := Play{Scenario: s, Engine: e, Through: faulty, Random: Seeded(), Fresh: fresh, Full: full, over: over}.Run(ctx)
-	if made := len(faulty.Calls()); err == nil && made <= f.At {
-		err = fmt.Errorf("the fault was never met: the scenario made %d calls", made)
+// plan returns the plan of a Store in which an injection is the only fault. callOver is to be
+// called when a client's call is over.
+func (i injection) plan() (plan func(int, string) Fault, callOver func()) {
+	method, lasts := "", i.lasting
+	plan = func(call int, m string) Fault {
+		if call == i.call {
+			method = m
+		}
+		if call == i.call || call > i.call && lasts && m == method {
+			return i.fault
+		}
+		return None
+	}
+	return plan, func() { lasts = lasts && method == "" }
+}
+
+func playFault(ctx context.Context, s Scenario, e enginetest.Engine, i injection, fresh, full bool) error {
+	plan, callOver := i.plan()
+	broken := &Store{Store: e.Store, Plan: plan}
+	err := Play{Scenario: s, Engine: e, Through: broken, Random: Seeded(), Fresh: fresh, Full: full, callOver: callOver}.Run(ctx)
+	if made := len(broken.Calls()); err == nil && made <= i.call {
+		err = fmt.Errorf("the call that was to fail was never made: the scenario made %d calls", made)
 	}
 	return err
 }
 
-// Seeded is a source of the same bytes for every play, so that all plays make the
-// same calls until one fails.
+// Seeded returns a source of random bytes that are the same for every play. So all
+// plays of a scenario make the same calls until one fails.
 func Seeded() io.Reader { return &lockedReader{r: rand.NewChaCha8([32]byte{6})} }
 
 type lockedReader struct {

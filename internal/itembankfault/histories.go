@@ -17,14 +17,14 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
 // A history is what several clients ask at the same time, through two Banks, of two
-// campaigns that share a scope. Calls to the store fail; a client whose call failed
-// does not know what it did.
+// campaigns that share a scope. Calls of the store fail. A client whose call failed does
+// not know what the call did.
 
-// opKind is what a client asks.
+// opKind is what a client asks for.
 type opKind string
 
 const (
@@ -36,23 +36,23 @@ const (
 	advanceOp  opKind = "advance"
 )
 
-// op is one request, and what came of it.
+// op is one request, and its result.
 type op struct {
 	kind     opKind
-	bank     int // which Bank is asked
+	bank     int // the number of the Bank that is asked
 	campaign int
 	claimant string
 	items    []string
 	forward  time.Duration // of the clock
 
-	id                   string // released, or granted
+	id                   string // of the claim that was granted, or is to be released
 	item                 string
 	endsAt               int64 // milliseconds; all claims of a history end
 	replayed, returned   bool
 	result               result
 	elsewhere            int
-	call, done           int64 // order of all calls and returns
-	clockCall, clockDone int64 // milliseconds
+	call, done           int64 // the places of the call and of its return in the order of all
+	clockCall, clockDone int64 // what the clock showed then, in milliseconds
 }
 
 func (o op) String() string {
@@ -69,6 +69,8 @@ const (
 	elsewhere result = "claimed elsewhere"
 	already   result = "already released"
 	unknown   result = "unknown"
+
+	unexpected result = "unexpected error"
 )
 
 var claimants = []string{"ann", "bob", "cid"}
@@ -77,8 +79,8 @@ var claimants = []string{"ann", "bob", "cid"}
 type program struct {
 	onEnd   itembank.OnEnd
 	clients [][]op
-	ways    []Way // of the calls to the store, in turn
-	full    bool  // read all rows in the end
+	faults  []Fault // of the calls of the store, in turn
+	full    bool    // the check in the end reads all rows
 }
 
 const historyClaimLife = 30 * time.Second
@@ -105,16 +107,20 @@ var programs = rapid.Custom(func(t *rapid.T) program {
 		return o
 	})
 	p.clients = rapid.SliceOfN(rapid.SliceOfN(request, 4, 10), 3, 4).Draw(t, "clients")
-	way := rapid.SampledFrom([]Way{None, None, None, None, None, None, FailBefore, LoseReply, SlowReply, Throttle, ClaimBusy, ItemBusy, BothBusy, CancelBefore, CancelAfter})
-	p.ways = rapid.SliceOfN(way, 7, 41).Draw(t, "ways")
+	fault := rapid.SampledFrom([]Fault{
+		None, None, None, None, None, None,
+		FailedBefore, LostReply, SlowReply, Throttled, ClaimConflict, ItemConflict, BothConflict, CancelledBefore, CancelledAfter,
+	})
+	p.faults = rapid.SliceOfN(fault, 7, 41).Draw(t, "faults")
 	p.full = rapid.IntRange(1, fullCheckEvery).Draw(t, "full check") == fullCheckEvery
 	return p
 })
 
-// RunHistories plays random programs; rapid's flag -rapid.checks is their number.
-// What it found comes with all answers: clients are not scheduled twice in the
-// same way, so that a failure may not be seen again.
-func RunHistories(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
+// RunHistories plays random programs. Their number is rapid's flag -rapid.checks.
+//
+// A failure comes with all requests and results: clients are not scheduled twice in the
+// same way, so that another run may not show it.
+func RunHistories(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := playProgram(t.Context(), e, programs.Draw(rt, "program"), nil); err != nil {
@@ -123,20 +129,20 @@ func RunHistories(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) 
 	})
 }
 
-// history is a program on its way.
+// history is a program that is being played.
 type history struct {
 	*World
 	program program
 	banks   []*itembank.Bank
 	moment  atomic.Int64
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the rest
 	told    map[string]op
 	ops     []op
 }
 
-func playProgram(ctx context.Context, e itembanktest.Engine, p program, m *mutant) error {
+func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant) error {
 	h := &history{World: newWorld(ctx, e), program: p, told: map[string]op{}}
-	return h.caught(func() {
+	return h.violated(func() {
 		s := itembank.Settings{Scope: "-scope", Shards: 1, ClaimLife: historyClaimLife, OnEnd: p.onEnd}
 		h.Create("-0", s)
 		s.Shards = 2 // claims must not depend on it
@@ -168,45 +174,40 @@ func playProgram(ctx context.Context, e itembanktest.Engine, p program, m *mutan
 	})
 }
 
-// brokenBank is a Bank whose calls fail in turn as the program says, and wait a
-// moment, so that others come between.
-func (h *history) brokenBank(i int, m *mutant) *itembank.Bank {
-	faulty := &Faulty{Store: h.engine.Store, Plan: func(call int, method string) Way {
-		way := h.program.ways[(call+i*3)%len(h.program.ways)]
-		if way == SlowReply && method != "FreeItems" {
-			return None
-		}
-		return way
-	}}
-	faulty.Slow = func() {
-		h.clock.Advance(600 * time.Millisecond)
-		time.Sleep(200 * time.Microsecond)
+// brokenBank makes a Bank whose calls fail in turn as the program says.
+func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
+	broken := &Store{
+		Store: h.engine.Store, Before: pause, MaxCalls: maxCalls,
+		Plan: func(call int, method string) Fault {
+			fault := h.program.faults[(call+i*3)%len(h.program.faults)]
+			if fault == SlowReply && method != "FreeItems" {
+				return None
+			}
+			return fault
+		},
+		Slow: func() {
+			h.clock.Advance(600 * time.Millisecond)
+			time.Sleep(200 * time.Microsecond)
+		},
 	}
-	store := engine.Store(pausing{faulty})
-	if m != nil && m.is == above {
-		store = m.wrap(itembanktest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
+	store := engine.Store(broken)
+	if m != nil && m.layer == aboveFaults {
+		store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
 	} else if m != nil {
-		faulty.Store = m.wrap(h.engine, h.clock)
+		broken.Store = m.Wrap(h.engine, h.clock)
 	}
 	return itembank.New(store, itembank.WithClock(h.clock))
 }
 
-// pausing lets others come between what a request reads and what it does of it.
-type pausing struct{ *Faulty }
-
-func (p pausing) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
-	p.pause()
-	return p.Faulty.CloseClaim(ctx, c)
+// pause lets other requests in, between what a request has read and what it writes.
+func pause(method string) error {
+	if method == "Take" || method == "CloseClaim" {
+		time.Sleep(rand.N(400 * time.Microsecond))
+	}
+	return nil
 }
 
-func (p pausing) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	p.pause()
-	return p.Faulty.Take(ctx, i, c)
-}
-
-func (p pausing) pause() { time.Sleep(rand.N(400 * time.Microsecond)) }
-
-// do asks once, and records what came of it.
+// do makes a request once, and records the result.
 func (h *history) do(bank *itembank.Bank, o op) {
 	name := h.campaignOf(o).Name
 	ctx, cancel := cancellable(h.ctx)
@@ -265,10 +266,10 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // its own context: another's is a fault
+	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // of the request's own context
 	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) && !cancelled {
 		o.item = err.Error()
-		o.result = "fault"
+		o.result = unexpected
 	}
 	h.ops = append(h.ops, o)
 	if o.kind == claimOp && o.result == ok {
@@ -280,17 +281,17 @@ func (h *history) campaignOf(o op) engine.Campaign {
 	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
 }
 
-// check judges the answers, and then the rows.
+// check checks the results, and then the rows.
 func (h *history) check() {
-	h.answers()
-	h.itemsAtRest()
+	h.checkResults()
+	h.checkRest()
 }
 
-// answers looks for an order of all requests that explains their answers, for each
+// checkResults looks for an order of all requests that explains their results, for each
 // claimant and for each item.
-func (h *history) answers() {
+func (h *history) checkResults() {
 	for _, o := range h.ops {
-		if o.result == "fault" || o.kind == claimOp && o.result == refused {
+		if o.result == unexpected || o.kind == claimOp && o.result == refused {
 			h.fail("a request failed: %s", o)
 		}
 	}
@@ -308,12 +309,12 @@ func (h *history) answers() {
 			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
 		}
 	}
-	h.soldOutIsTrue()
+	h.checkSoldOut()
 }
 
-// itemsAtRest checks G3 and G4. Whether a load of which nobody knows added an item,
-// its row says.
-func (h *history) itemsAtRest() {
+// checkRest checks G3 and G4 on the rows. Whether a load with an unknown result added an
+// item is read from the item's row.
+func (h *history) checkRest() {
 	for _, suffix := range []string{"-0", "-1"} {
 		c := h.campaigns[suffix]
 		for i := range 6 {
@@ -329,13 +330,14 @@ func (h *history) itemsAtRest() {
 		}
 		note(h.state.Asked, c.Scope, claimants...)
 	}
-	h.rest(h.program.full)
+	h.checkRows(h.program.full)
 }
 
-// explain checks one register with porcupine. A request of which nobody knows what it
-// did has done it, or not, by its return, and not later: of the ways of a program
-// LoseReply comes back after the effect and FailBefore without one, and no context
-// ends while a call is under way. So `done` is the return of every request.
+// explain checks one claimant or one item with porcupine.
+//
+// A request whose result is unknown has had its effect by its return, or has none: of
+// the faults of a program LostReply returns after the effect, FailedBefore without one,
+// and no context ends while a call is under way. So all requests end with their return.
 func explain[S any](h *history, what string, ops []op, initial S, step func(S, op) []S) {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{initial} },
@@ -357,7 +359,7 @@ func explain[S any](h *history, what string, ops []op, initial S, step func(S, o
 	}
 }
 
-// register is a claimant's claim.
+// register is the claim of a claimant.
 type register struct {
 	held     bool
 	id       string // "": of a claim whose reply was lost
@@ -368,7 +370,7 @@ type register struct {
 
 const graceMillis = int64(endGrace / time.Millisecond)
 
-// mayBeClosed reports that the claim may have been closed by somebody who met it.
+// mayBeClosed reports that a request may have met the ended claim and closed it.
 func mayBeClosed(endsAt int64, o op) bool { return endsAt+graceMillis < o.clockDone }
 
 func stepClaimant(s register, o op) []register {
@@ -418,24 +420,24 @@ func stepClaimant(s register, o op) []register {
 	return nil
 }
 
-// place is where an item is, as far as anybody was told.
+// place is where an item is, as far as clients know.
 type place struct {
-	where  whereabouts
+	where  where
 	id     string // of the claim
 	endsAt int64
 }
 
-type whereabouts int
+type where int
 
 const (
-	notLoaded whereabouts = iota
+	notLoaded where = iota
 	inBank
 	held
-	gone // for good
+	ended
 )
 
 func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
-	free, over := place{where: inBank}, place{where: gone}
+	free, over := place{where: inBank}, place{where: ended}
 	after := free // the end of a claim
 	if onEnd == itembank.Burn {
 		after = over
@@ -481,9 +483,9 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 	return nil
 }
 
-// soldOutIsTrue checks G5: an item that was in the bank for more than a second, and
-// that nobody can have had, is there for whoever asks.
-func (h *history) soldOutIsTrue() {
+// checkSoldOut checks G5: nobody is told "sold out" while an item has been in the bank for
+// more than a second and nobody can have had it.
+func (h *history) checkSoldOut() {
 	for _, o := range h.ops {
 		if o.result != soldOut {
 			continue
@@ -493,7 +495,7 @@ func (h *history) soldOutIsTrue() {
 				continue
 			}
 			for _, item := range l.items {
-				if !h.touched(item, o) {
+				if !h.mayHaveLeft(item, o) {
 					h.fail("G5: %s was loaded long before, and nobody had it: %s", item, o)
 				}
 			}
@@ -501,8 +503,8 @@ func (h *history) soldOutIsTrue() {
 	}
 }
 
-// touched reports that somebody may have had an item before a request was over.
-func (h *history) touched(item string, by op) bool {
+// mayHaveLeft reports that an item may have left the bank before a request was over.
+func (h *history) mayHaveLeft(item string, by op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool {
 		if o.campaign != by.campaign || o.call > by.done {
 			// A claim whose reply was lost shows later which item it took.

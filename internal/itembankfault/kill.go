@@ -16,11 +16,11 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// killed is what a process does that is killed: all that moves items. What it finds
-// when it is done a second time depends on where it was killed the first time.
+// killed is what a process does that is killed. It moves items in all ways. The second
+// process does the same again; what it finds depends on where the first was killed.
 var killed = Scenario{"killed", func(w *World) {
 	w.Create("", itembank.Settings{Shards: 1, ClaimLife: life, OnEnd: itembank.Return})
 	w.Load("", "item-0", "item-1")
@@ -42,12 +42,13 @@ var killed = Scenario{"killed", func(w *World) {
 	_, _ = w.Claim("", "ann")
 }}
 
-// childVariable holds a child in the environment of the process that is to be killed.
+// childVariable is the environment variable that holds the child of a process that is
+// to be killed.
 const childVariable = "ITEMBANKFAULT_CHILD"
 
 // child is what a process that is to be killed has to know.
 type child struct {
-	Where    string // the store
+	Where    string // where the store is: a path or an endpoint
 	At       int    // the call before which it kills itself
 	Name     string
 	Campaign engine.Campaign
@@ -69,19 +70,20 @@ func decode(text string, into any) error {
 	return gob.NewDecoder(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))).Decode(into)
 }
 
-// Child is the test that is the process to be killed, and of no use otherwise:
+// Child is the process that RunKills kills. It is a test of the same binary, which is
+// skipped otherwise:
 //
 //	func TestChild(t *testing.T) { itembankfault.Child(t, open) }
 func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
 	text := os.Getenv(childVariable)
 	if text == "" {
-		t.Skip("this is what TestKills starts")
+		t.Skip("TestKills starts this test as a process of its own")
 	}
 	c := child{State: newState()}
 	if err := decode(text, &c); err != nil {
 		t.Fatal(err)
 	}
-	store := &Faulty{Store: open(t, c.Where), Plan: func(call int, _ string) Way {
+	store := &Store{Store: open(t, c.Where), Plan: func(call int, _ string) Fault {
 		if call == c.At {
 			self, err := os.FindProcess(os.Getpid())
 			if err == nil {
@@ -91,34 +93,34 @@ func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
 		}
 		return None
 	}}
-	w := newWorld(t.Context(), itembanktest.Engine{Store: store})
+	w := newWorld(t.Context(), enginetest.Engine{Store: store})
 	w.resume(c.State)
 	w.name, w.campaigns[""] = c.Name, c.Campaign
 	w.keep = func(s State) { fmt.Println(stateMark + encode(s)) }
-	if err := w.caught(func() { killed.Act(w) }); err != nil {
+	if err := w.violated(func() { killed.Act(w) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// resume goes on from what clients were told.
+// resume goes on from what clients were told by another process.
 func (w *World) resume(s State) {
-	w.state = s
+	w.state, w.killed = s, true
 	w.clock.Advance(s.Now.Sub(w.clock.Now()))
 }
 
-// randomKills is how many processes are killed at a random time, that may be in the
-// middle of a call; where all is to be played, allRandomKills.
+// randomKills is the number of processes that are killed at a random time, which may be
+// in the middle of a call. Where everything is to be played, it is allRandomKills.
 const randomKills, allRandomKills = 6, 100
 
-// RunKills kills processes that work on a store, before one in n of their calls (see
-// Share) and at random times, goes on from what their clients were told, and checks
-// the guarantees. The test binary has a TestChild that opens the store by where.
-func RunKills(t *testing.T, e itembanktest.Engine, where string, n int) {
-	n = Share(n)
-	at, kills := rand.IntN(n), 0
+// RunKills kills processes that work on a store, before one in share of their calls
+// (see Share) and at random times. Then it goes on from what the clients were told, and
+// checks the guarantees. The test binary has a TestChild that opens the store by where.
+func RunKills(t *testing.T, e enginetest.Engine, where string, share int) {
+	share = Share(share)
+	at, kills := rand.IntN(share), 0
 	died, uncut := killOnce(t, e, where, at, -1)
 	for ; died; died, uncut = killOnce(t, e, where, at, -1) {
-		at += n
+		at += share
 		kills++
 	}
 	if at < 30 {
@@ -139,12 +141,12 @@ func RunKills(t *testing.T, e itembanktest.Engine, where string, n int) {
 	t.Logf("%d kills before a call, of up to %d; %d at random, in the %v that an uncut process takes", kills, at, inTime, uncut)
 }
 
-// killOnce kills one process, before a call or after a time; died = false: it came
-// to its end before. It acted for the time that is returned.
-func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after time.Duration) (died bool, took time.Duration) {
+// killOnce kills one process, before a call or after a time. died = false means that
+// the process ended before that. took is how long its clients acted.
+func killOnce(t *testing.T, e enginetest.Engine, where string, at int, after time.Duration) (died bool, took time.Duration) {
 	t.Helper()
 	w := newWorld(t.Context(), e)
-	if err := w.caught(func() { killed.Prepare(w) }); err != nil {
+	if err := w.violated(func() { killed.Prepare(w) }); err != nil {
 		t.Fatal(err)
 	}
 	w.state.Now = w.clock.Now()
@@ -156,14 +158,14 @@ func killOnce(t *testing.T, e itembanktest.Engine, where string, at int, after t
 	w.resume(state)
 	w.state.Freed = w.clock.Now() // a call in flight may still put items
 	w.newBank()
-	if err := w.caught(func() { killed.Act(w); w.rest(true) }); err != nil {
+	if err := w.violated(func() { killed.Act(w); w.checkRows(true) }); err != nil {
 		t.Errorf("killed before call %d, or after %v: %v\n%s", at, after, err, Replay(t))
 	}
 	return died, took
 }
 
-// run starts the process and returns what its clients were told when it ended, and
-// how long they acted.
+// run starts the process, and returns what its clients were told when it ended and how
+// long they acted.
 func (c child) run(ctx context.Context, after time.Duration) (state State, died bool, took time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -188,7 +190,7 @@ func (c child) run(ctx context.Context, after time.Duration) (state State, died 
 	}
 	said, err := io.ReadAll(out)
 	took = time.Since(began)
-	_ = run.Wait() // how it ended is in its state
+	_ = run.Wait() // ProcessState says how it ended
 	if err != nil {
 		return state, false, 0, err
 	}

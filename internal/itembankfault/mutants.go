@@ -6,105 +6,191 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// mutant is a store with one rule for claims broken.
-type mutant struct {
-	name string
-	by   string // the scenario that must find it; histories must too
-	is   trait
-	wrap func(e itembanktest.Engine, clock itembank.Clock) engine.Store
+// Mutant is an engine with one rule for claims broken. TestMutants in package itembank
+// proves for each that the tests which CaughtBy names find it.
+type Mutant struct {
+	Name string
+	// CaughtBy names tests: "engine/NAME" is a case of enginetest, "scenario/NAME" a
+	// scenario with all its faults, "histories" random histories (only where everything
+	// is played), and all others are cases of package itembank.
+	CaughtBy []string
+	Wrap     func(e enginetest.Engine, clock itembank.Clock) engine.Store
+	layer    layer
 }
 
-// trait is what a mutant needs of the harness.
-type trait int
+// layer says where a mutant stands in a scenario.
+type layer int
 
 const (
-	plain   trait = iota
-	ownRows       // its rows have a meaning of their own, so that checks read through it
-	above         // it is above the faults: it breaks what a Bank makes of slow replies
+	belowFaults layer = iota
+	ownRows           // below the faults; its rows mean something else, so that checks read through it
+	aboveFaults       // it breaks what a Bank makes of slow replies
 )
 
-var mutants = []mutant{
-	{"owner-in-the-condition", "repeated-claim", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
-		return &ownerInCondition{Store: e.Store, raw: e.Raw}
-	}},
-	{"token-that-recurs", "release-and-claim-again", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
-		return &recurringToken{Store: e.Store, done: map[string]bool{}}
-	}},
-	{"release-without-claim-id", "release-while-claimed-again", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
-		return closeWithoutID{e.Store}
-	}},
-	{"shard-counts-that-differ", "shared-scope", ownRows, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
-		return shardsOfCampaign{e.Store}
-	}},
-	{"claims-purged-at-their-end", "own-ended-claim-returned", plain, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
-		return endedDropped{e.Store, e.Raw, clock, 0}
-	}},
-	{"ended-claim-overwritten", "own-ended-claim-burned", plain, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
-		return endedDropped{e.Store, e.Raw, clock, endGrace}
-	}},
-	{"sweep-without-grace", "claim-in-its-grace", plain, func(e itembanktest.Engine, _ itembank.Clock) engine.Store {
-		return sweepWithoutGrace{e.Store}
-	}},
-	{"dryness-from-the-end-of-the-read", "loaded-while-the-bank-is-read", above, func(e itembanktest.Engine, clock itembank.Clock) engine.Store {
-		return &lateDryness{Store: e.Store, clock: clock, dry: map[engine.Shard]time.Time{}}
-	}},
+// Mutants are all mutants of claims.
+var Mutants = []Mutant{
+	{
+		Name:     "no-existence-condition",
+		CaughtBy: []string{"claims/more-claimants-than-items"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &noExistenceCondition{Store: e.Store, raw: e.Raw}
+		},
+	},
+	{
+		Name:     "claim-put-unconditionally",
+		CaughtBy: []string{"claims/one-item-for-each-claimant"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &unconditionalPut{Store: e.Store, raw: e.Raw}
+		},
+	},
+	{
+		Name:     "claim-checked-and-then-put",
+		CaughtBy: []string{"engine/take-race-for-claimant"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &checkThenPut{unconditionalPut: unconditionalPut{Store: e.Store, raw: e.Raw}, second: make(chan struct{})}
+		},
+	},
+	{
+		Name:     "owner-in-the-condition",
+		CaughtBy: []string{"scenario/repeated-claim", "histories"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &ownerInCondition{Store: e.Store, raw: e.Raw}
+		},
+	},
+	{
+		Name:     "item-gone-read-first",
+		CaughtBy: []string{"claims/repeated-claim-with-a-lost-candidate"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemGoneFirst{e.Store} },
+	},
+	{
+		Name:     "token-that-recurs",
+		CaughtBy: []string{"scenario/release-and-claim-again", "histories"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &recurringToken{Store: e.Store, done: map[string]bool{}}
+		},
+	},
+	{
+		Name:     "partitions-by-the-shards-of-the-campaign",
+		CaughtBy: []string{"scenario/shared-scope", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return shardsOfCampaign{e.Store} },
+		layer:    ownRows,
+	},
+	{
+		Name:     "item-row-forgotten",
+		CaughtBy: []string{"loads/claimed-items-are-known"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemRowForgotten{e.Store, e.Raw} },
+	},
+	{
+		Name:     "sold-out-remembered-too-long",
+		CaughtBy: []string{"claims/sold-out-ends-with-a-load"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &longMemory{Store: e.Store, empty: map[engine.Shard]bool{}}
+		},
+	},
+	{
+		Name:     "sold-out-remembered-from-the-end-of-the-read",
+		CaughtBy: []string{"scenario/loaded-while-the-bank-is-read", "histories"},
+		Wrap: func(e enginetest.Engine, clock itembank.Clock) engine.Store {
+			return &lateMemory{Store: e.Store, clock: clock, empty: map[engine.Shard]time.Time{}}
+		},
+		layer: aboveFaults,
+	},
+	{
+		Name:     "close-without-claim-id",
+		CaughtBy: []string{"engine/close-claim-conditions", "scenario/release-while-claimed-again", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWithoutID{e.Store} },
+	},
+	{
+		Name:     "close-whatever-the-end",
+		CaughtBy: []string{"engine/close-claim-conditions"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWhateverEnd{e.Store} },
+	},
+	{
+		Name:     "close-without-the-item-row",
+		CaughtBy: []string{"engine/close-claim-conditions"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWithoutItemRow{e.Store, e.Raw} },
+	},
+	{
+		Name:     "return-in-a-second-step",
+		CaughtBy: []string{"engine/close-claim-with-a-context-that-ends"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return returnInSecondStep{e.Store, e.Raw} },
+	},
+	{
+		Name:     "claims-purged-at-their-end",
+		CaughtBy: []string{"expiry/claim-lives-until-it-is-closed", "scenario/own-ended-claim-returned", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return endedDropped{e.Store, e.Raw, 0} },
+	},
+	{
+		Name:     "ended-claim-overwritten",
+		CaughtBy: []string{"expiry/ended-claim-is-closed-when-met", "scenario/own-ended-claim-burned", "histories"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return endedDropped{e.Store, e.Raw, endGrace}
+		},
+	},
+	{
+		Name:     "sweep-without-grace",
+		CaughtBy: []string{"scenario/claim-in-its-grace", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return sweepWithoutGrace{e.Store} },
+	},
+	{
+		Name:     "items-end-whatever-their-end",
+		CaughtBy: []string{"engine/end-items"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemsEndWhatever{e.Store} },
+	},
 }
 
-// mostHistories is how many histories may pass before a mutant must be found.
-const mostHistories = 20_000
-
-// RunMutants fails for every mutant that survives its scenario with all faults and,
-// where all is to be played, so many histories.
-func RunMutants(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
-	for _, m := range mutants {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			e := newEngine(t)
-			by := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == m.by })
-			if by < 0 {
-				t.Fatalf("there is no scenario %q", m.by)
-			}
-			m.mustBeFound(t, Scenarios[by], e)
-			if !playAll() {
-				return
-			}
-			for n := range mostHistories {
-				if err := playProgram(t.Context(), e, programs.Example(n), &m); err != nil {
-					t.Logf("found by history %d: %s", n+1, firstLine(err))
-					return
-				}
-			}
-			t.Errorf("survived %d histories", mostHistories)
-		})
+// MustBeFoundBy fails the test if a scenario, played without a fault and then with each
+// fault, does not find the mutant.
+func (m Mutant) MustBeFoundBy(t testing.TB, scenario string, e enginetest.Engine) {
+	t.Helper()
+	n := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == scenario })
+	if n < 0 {
+		t.Fatalf("there is no scenario %q", scenario)
 	}
-}
-
-// mustBeFound plays a scenario without a fault and then with each.
-func (m mutant) mustBeFound(t *testing.T, s Scenario, e itembanktest.Engine) {
-	counting := &Faulty{Store: e.Store}
-	play := Play{Scenario: s, Engine: e, Through: counting, Random: Seeded(), mutant: &m}
+	counting := &Store{Store: e.Store}
+	play := Play{Scenario: Scenarios[n], Engine: e, Through: counting, Random: Seeded(), mutant: &m}
 	if err := play.Run(t.Context()); err != nil {
 		t.Logf("found without a fault: %s", firstLine(err))
 		return
 	}
 	calls := counting.Calls()
-	for n, f := range faultsOf(calls) {
-		plan, over := failOnce(f)
-		play.Through, play.Random, play.over = &Faulty{Store: e.Store, Plan: plan}, Seeded(), over
+	for n, i := range injections(calls) {
+		plan, callOver := i.plan()
+		play.Through, play.Random, play.callOver = &Store{Store: e.Store, Plan: plan}, Seeded(), callOver
 		if err := play.Run(t.Context()); err != nil {
-			t.Logf("found by fault %d, %s at call %d (%s): %s", n+1, f.Way, f.At, calls[f.At], firstLine(err))
+			t.Logf("found by fault %d, %s at call %d (%s): %s", n+1, i.fault, i.call, calls[i.call], firstLine(err))
 			return
 		}
 	}
 	t.Error("survived all faults")
+}
+
+// mostHistories is the number of histories that a mutant may survive.
+const mostHistories = 20_000
+
+// MustBeFoundByHistories fails the test if random histories do not find the mutant. It
+// is skipped unless everything is to be played.
+func (m Mutant) MustBeFoundByHistories(t testing.TB, e enginetest.Engine) {
+	t.Helper()
+	if !playAll() {
+		t.Skipf("%s=1 searches histories for the mutant", allVariable)
+	}
+	for n := range mostHistories {
+		if err := playProgram(t.Context(), e, programs.Example(n), &m); err != nil {
+			t.Logf("found by history %d: %s", n+1, firstLine(err))
+			return
+		}
+	}
+	t.Errorf("survived %d histories", mostHistories)
 }
 
 func firstLine(err error) string {
@@ -112,10 +198,66 @@ func firstLine(err error) string {
 	return line
 }
 
-// ownerInCondition puts a claim IF absent OR it is the claimant's own.
+// noExistenceCondition takes an item whether it is in the bank or not: just before, it
+// puts the bank row.
+type noExistenceCondition struct {
+	engine.Store
+	raw enginetest.Raw
+	mu  sync.Mutex // makes one step of putting and taking
+}
+
+func (m *noExistenceCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.raw.PutBankRow(ctx, i); err != nil {
+		return engine.TakeResult{}, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// unconditionalPut overwrites the claim that is there.
+type unconditionalPut struct {
+	engine.Store
+	raw enginetest.Raw
+	mu  sync.Mutex // makes one step of deleting and putting
+}
+
+func (m *unconditionalPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
+		return engine.TakeResult{}, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// checkThenPut reads the claim first and then puts it without a condition. Two callers
+// who meet have both read before either puts, as may happen on any network.
+type checkThenPut struct {
+	unconditionalPut
+	checked atomic.Int32
+	second  chan struct{} // closed when the second caller has read
+}
+
+func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	if held != nil || err != nil {
+		return engine.TakeResult{Held: held}, err
+	}
+	if m.checked.Add(1) == 2 {
+		close(m.second)
+	}
+	select {
+	case <-m.second:
+	case <-time.After(10 * time.Second): // nobody else came
+	}
+	return m.unconditionalPut.Take(ctx, i, c)
+}
+
+// ownerInCondition puts a claim IF absent OR the claimant's own.
 type ownerInCondition struct {
 	engine.Store
-	raw itembanktest.Raw
+	raw enginetest.Raw
 	mu  sync.Mutex
 }
 
@@ -129,15 +271,26 @@ func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine
 	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
 		return engine.TakeResult{}, err
 	}
-	found, err := m.Store.Take(ctx, i, c)
-	if err != nil || !found.Taken() {
-		return found, m.raw.PutClaim(context.WithoutCancel(ctx), *held)
+	result, err := m.Store.Take(ctx, i, c)
+	if err != nil || !result.Taken() {
+		return result, m.raw.PutClaim(context.WithoutCancel(ctx), *held)
 	}
-	return found, nil
+	return result, nil
 }
 
-// recurringToken makes the token of a transaction from what is claimed. An engine
-// that has seen it answers success, and writes nothing.
+// itemGoneFirst gives a missing item as the only reason of a take that failed.
+type itemGoneFirst struct{ engine.Store }
+
+func (m itemGoneFirst) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, i, c)
+	if result.ItemGone {
+		result.Held = nil
+	}
+	return result, err
+}
+
+// recurringToken makes the token of a transaction from what is claimed. An engine that
+// has seen the token answers success, and writes nothing.
 type recurringToken struct {
 	engine.Store
 	mu   sync.Mutex
@@ -151,25 +304,14 @@ func (m *recurringToken) Take(ctx context.Context, i engine.FreeItem, c engine.C
 	if m.done[token] {
 		return engine.TakeResult{}, nil
 	}
-	found, err := m.Store.Take(ctx, i, c)
-	m.done[token] = err == nil && found.Taken()
-	return found, err
-}
-
-// closeWithoutID closes whatever claim the claimant has.
-type closeWithoutID struct{ engine.Store }
-
-func (m closeWithoutID) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
-	held, err := m.HeldClaim(ctx, c.Claim.Scope, c.Claim.Claimant)
-	if err == nil && held != nil {
-		c.Claim.ID = held.ID
-	}
-	return m.Store.CloseClaim(ctx, c)
+	result, err := m.Store.Take(ctx, i, c)
+	m.done[token] = err == nil && result.Taken()
+	return result, err
 }
 
 type campaignKey struct{}
 
-// ofCampaign tells shardsOfCampaign whose claims a request looks at.
+// ofCampaign tells shardsOfCampaign the campaign of a request.
 func ofCampaign(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, campaignKey{}, name)
 }
@@ -178,7 +320,7 @@ func ofCampaign(ctx context.Context, name string) context.Context {
 // campaign's bank has shards, and looks for a claim only where it would put it.
 type shardsOfCampaign struct{ engine.Store }
 
-// mostPartitions is above the shards of all campaigns here.
+// mostPartitions is above the shards of all campaigns of scenarios and histories.
 const mostPartitions = 4
 
 func (m shardsOfCampaign) partition(ctx context.Context, scope, claimant, campaign string) (string, error) {
@@ -195,11 +337,11 @@ func (m shardsOfCampaign) Take(ctx context.Context, i engine.FreeItem, c engine.
 	if c.Scope, err = m.partition(ctx, scope, c.Claimant, c.Campaign); err != nil {
 		return engine.TakeResult{}, err
 	}
-	found, err := m.Store.Take(ctx, i, c)
-	if found.Held != nil {
-		found.Held.Scope = scope
+	result, err := m.Store.Take(ctx, i, c)
+	if result.Held != nil {
+		result.Held.Scope = scope
 	}
-	return found, err
+	return result, err
 }
 
 func (m shardsOfCampaign) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
@@ -228,20 +370,137 @@ func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, sco
 	return m.HeldClaim(ctx, scope, claimant)
 }
 
-func (m shardsOfCampaign) CloseClaim(ctx context.Context, c engine.CloseRequest) (found engine.CloseResult, err error) {
-	if c.Claim.Scope, err = m.partition(ctx, c.Claim.Scope, c.Claim.Claimant, c.Claim.Campaign); err != nil {
-		return found, err
+func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
+	if r.Claim.Scope, err = m.partition(ctx, r.Claim.Scope, r.Claim.Claimant, r.Claim.Campaign); err != nil {
+		return result, err
 	}
-	return m.Store.CloseClaim(ctx, c)
+	return m.Store.CloseClaim(ctx, r)
 }
 
-// endedDropped drops a claim that ended longer ago than the grace as if it had never
-// been, instead of closing it: with none as a time to live does, with the real one as
-// a put does that overwrites.
+// itemRowForgotten keeps no item rows.
+type itemRowForgotten struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m itemRowForgotten) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	results, err := m.Store.AddItems(ctx, requests)
+	for i, result := range results {
+		if result.Outcome == engine.AddDone {
+			if err := m.raw.DropItemRow(ctx, requests[i].Item.Shard.Campaign, requests[i].Item.Hash); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return results, err
+}
+
+// longMemory answers "empty" for ever for a shard that was empty once.
+type longMemory struct {
+	engine.Store
+	mu    sync.Mutex
+	empty map[engine.Shard]bool
+}
+
+func (m *longMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.empty[s] {
+		return engine.FreePage{}, nil
+	}
+	first, err := m.Store.FreeItems(ctx, s, engine.Range{}, 1)
+	if err != nil {
+		return first, err
+	}
+	if len(first.Items) == 0 {
+		m.empty[s] = true
+	}
+	return m.Store.FreeItems(ctx, s, r, limit)
+}
+
+// lateMemory answers "empty" for a second after the end of a read that showed it.
+type lateMemory struct {
+	engine.Store
+	clock itembank.Clock
+	mu    sync.Mutex
+	empty map[engine.Shard]time.Time // the end of the read
+}
+
+func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ended, ok := m.empty[s]; ok && m.clock.Now().Sub(ended) < emptyMemory {
+		return engine.FreePage{}, nil
+	}
+	delete(m.empty, s)
+	page, err := m.Store.FreeItems(ctx, s, r, limit)
+	if err == nil && len(page.Items) == 0 && r.Through != nil {
+		m.empty[s] = m.clock.Now()
+	}
+	return page, err
+}
+
+// closeWithoutID closes any claim of the claimant.
+type closeWithoutID struct{ engine.Store }
+
+func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	held, err := m.HeldClaim(ctx, r.Claim.Scope, r.Claim.Claimant)
+	if err == nil && held != nil {
+		r.Claim.ID = held.ID
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// closeWhateverEnd closes claims that have not ended.
+type closeWhateverEnd struct{ engine.Store }
+
+func (m closeWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.EndedBy = time.Time{}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// closeWithoutItemRow closes a claim whatever the item row says: just before, it puts
+// the row as the request wants it.
+type closeWithoutItemRow struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	row := engine.ListedItem{Hash: r.Claim.ItemHash, ItemRow: engine.ItemRow{Generation: r.Generation}}
+	if err := m.raw.PutItemRow(ctx, r.Claim.Campaign, row); err != nil {
+		return engine.CloseResult{}, err
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// returnInSecondStep deletes the claim and then puts the item into the bank. Between the
+// steps it waits for a moment, or until the caller's context ends.
+type returnInSecondStep struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m returnInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.Return == nil {
+		return m.Store.CloseClaim(ctx, r)
+	}
+	if err := m.raw.DropClaim(ctx, r.Claim.Scope, r.Claim.Claimant); err != nil {
+		return engine.CloseResult{}, err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+	return engine.CloseResult{}, m.raw.PutBankRow(ctx, *r.Return)
+}
+
+// endedDropped deletes a claim that ended longer than the grace ago, instead of closing
+// it. With no grace it does what a time to live does at the claim's end, with the real
+// one what a put does that overwrites.
 type endedDropped struct {
 	engine.Store
-	raw   itembanktest.Raw
-	clock itembank.Clock
+	raw   enginetest.Raw
 	grace time.Duration
 }
 
@@ -250,7 +509,7 @@ func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Clai
 	if err != nil {
 		return engine.TakeResult{}, err
 	}
-	if held != nil && !held.EndsAt.IsZero() && held.EndsAt.Before(m.clock.Now().Add(-m.grace)) {
+	if held != nil && !held.EndsAt.IsZero() && !held.EndsAt.After(c.ClaimedAt.Add(-m.grace)) {
 		if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
 			return engine.TakeResult{}, err
 		}
@@ -271,31 +530,20 @@ func (m sweepWithoutGrace) ListClaims(ctx context.Context, scope, cursor string)
 	return claims, next, err
 }
 
-func (m sweepWithoutGrace) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
-	if !c.EndedBy.IsZero() {
-		c.EndedBy = c.EndedBy.Add(endGrace)
+func (m sweepWithoutGrace) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if !r.EndedBy.IsZero() {
+		r.EndedBy = r.EndedBy.Add(endGrace)
 	}
-	return m.Store.CloseClaim(ctx, c)
+	return m.Store.CloseClaim(ctx, r)
 }
 
-// lateDryness answers "empty" for a second after the end of a read that showed it.
-type lateDryness struct {
-	engine.Store
-	clock itembank.Clock
-	mu    sync.Mutex
-	dry   map[engine.Shard]time.Time
-}
+// itemsEndWhatever ends items that have not ended.
+type itemsEndWhatever struct{ engine.Store }
 
-func (m *lateDryness) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ended, ok := m.dry[s]; ok && m.clock.Now().Sub(ended) < emptyMemory {
-		return engine.FreePage{}, nil
+func (m itemsEndWhatever) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	all := slices.Clone(requests)
+	for i := range all {
+		all[i].EndedBy = time.Time{}
 	}
-	delete(m.dry, s)
-	page, err := m.Store.FreeItems(ctx, s, r, limit)
-	if err == nil && len(page.Items) == 0 && r.Through != nil {
-		m.dry[s] = m.clock.Now()
-	}
-	return page, err
+	return m.Store.EndItems(ctx, all)
 }

@@ -5,27 +5,28 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Scenario is what some clients do. Prepare is done in peace; the calls of Act fail.
+// Scenario is what some clients do. The calls of Act may fail, those of Prepare do not.
 type Scenario struct {
 	Name    string
 	Prepare func(w *World)
 	Act     func(w *World)
 }
 
-// life is that of items and claims which end in a scenario.
+// life is the life of the items and claims that end in a scenario.
 const life = time.Minute
 
-// Scenarios are all operations that move items.
+// Scenarios have among them every operation that moves items.
 var Scenarios = []Scenario{
 	{"new-claim", stocked(3, itembank.Settings{}), func(w *World) {
 		w.Get("", "ann")
 	}},
 	{"repeated-claim", stocked(3, itembank.Settings{}, "ann"), func(w *World) {
-		for range 4 { // the later ones read the claim first
+		for range 4 { // the Bank reads the claim first from the third time on
 			w.Get("", "ann")
 		}
 		w.Get("", "bob")
@@ -69,7 +70,7 @@ var Scenarios = []Scenario{
 		w.Refused("", "bob", itembank.ErrSoldOut)
 	})},
 	{"claim-in-its-grace", stocked(2, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), func(w *World) {
-		w.clock.Advance(life + endGrace - 5*time.Second) // the claim ended; nobody may close it
+		w.clock.Advance(life + endGrace - 5*time.Second) // the claim has ended, but may not be closed yet
 		w.Sweep("")
 		w.Get("", "ann")
 		w.Get("", "bob")
@@ -117,7 +118,7 @@ var Scenarios = []Scenario{
 	}},
 	{"release-after-repeats", stocked(3, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		var old itembank.Claim
-		for range 3 { // the Bank reads the claim first now
+		for range 3 { // the Bank reads the claim first afterwards
 			old = w.Get("", "ann")
 		}
 		w.Release("", "ann")
@@ -127,14 +128,14 @@ var Scenarios = []Scenario{
 	}},
 	{"release-while-claimed-again", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.meanwhile = func() {
-			c, old := w.campaigns[""], w.state.Told[at(w.campaigns[""].Scope, "ann")].Claim
+			c, old := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
 			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
 			w.state.release(c, "ann", old.ID)
 			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
 			w.must(err)
 			grant, err := other.Claim(w.ctx, c.Name, "ann")
 			w.must(err)
-			w.must(w.state.grant(c, "ann", grant, w.clock.Now()))
+			w.must(w.state.checkGrant(c, "ann", grant, w.clock.Now()))
 		}
 		w.Release("", "ann")
 		w.Get("", "ann")
@@ -196,11 +197,14 @@ var Scenarios = []Scenario{
 		w.clock.Advance(life / 2)
 		w.Load("", "new-1", "new-2")
 		w.Get("", "bob")
-		w.clock.Advance(life - time.Second)
+		w.clock.Advance(life/2 + endGrace + 5*time.Second) // the old items and both claims have ended
 	}, func(w *World) {
 		w.Sweep("")
-		w.settle()
-		_, _ = w.Claim("", "cid")
+		w.WantPlaces("", map[string]string{
+			"old-1": "expired", "old-2": "expired", "old-3": "expired", "new-1": isFree, "new-2": isFree,
+		})
+		w.clock.Advance(life / 4) // now all items have ended
+		w.Refused("", "cid", itembank.ErrSoldOut)
 	}},
 	{"withdraw", stocked(4, itembank.Settings{}, "ann"), func(w *World) {
 		w.Withdraw("", "item-0", "item-1", "nobody's", "item-0", "item-2")
@@ -233,17 +237,17 @@ func numbered(prefix string, n int) []string {
 	return items
 }
 
-// aLoad is 120 items in three transactions: some known, some repeated, there and
-// across them.
+// aLoad returns 120 items, which are three transactions. Some are known, and some are
+// repeated, in the same transaction and in another one.
 func aLoad() []string {
 	items := append(numbered("line", 112), "line-111", "line-0", "line-60", "line-60")
 	return slices.Insert(items, 45, "known-0", "line-1", "known-9", "known-0")
 }
 
-// settle waits until nothing in the bank is too young to count.
+// settle waits until no proof that the bank is empty is older than its items.
 func (w *World) settle() { w.clock.Advance(2 * emptyMemory) }
 
-// stocked is a campaign of one shard with n items, of which some are held.
+// stocked prepares a campaign of one shard with n items. Each holder holds one of them.
 func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
 	s.Shards = 1
 	return func(w *World) {
@@ -256,7 +260,7 @@ func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
 	}
 }
 
-// afterLife acts when all that has a life has ended longer than the grace ago.
+// afterLife acts when all items and claims with an end may be closed.
 func afterLife(act func(*World)) func(*World) {
 	return func(w *World) {
 		w.clock.Advance(2 * life)
@@ -267,10 +271,10 @@ func afterLife(act func(*World)) func(*World) {
 // cutLoad leaves a load whose second transaction was done and not counted.
 func (w *World) cutLoad(suffix string, items []string) {
 	n := 0
-	cut := &Faulty{Store: w.engine.Store, Plan: func(_ int, method string) Way {
+	cut := &Store{Store: w.engine.Store, Plan: func(_ int, method string) Fault {
 		if method == "AdvanceLoad" {
 			if n++; n == 2 {
-				return FailBefore
+				return FailedBefore
 			}
 		}
 		return None
@@ -281,7 +285,8 @@ func (w *World) cutLoad(suffix string, items []string) {
 	}
 }
 
-// plantedInconsistencies is a closed campaign with one of each that Repair repairs.
+// plantedInconsistencies prepares a closed campaign with one inconsistency of each
+// kind that Repair repairs.
 func plantedInconsistencies(w *World) {
 	w.Create("", itembank.Settings{Shards: 2})
 	c := w.campaigns[""]
@@ -297,23 +302,16 @@ func plantedInconsistencies(w *World) {
 	twice := free[2]                                                  // free twice
 	twice.Shard.Number = 1 - twice.Shard.Number                       //
 	w.must(raw.PutBankRow(w.ctx, twice))                              //
-	ann := w.state.Told[at(c.Scope, "ann")].Claim                     // held and free
-	w.must(raw.PutBankRow(w.ctx, w.freeItem(c, ann.Item)))            //
-	bob := w.state.Told[at(c.Scope, "bob")].Claim                     // held and not loaded
+	ann := w.state.Told[key(c.Scope, "ann")].Claim                    // held and free
+	w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, ann.Item)))   //
+	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
 	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
 	for _, item := range items {
 		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row != nil && row.State != "" { // free and ended
-			w.must(raw.PutBankRow(w.ctx, w.freeItem(c, item)))
+			w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, item)))
 		}
 	}
 	w.SetOpen("", false)
-}
-
-// freeItem is the bank row of an item.
-func (w *World) freeItem(c engine.Campaign, item string) engine.FreeItem {
-	h := engine.HashItem(item)
-	shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
-	return engine.FreeItem{Shard: shard, Hash: h, Value: item}
 }

@@ -12,45 +12,42 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// sequence compares a Bank with a model in which every request is a line or two.
-// Requests come one after the other; calls to the store fail, and clients repeat.
+// sequence compares a Bank with a model, in which every request is a line or two.
+// Requests come one after the other. Calls of the store fail, and clients repeat theirs.
 type sequence struct {
 	*World
 	c      engine.Campaign
 	open   bool
-	places map[string]string // by item: free, "held by ...", or gone
+	places map[string]string // by item: isFree, heldBy a claimant, or isGone
 	claims map[string]itembank.Claim
 	older  map[string]string // by claimant: the id of a claim that is over
 }
 
-const (
-	isFree = "free"
-	isGone = "gone"
-)
+// isGone is the place of an item that ended, in whatever way.
+const isGone = "gone"
 
-func heldBy(claimant string) string { return "held by " + claimant }
-
-// RunSequences plays random sequences; rapid's flag -rapid.checks is their number.
-func RunSequences(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) {
+// RunSequences plays random sequences. Their number is rapid's flag -rapid.checks.
+func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t.Context(), e)
 		w.random = Seeded()
 		w.newBank()
 		s := &sequence{World: w, open: true, places: map[string]string{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
-		violated := w.caught(func() {
+		violated := w.violated(func() {
 			w.Create("", itembank.Settings{
 				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"), ClaimLife: life,
 				OnEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end"),
 			})
 			s.c = w.campaigns[""]
-			s.breakCalls(rapid.SliceOfN(rapid.SampledFrom(append(waysOf("Take"), SlowReply)), 1, 20).Draw(rt, "ways"), rapid.IntRange(16, 40).Draw(rt, "peace"))
+			fault := rapid.SampledFrom(append(faultsOf("Take"), SlowReply))
+			s.breakCalls(rapid.SliceOfN(fault, 1, 20).Draw(rt, "faults"), rapid.IntRange(16, 40).Draw(rt, "calls between faults"))
 			rt.Repeat(s.actions())
 			s.compare()
-			w.rest(false)
+			w.checkRows(false)
 		})
 		if violated != nil {
 			rt.Fatal(violated)
@@ -58,19 +55,19 @@ func RunSequences(t *testing.T, newEngine func(*testing.T) itembanktest.Engine) 
 	})
 }
 
-// breakCalls has a call fail after so many that do not: more than any request makes,
-// but for listings, which would never come to their end.
-func (s *sequence) breakCalls(ways []Way, peace int) {
-	left, n := peace, 0
-	s.through = &Faulty{Store: s.engine.Store, Slow: s.slow, Plan: func(_ int, method string) Way {
+// breakCalls has one call in so many fail: more than any request makes, except one that
+// reads a list, which would never come to its end. So lists do not fail.
+func (s *sequence) breakCalls(faults []Fault, between int) {
+	left, n := between, 0
+	s.through = &Store{Store: s.engine.Store, Slow: s.slow, MaxCalls: maxCalls, Plan: func(_ int, method string) Fault {
 		if method == "ListClaims" || method == "ListItemRows" {
 			return None
 		}
 		if left--; left > 0 {
 			return None
 		}
-		left, n = peace, n+1
-		return ways[n%len(ways)]
+		left, n = between, n+1
+		return faults[n%len(faults)]
 	}}
 	s.newBank()
 }
@@ -135,7 +132,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// closable are the claims that ended longer than the grace ago.
+// closable lists the claims that may be closed by now.
 func (s *sequence) closable() (all []itembank.Claim) {
 	for _, claim := range s.claims {
 		if (Told{Claim: claim}).gone(s.clock.Now()) {
@@ -154,7 +151,7 @@ func (s *sequence) close(claim itembank.Claim) {
 	}
 }
 
-// resync drops from the model what ended while a request was on its way.
+// resync ends claims in the model that ended in the store while a request was under way.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
 		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
@@ -170,7 +167,7 @@ func (s *sequence) claim(claimant string) {
 	ended := holds && (Told{Claim: had}).gone(s.clock.Now())
 	grant, refused := s.Claim("", claimant)
 	if holds && !ended && (Told{Claim: had}).gone(s.clock.Now()) {
-		ended = refused != nil || grant.Claim.ID != had.ID // it ended on the way
+		ended = refused != nil || grant.Claim.ID != had.ID // it ended while the request was under way
 	}
 	if ended {
 		s.close(had)
@@ -192,7 +189,7 @@ func (s *sequence) claim(claimant string) {
 	}
 }
 
-// compare compares all places of all items.
+// compare compares the places of all items with the model.
 func (s *sequence) compare() {
 	found := map[string]string{}
 	for _, i := range s.freeItems(s.c) {

@@ -3,7 +3,6 @@ package itembankfault
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,108 +10,103 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Way is a way in which a call of a store fails.
-type Way string
+// Store is an engine whose calls a test counts, interrupts and breaks. Without a
+// hook, a plan or results of its own it only counts.
+type Store struct {
+	engine.Store
 
-// The ways. Those that refuse are the answers of an engine whose transaction met
-// another one, or that asks for less: nothing was changed.
+	// Before runs before each call. Its error replaces the call.
+	Before func(method string) error
+	// After runs after each call took effect. Its error replaces the reply.
+	After func(method string) error
+
+	// Plan says how a call fails, by its number from 0.
+	Plan func(call int, method string) Fault
+	// Slow runs while a reply is slow.
+	Slow func()
+
+	// TakeResults and CloseResults are the results of the first calls of Take and of
+	// CloseClaim. These calls do not reach the engine.
+	TakeResults  []engine.TakeResult
+	CloseResults []engine.CloseResult
+
+	// MaxCalls is the number of calls after which all calls fail, so that a request
+	// that would go on for ever ends; 0: there is no limit.
+	MaxCalls int
+
+	mu     sync.Mutex
+	number int      // of the calls so far
+	calls  []string // since the last Calls
+}
+
+var _ engine.Store = (*Store)(nil)
+
+// Fault is a way in which a call fails.
+type Fault string
+
+// The faults. Throttled and the conflicts are results of an engine that changed
+// nothing, where the method has such a result, and errors where it has none.
 const (
-	None         Way = ""
-	FailBefore   Way = "error before the effect"
-	LoseReply    Way = "effect, then lost reply"
-	CancelBefore Way = "context cancelled before"
-	CancelDuring Way = "context cancelled meanwhile"
-	CancelAfter  Way = "context cancelled after"
-	SlowReply    Way = "effect, then a slow reply"
-	Throttle     Way = "throttled"
-	ClaimBusy    Way = "conflict on the claim"
-	ItemBusy     Way = "conflict on the item"
-	BothBusy     Way = "conflict on both"
+	None            Fault = ""
+	FailedBefore    Fault = "error before the effect"
+	LostReply       Fault = "effect, then lost reply"
+	SlowReply       Fault = "effect, then slow reply"
+	CancelledBefore Fault = "context cancelled before"
+	CancelledDuring Fault = "context cancelled during the call"
+	CancelledAfter  Fault = "context cancelled after"
+	Throttled       Fault = "throttled"
+	ClaimConflict   Fault = "conflict on the claim"
+	ItemConflict    Fault = "conflict on the item"
+	BothConflict    Fault = "conflict on both"
 
 	// endless fails a request that would go on for ever, with an error of no family.
-	endless Way = "endless"
+	endless Fault = "endless"
 )
 
-// mostCalls is far above what the longest scenario, history or sequence makes.
-const mostCalls = 10_000
-
-// refuses reports that the way is an answer, where the method has one for it.
-func (w Way) refuses() bool {
-	return w == Throttle || w == ClaimBusy || w == ItemBusy || w == BothBusy
+// refuses reports that the fault is a result of the engine.
+func (f Fault) refuses() bool {
+	return f == Throttled || f == ClaimConflict || f == ItemConflict || f == BothConflict
 }
 
-// waysOf returns the ways that differ for a Bank. A read that fails has no effect
+// faultsOf returns the faults that differ for a Bank. A read that fails has no effect
 // before or after.
-func waysOf(method string) []Way {
-	ways := []Way{FailBefore, CancelBefore, CancelDuring, CancelAfter}
+func faultsOf(method string) []Fault {
+	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
 	case "FreeItems", "HeldClaim", "ItemRow":
-		ways = append(ways, SlowReply)
+		faults = append(faults, SlowReply)
 	case "Take":
-		ways = append(ways, LoseReply, Throttle, ClaimBusy, ItemBusy, BothBusy)
+		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
 	case "CloseClaim", "AddItems", "EndItems":
-		ways = append(ways, LoseReply, Throttle, ItemBusy)
+		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Repair":
-		ways = append(ways, LoseReply)
+		faults = append(faults, LostReply)
 	}
-	return ways
+	return faults
 }
 
-// Fault is the failure of one call of a store, by its number from 0.
-type Fault struct {
-	At  int
-	Way Way
-	// Lasting: this and all later calls of the same method fail, until the client's
-	// call that made them is over.
-	Lasting bool
-}
-
-// Faulty is a store whose calls fail as Plan says.
-type Faulty struct {
-	engine.Store
-	Plan func(call int, method string) Way
-	Slow func() // what happens while a reply is slow
-
-	mu    sync.Mutex
-	calls []string
-}
-
-var _ engine.Store = (*Faulty)(nil)
-
-// failOnce plans a single fault. over is to be called when a client's call is.
-func failOnce(f Fault) (plan func(int, string) Way, over func()) {
-	method, lasts := "", f.Lasting
-	plan = func(call int, m string) Way {
-		if call == f.At {
-			method = m
-		}
-		if call == f.At || call > f.At && lasts && m == method {
-			return f.Way
-		}
-		return None
-	}
-	return plan, func() { lasts = lasts && method == "" }
-}
-
-// Calls returns the methods called so far.
-func (f *Faulty) Calls() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.calls)
+// Calls returns the methods called since the last Calls, in order.
+func (s *Store) Calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
 }
 
 // next notes a call and says how it fails.
-func (f *Faulty) next(method string) Way {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calls = append(f.calls, method)
-	if len(f.calls) > mostCalls {
+func (s *Store) next(method string) Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, method)
+	s.number++
+	if s.MaxCalls > 0 && s.number > s.MaxCalls {
 		return endless
 	}
-	if f.Plan == nil {
+	if s.Plan == nil {
 		return None
 	}
-	return f.Plan(len(f.calls)-1, method)
+	return s.Plan(s.number-1, method)
 }
 
 type cancelKey struct{}
@@ -123,155 +117,257 @@ func cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithValue(ctx, cancelKey{}, cancel), cancel
 }
 
-// through makes a call and fails it. refuse is the method's own answer to a way
-// that refuses; nil: it has none.
-func through[R any](ctx context.Context, f *Faulty, method string, refuse func(Way) R, call func() (R, error)) (R, error) {
-	var none R
-	way := f.next(method)
-	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
-	switch {
-	case way == endless:
-		return none, fmt.Errorf("%s: more than %d calls: does a request go on for ever?", method, mostCalls)
-	case way == LoseReply:
-		if _, err := call(); err != nil {
-			return none, err
-		}
-	case way == CancelBefore:
-		cancel()
-		return call()
-	case way == CancelDuring:
-		// The delay is of no account: what the engine does with it is the fault.
-		time.AfterFunc(100*time.Microsecond, cancel)
-		return call()
-	case way == CancelAfter:
-		defer cancel()
-		return call()
-	case way == SlowReply:
-		reply, err := call()
-		f.Slow()
-		return reply, err
-	case way.refuses() && refuse != nil:
-		return refuse(way), nil
-	case way == None:
-		return call()
-	}
-	return none, fmt.Errorf("%w: %s: %s", itembank.ErrTryAgain, method, way)
+// call is one call of a method. refuse is the method's result for a fault that
+// refuses; nil: it has none.
+type call[R any] struct {
+	method string
+	do     func() (R, error)
+	refuse func(Fault) R
 }
 
-// CreateCampaign calls the store and fails the call as planned, as all methods do.
-func (f *Faulty) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
-	return through(ctx, f, "CreateCampaign", nil, func() (*engine.Campaign, error) { return f.Store.CreateCampaign(ctx, c) })
+// through makes a call between the hooks, and fails it as planned.
+func through[R any](ctx context.Context, s *Store, c call[R]) (R, error) {
+	var none R
+	fault := s.next(c.method)
+	if s.Before != nil {
+		if err := s.Before(c.method); err != nil {
+			return none, err
+		}
+	}
+	result, err := broken(ctx, s, c, fault)
+	if s.After != nil {
+		if lost := s.After(c.method); lost != nil {
+			return none, lost
+		}
+	}
+	return result, err
+}
+
+// broken makes a call with a fault.
+func broken[R any](ctx context.Context, s *Store, c call[R], fault Fault) (R, error) {
+	var none R
+	cancel, _ := ctx.Value(cancelKey{}).(context.CancelFunc)
+	switch {
+	case fault == None:
+		return c.do()
+	case fault == endless:
+		return none, fmt.Errorf("%s: more than %d calls: does a request go on for ever?", c.method, s.MaxCalls)
+	case fault == LostReply:
+		if _, err := c.do(); err != nil {
+			return none, err
+		}
+	case fault == SlowReply:
+		reply, err := c.do()
+		s.Slow()
+		return reply, err
+	case fault == CancelledBefore:
+		cancel()
+		return c.do()
+	case fault == CancelledDuring:
+		// Any delay will do: the fault is what the engine makes of it.
+		time.AfterFunc(100*time.Microsecond, cancel)
+		return c.do()
+	case fault == CancelledAfter:
+		defer cancel()
+		return c.do()
+	case fault.refuses() && c.refuse != nil:
+		return c.refuse(fault), nil
+	}
+	return none, fmt.Errorf("%w: %s: %s", itembank.ErrTryAgain, c.method, fault)
+}
+
+// pop takes the first of the results that a test has set.
+func pop[R any](s *Store, results *[]R) (first R, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(*results) == 0 {
+		return first, false
+	}
+	first, *results = (*results)[0], (*results)[1:]
+	return first, true
+}
+
+// CreateCampaign implements engine.Store. As all methods, it counts the call, runs the
+// hooks, and fails the call as planned.
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+	return through(ctx, s, call[*engine.Campaign]{method: "CreateCampaign", do: func() (*engine.Campaign, error) {
+		return s.Store.CreateCampaign(ctx, c)
+	}})
 }
 
 // Campaign implements engine.Store.
-func (f *Faulty) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
-	return through(ctx, f, "Campaign", nil, func() (*engine.Campaign, error) { return f.Store.Campaign(ctx, name) })
+func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	return through(ctx, s, call[*engine.Campaign]{method: "Campaign", do: func() (*engine.Campaign, error) {
+		return s.Store.Campaign(ctx, name)
+	}})
+}
+
+// Campaigns implements engine.Store.
+func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	return through(ctx, s, call[[]engine.Campaign]{method: "Campaigns", do: func() ([]engine.Campaign, error) {
+		return s.Store.Campaigns(ctx)
+	}})
 }
 
 // SetMode implements engine.Store.
-func (f *Faulty) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	return through(ctx, f, "SetMode", nil, func() (bool, error) { return f.Store.SetMode(ctx, name, m) })
+func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
+	return through(ctx, s, call[bool]{method: "SetMode", do: func() (bool, error) {
+		return s.Store.SetMode(ctx, name, m)
+	}})
 }
 
 // FreeItems implements engine.Store.
-func (f *Faulty) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	return through(ctx, f, "FreeItems", nil, func() (engine.FreePage, error) { return f.Store.FreeItems(ctx, s, r, limit) })
+func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	return through(ctx, s, call[engine.FreePage]{method: "FreeItems", do: func() (engine.FreePage, error) {
+		return s.Store.FreeItems(ctx, shard, r, limit)
+	}})
 }
 
 // Take implements engine.Store.
-func (f *Faulty) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	refuse := func(w Way) engine.TakeResult {
-		return engine.TakeResult{
-			Throttled: w == Throttle, ClaimConflict: w == ClaimBusy || w == BothBusy, ItemConflict: w == ItemBusy || w == BothBusy,
-		}
-	}
-	return through(ctx, f, "Take", refuse, func() (engine.TakeResult, error) { return f.Store.Take(ctx, i, c) })
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	return through(ctx, s, call[engine.TakeResult]{
+		method: "Take",
+		do: func() (engine.TakeResult, error) {
+			if result, found := pop(s, &s.TakeResults); found {
+				return result, nil
+			}
+			return s.Store.Take(ctx, item, claim)
+		},
+		refuse: func(f Fault) engine.TakeResult {
+			return engine.TakeResult{
+				Throttled:     f == Throttled,
+				ClaimConflict: f == ClaimConflict || f == BothConflict,
+				ItemConflict:  f == ItemConflict || f == BothConflict,
+			}
+		},
+	})
 }
 
 // HeldClaim implements engine.Store.
-func (f *Faulty) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return through(ctx, f, "HeldClaim", nil, func() (*engine.Claim, error) { return f.Store.HeldClaim(ctx, scope, claimant) })
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return through(ctx, s, call[*engine.Claim]{method: "HeldClaim", do: func() (*engine.Claim, error) {
+		return s.Store.HeldClaim(ctx, scope, claimant)
+	}})
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.
-func (f *Faulty) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return through(ctx, f, "HeldClaimEventuallyConsistent", nil, func() (*engine.Claim, error) { return f.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant) })
-}
-
-// ItemRow implements engine.Store.
-func (f *Faulty) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	return through(ctx, f, "ItemRow", nil, func() (*engine.ItemRow, error) { return f.Store.ItemRow(ctx, campaign, h) })
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return through(ctx, s, call[*engine.Claim]{method: "HeldClaimEventuallyConsistent", do: func() (*engine.Claim, error) {
+		return s.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+	}})
 }
 
 // CloseClaim implements engine.Store.
-func (f *Faulty) CloseClaim(ctx context.Context, c engine.CloseRequest) (engine.CloseResult, error) {
-	refuse := func(w Way) engine.CloseResult {
-		return engine.CloseResult{Throttled: w == Throttle, Conflict: w != Throttle}
-	}
-	return through(ctx, f, "CloseClaim", refuse, func() (engine.CloseResult, error) { return f.Store.CloseClaim(ctx, c) })
+func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	return through(ctx, s, call[engine.CloseResult]{
+		method: "CloseClaim",
+		do: func() (engine.CloseResult, error) {
+			if result, found := pop(s, &s.CloseResults); found {
+				return result, nil
+			}
+			return s.Store.CloseClaim(ctx, r)
+		},
+		refuse: func(f Fault) engine.CloseResult {
+			return engine.CloseResult{Throttled: f == Throttled, Conflict: f != Throttled}
+		},
+	})
 }
 
-// EndItems implements engine.Store. Nothing is settled by a way that refuses.
-func (f *Faulty) EndItems(ctx context.Context, e []engine.EndRequest) ([]engine.EndResult, error) {
-	refuse := func(Way) []engine.EndResult { return make([]engine.EndResult, len(e)) }
-	return through(ctx, f, "EndItems", refuse, func() ([]engine.EndResult, error) { return f.Store.EndItems(ctx, e) })
+// ItemRow implements engine.Store.
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	return through(ctx, s, call[*engine.ItemRow]{method: "ItemRow", do: func() (*engine.ItemRow, error) {
+		return s.Store.ItemRow(ctx, campaign, h)
+	}})
+}
+
+// AddItems implements engine.Store. A fault that refuses settles only items that are
+// known, as a DynamoDB transaction does.
+func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	return through(ctx, s, call[[]engine.AddResult]{
+		method: "AddItems",
+		do: func() ([]engine.AddResult, error) {
+			return s.Store.AddItems(ctx, requests)
+		},
+		refuse: func(Fault) []engine.AddResult {
+			results := make([]engine.AddResult, len(requests))
+			for i, r := range requests {
+				if row, err := s.Store.ItemRow(ctx, r.Item.Shard.Campaign, r.Item.Hash); err == nil && row != nil {
+					results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
+				}
+			}
+			return results
+		},
+	})
+}
+
+// EndItems implements engine.Store. A fault that refuses settles nothing.
+func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	return through(ctx, s, call[[]engine.EndResult]{
+		method: "EndItems",
+		do: func() ([]engine.EndResult, error) {
+			return s.Store.EndItems(ctx, requests)
+		},
+		refuse: func(Fault) []engine.EndResult { return make([]engine.EndResult, len(requests)) },
+	})
+}
+
+// Loaded implements engine.Store.
+func (s *Store) Loaded(ctx context.Context, campaign string) (bool, error) {
+	return through(ctx, s, call[bool]{method: "Loaded", do: func() (bool, error) {
+		return s.Store.Loaded(ctx, campaign)
+	}})
+}
+
+// LatestLoad implements engine.Store.
+func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
+	return through(ctx, s, call[*engine.Load]{method: "LatestLoad", do: func() (*engine.Load, error) {
+		return s.Store.LatestLoad(ctx, campaign, digest)
+	}})
+}
+
+// StartLoad implements engine.Store.
+func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+	return through(ctx, s, call[bool]{method: "StartLoad", do: func() (bool, error) {
+		return s.Store.StartLoad(ctx, l)
+	}})
+}
+
+// AdvanceLoad implements engine.Store.
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
+	_, err := through(ctx, s, call[struct{}]{method: "AdvanceLoad", do: func() (struct{}, error) {
+		return struct{}{}, s.Store.AdvanceLoad(ctx, l)
+	}})
+	return err
 }
 
 // ListClaims implements engine.Store.
-func (f *Faulty) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
-	claims, err = through(ctx, f, "ListClaims", nil, func() ([]engine.Claim, error) {
-		claims, next, err = f.Store.ListClaims(ctx, scope, cursor)
+func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
+	claims, err = through(ctx, s, call[[]engine.Claim]{method: "ListClaims", do: func() ([]engine.Claim, error) {
+		claims, next, err = s.Store.ListClaims(ctx, scope, cursor)
 		return claims, err
-	})
+	}})
 	return claims, next, err
 }
 
 // ListItemRows implements engine.Store.
-func (f *Faulty) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
-	rows, err = through(ctx, f, "ListItemRows", nil, func() ([]engine.ListedItem, error) {
-		rows, next, err = f.Store.ListItemRows(ctx, campaign, cursor)
+func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
+	rows, err = through(ctx, s, call[[]engine.ListedItem]{method: "ListItemRows", do: func() ([]engine.ListedItem, error) {
+		rows, next, err = s.Store.ListItemRows(ctx, campaign, cursor)
 		return rows, err
-	})
+	}})
 	return rows, next, err
 }
 
+// Counts implements engine.Store.
+func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
+	return through(ctx, s, call[engine.Counts]{method: "Counts", do: func() (engine.Counts, error) {
+		return s.Store.Counts(ctx, c)
+	}})
+}
+
 // Repair implements engine.Store.
-func (f *Faulty) Repair(ctx context.Context, m engine.RepairRequest) (bool, error) {
-	return through(ctx, f, "Repair", nil, func() (bool, error) { return f.Store.Repair(ctx, m) })
-}
-
-// LatestLoad implements engine.Store.
-func (f *Faulty) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
-	return through(ctx, f, "LatestLoad", nil, func() (*engine.Load, error) { return f.Store.LatestLoad(ctx, campaign, digest) })
-}
-
-// Loaded implements engine.Store.
-func (f *Faulty) Loaded(ctx context.Context, campaign string) (bool, error) {
-	return through(ctx, f, "Loaded", nil, func() (bool, error) { return f.Store.Loaded(ctx, campaign) })
-}
-
-// StartLoad implements engine.Store.
-func (f *Faulty) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
-	return through(ctx, f, "StartLoad", nil, func() (bool, error) { return f.Store.StartLoad(ctx, l) })
-}
-
-// AdvanceLoad implements engine.Store.
-func (f *Faulty) AdvanceLoad(ctx context.Context, l engine.Load) error {
-	_, err := through(ctx, f, "AdvanceLoad", nil, func() (struct{}, error) { return struct{}{}, f.Store.AdvanceLoad(ctx, l) })
-	return err
-}
-
-// AddItems implements engine.Store. By a way that refuses, only items that are
-// known have an answer.
-func (f *Faulty) AddItems(ctx context.Context, a []engine.AddRequest) ([]engine.AddResult, error) {
-	refuse := func(Way) []engine.AddResult {
-		added := make([]engine.AddResult, len(a))
-		for i := range a {
-			if row, err := f.Store.ItemRow(ctx, a[i].Item.Shard.Campaign, a[i].Item.Hash); err == nil && row != nil {
-				added[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
-			}
-		}
-		return added
-	}
-	return through(ctx, f, "AddItems", refuse, func() ([]engine.AddResult, error) { return f.Store.AddItems(ctx, a) })
+func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	return through(ctx, s, call[bool]{method: "Repair", do: func() (bool, error) {
+		return s.Store.Repair(ctx, r)
+	}})
 }

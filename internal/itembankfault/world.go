@@ -11,28 +11,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// World is what a scenario acts in: clients that repeat their calls until they have
-// an answer, and a judge of all answers. A violation ends the scenario.
+// World is what a scenario acts in: clients that repeat their calls until they have an
+// answer, and checks of all answers. A violation ends the scenario.
 type World struct {
 	ctx       context.Context
-	engine    itembanktest.Engine
-	through   engine.Store // the store of the Banks
-	over      func()       // called when a client's call is over
+	engine    enginetest.Engine // for checks
+	through   engine.Store      // the store of the Banks
+	callOver  func()            // called when a client's call is over
 	random    io.Reader
-	clock     *itembanktest.Clock
+	clock     *Clock
 	name      string
 	state     State
+	killed    bool        // a process that was killed may have left a call under way
 	keep      func(State) // called with the state before and after every call
 	fresh     bool        // a Bank that failed is replaced, as Lambda replaces containers
 	bank      *itembank.Bank
 	campaigns map[string]engine.Campaign
 	trace     []string
-	meanwhile func() // done once while a reply is slow
+	meanwhile func() // runs once, while a reply is slow
 }
 
 // violation is what a scenario panics with.
@@ -48,8 +50,8 @@ func (w *World) must(err error) {
 	}
 }
 
-// caught returns the violation that ended f.
-func (w *World) caught(f func()) (err error) {
+// violated returns the violation that ended f.
+func (w *World) violated(f func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -63,10 +65,10 @@ func (w *World) caught(f func()) (err error) {
 	return nil
 }
 
-func newWorld(ctx context.Context, e itembanktest.Engine) *World {
+func newWorld(ctx context.Context, e enginetest.Engine) *World {
 	w := &World{
-		ctx: ctx, engine: e, over: func() {}, keep: func(State) {}, random: rand.Reader, clock: itembanktest.NewClock(),
-		name: "f-" + strings.ToLower(rand.Text()[:16]), state: newState(), campaigns: map[string]engine.Campaign{},
+		ctx: ctx, engine: e, callOver: func() {}, keep: func(State) {}, random: rand.Reader, clock: NewClock(),
+		name: enginerows.NewName(), state: newState(), campaigns: map[string]engine.Campaign{},
 	}
 	w.through = e.Store
 	w.newBank()
@@ -74,24 +76,24 @@ func newWorld(ctx context.Context, e itembanktest.Engine) *World {
 }
 
 // mutate puts a mutant below the faults, or above them.
-func (w *World) mutate(m *mutant, faulty *Faulty) engine.Store {
-	if m.is == above {
-		return m.wrap(itembanktest.Engine{Store: faulty, Raw: w.engine.Raw}, w.clock)
+func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
+	if m.layer == aboveFaults {
+		return m.Wrap(enginetest.Engine{Store: broken, Raw: w.engine.Raw}, w.clock)
 	}
-	w.through = m.wrap(w.engine, w.clock)
-	if faulty.Store = w.through; m.is == ownRows {
+	w.through = m.Wrap(w.engine, w.clock)
+	if broken.Store = w.through; m.layer == ownRows {
 		w.engine.Store = w.through
 	}
 	w.newBank()
-	return faulty
+	return broken
 }
 
 func (w *World) newBank() {
 	w.bank = itembank.New(w.through, itembank.WithClock(w.clock), itembank.WithRandom(w.random))
 }
 
-// slow is what happens while a reply is slow: the proof that a bank is empty is too
-// old by then.
+// slow is what happens while a reply is slow. It takes so long that a proof that the
+// bank is empty is too old afterwards.
 func (w *World) slow() {
 	if meanwhile := w.meanwhile; meanwhile != nil {
 		w.meanwhile = nil
@@ -100,23 +102,23 @@ func (w *World) slow() {
 	w.clock.Advance(emptyMemory * 3 / 2)
 }
 
-// mostTries is how often a client repeats its call. One fault fails it once.
+// mostTries is how often a client makes its call. One fault fails one try.
 const mostTries = 5
 
-// repeat makes a call until it has an answer.
-func (w *World) repeat(what string, call func(context.Context) error) error {
-	for range mostTries {
+// repeat makes a call until it has an answer, and returns the number of tries.
+func (w *World) repeat(what string, call func(context.Context) error) (tries int, err error) {
+	for tries = 1; tries <= mostTries; tries++ {
 		w.state.Now = w.clock.Now()
 		w.keep(w.state)
 		ctx, cancel := cancellable(w.ctx)
 		err := call(ctx)
 		cancel()
-		w.over()
+		w.callOver()
 		w.trace = append(w.trace, fmt.Sprintf("%s: %v", what, err))
 		switch {
 		case err == nil || errors.Is(err, itembank.ErrRefused) || errors.Is(err, itembank.ErrInvalid):
 			w.keep(w.state)
-			return err
+			return tries, err
 		case !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, context.Canceled):
 			w.fail("%s: an error that is no answer and of no family: %w", what, err)
 		}
@@ -126,37 +128,43 @@ func (w *World) repeat(what string, call func(context.Context) error) error {
 		w.clock.Advance(100 * time.Millisecond)
 	}
 	w.fail("%s has no answer after %d tries", what, mostTries)
-	return nil
+	return 0, nil
 }
 
-// Create makes a campaign of the world, "" being the first.
+// mustRepeat makes a call until it succeeds, and returns the number of tries.
+func (w *World) mustRepeat(what string, call func(context.Context) error) (tries int) {
+	tries, err := w.repeat(what, call)
+	w.must(err)
+	return tries
+}
+
+// Create creates a campaign of the world. Its name ends with the suffix; the first
+// campaign has none.
 func (w *World) Create(suffix string, s itembank.Settings) {
 	if s.Scope != "" {
 		s.Scope = w.name + s.Scope
 	}
 	name := w.name + suffix
-	w.must(w.repeat("create "+name, func(ctx context.Context) error {
+	w.mustRepeat("create "+name, func(ctx context.Context) error {
 		_, _, err := w.bank.CreateCampaign(ctx, name, s)
 		return err
-	}))
+	})
 	row, err := w.engine.Store.Campaign(w.ctx, name)
 	w.must(err)
 	w.campaigns[suffix] = *row
 }
 
 // Load loads items, and checks the report against the items that were there before.
-func (w *World) Load(suffix string, items ...string) itembank.LoadReport {
+func (w *World) Load(suffix string, items ...string) {
 	c := w.campaigns[suffix]
 	before := w.state.Loaded[c.Name]
 	cut := w.state.Loading[c.Name][items[0]] // by a kill
 	note(w.state.Loading, c.Name, items...)
 	var report itembank.LoadReport
-	tries := 0
-	w.must(w.repeat(fmt.Sprintf("load %d items", len(items)), func(ctx context.Context) (err error) {
-		tries++
+	tries := w.mustRepeat(fmt.Sprintf("load %d items", len(items)), func(ctx context.Context) (err error) {
 		report, err = w.bank.Load(ctx, c.Name, itembank.Items(items...), nil)
 		return err
-	}))
+	})
 	w.state.Freed = w.clock.Now()
 	var want itembank.Tally
 	for _, item := range items {
@@ -170,14 +178,13 @@ func (w *World) Load(suffix string, items ...string) itembank.LoadReport {
 			want.Added++
 		}
 	}
-	// A load whose last reply was lost is finished; repeated, all its items are known.
+	// A load whose last reply was lost is finished. Repeated, it knows all items.
 	again := itembank.Tally{Rows: want.Rows, Known: want.Rows}
 	if report.Tally != want && (tries == 1 && !cut || report.Tally != again) {
 		w.fail("G4: want the tally %+v, got %+v in try %d", want, report.Tally, tries)
 	}
 	delete(w.state.Loading, c.Name)
 	note(w.state.Loaded, c.Name, items...)
-	return report
 }
 
 // Claim claims for a claimant. A refusal is returned, and no grant.
@@ -185,9 +192,12 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 	c := w.campaigns[suffix]
 	note(w.state.Asked, c.Scope, claimant)
 	var start time.Time
+	var before string // the claim that was there when the call began
 	var closable bool
-	refused = w.repeat(fmt.Sprintf("claim %s for %s", suffix, claimant), func(ctx context.Context) (err error) {
+	alone := w.meanwhile == nil
+	tries, refused := w.repeat(fmt.Sprintf("claim %s for %s", suffix, claimant), func(ctx context.Context) (err error) {
 		start, closable = w.clock.Now(), w.anyClosable()
+		before = w.heldID(c, claimant)
 		grant, err = w.bank.Claim(ofCampaign(ctx, c.Name), c.Name, claimant)
 		return err
 	})
@@ -196,12 +206,17 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 		defer func() { w.state.Freed = now }()
 	}
 	if refused == nil {
-		w.trace[len(w.trace)-1] += fmt.Sprintf(", %s in claim %s", grant.Claim.Item, grant.Claim.ID)
-		w.must(w.state.grant(c, claimant, grant, now))
+		id := grant.Claim.ID
+		w.trace[len(w.trace)-1] += fmt.Sprintf(", %s in claim %s", grant.Claim.Item, id)
+		w.must(w.state.checkGrant(c, claimant, grant, now))
+		// A call that failed may still be under way, and make the claim during this one.
+		if was := before == id; was && !grant.Replayed || !was && grant.Replayed && alone && tries == 1 && !w.killed {
+			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, was, grant.Replayed)
+		}
 		w.keep(w.state)
 		return grant, nil
 	}
-	w.must(w.state.refusal(c, claimant, refused, now))
+	w.must(w.state.checkRefusal(c, claimant, refused, now))
 	if errors.Is(refused, itembank.ErrSoldOut) && !closable && w.state.Freed.Before(start.Add(-emptyMemory)) {
 		for _, i := range w.freeItems(c) {
 			if i.EndsAt.IsZero() || i.EndsAt.After(now) {
@@ -212,8 +227,18 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 	return itembank.Grant{}, refused
 }
 
-// anyClosable reports that a request may put an item into a bank, by closing a claim
-// that it meets.
+// heldID reads the id of the claim that a claimant holds; "" if there is none.
+func (w *World) heldID(c engine.Campaign, claimant string) string {
+	held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+	w.must(err)
+	if held == nil {
+		return ""
+	}
+	return held.ID
+}
+
+// anyClosable reports that a request may put an item into a bank, since it may meet a
+// claim that ended, and close it.
 func (w *World) anyClosable() bool {
 	for _, t := range w.state.Told {
 		if !t.Released && t.gone(w.clock.Now()) {
@@ -240,40 +265,40 @@ func (w *World) Refused(suffix, claimant string, want error) {
 }
 
 // Release releases the claim that the claimant was last told of.
-func (w *World) Release(suffix, claimant string) itembank.Released {
+func (w *World) Release(suffix, claimant string) {
 	c := w.campaigns[suffix]
-	id := w.state.Told[at(c.Scope, claimant)].Claim.ID
+	id := w.state.Told[key(c.Scope, claimant)].Claim.ID
 	w.state.release(c, claimant, id)
+	alone := w.meanwhile == nil
+	var was bool // the claim was there when the call began
 	var released itembank.Released
-	w.must(w.repeat("release of "+claimant, func(ctx context.Context) (err error) {
+	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
+		was = w.heldID(c, claimant) == id
 		released, err = w.bank.Release(ofCampaign(ctx, c.Name), c.Name, claimant, id)
 		return err
-	}))
+	})
 	w.state.Freed = w.clock.Now()
-	if held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant); err != nil || held != nil && held.ID == id {
-		w.fail("claim %s is released (%+v), and there: %w", id, released, err)
+	if !was && !released.Already || was && released.Already && alone && tries == 1 && !w.killed {
+		w.fail("claim %s was there when its release began: %t, and the release says %+v", id, was, released)
 	}
-	return released
+	if w.heldID(c, claimant) == id {
+		w.fail("claim %s is released (%+v), and there", id, released)
+	}
 }
 
 // Sweep sweeps a campaign, and checks that nothing is left that had ended before.
 func (w *World) Sweep(suffix string) {
 	c := w.campaigns[suffix]
 	var start time.Time
-	w.must(w.repeat("sweep", func(ctx context.Context) error {
+	w.mustRepeat("sweep", func(ctx context.Context) error {
 		start = w.clock.Now()
 		_, err := w.bank.Sweep(ctx, c.Name, nil)
 		return err
-	}))
+	})
 	w.state.Freed = w.clock.Now()
 	for _, t := range w.state.Told {
-		if t.Claim.Campaign != c.Name || t.Released || !t.gone(start) {
-			continue
-		}
-		held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, t.Claim.Claimant)
-		w.must(err)
-		if held != nil && held.ID == t.Claim.ID {
-			w.fail("swept, and claim %+v is there", *held)
+		if t.Claim.Campaign == c.Name && !t.Released && t.gone(start) && w.heldID(c, t.Claim.Claimant) == t.Claim.ID {
+			w.fail("swept, and claim %+v is there", t.Claim)
 		}
 	}
 	for _, i := range w.freeItems(c) {
@@ -289,12 +314,10 @@ func (w *World) Withdraw(suffix string, items ...string) {
 	c := w.campaigns[suffix]
 	want := w.withdrawal(c, items)
 	var report itembank.WithdrawReport
-	tries := 0
-	w.must(w.repeat("withdraw", func(ctx context.Context) (err error) {
-		tries++
+	tries := w.mustRepeat("withdraw", func(ctx context.Context) (err error) {
 		report, err = w.bank.Withdraw(ctx, c.Name, itembank.Items(items...))
 		return err
-	}))
+	})
 	if tries == 1 && report != want {
 		w.fail("want the report %+v of the withdrawal of %v, got %+v", want, items, report)
 	}
@@ -305,7 +328,7 @@ func (w *World) Withdraw(suffix string, items ...string) {
 	}
 }
 
-// withdrawal says from the rows what a Withdraw must report.
+// withdrawal reads from the rows what a Withdraw must report.
 func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.WithdrawReport) {
 	for n, item := range items {
 		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
@@ -327,99 +350,118 @@ func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.Wit
 
 // WithdrawAll withdraws all free items.
 func (w *World) WithdrawAll(suffix string) {
-	w.must(w.repeat("withdraw all", func(ctx context.Context) error {
+	w.mustRepeat("withdraw all", func(ctx context.Context) error {
 		_, err := w.bank.WithdrawAll(ctx, w.campaigns[suffix].Name, nil)
 		return err
-	}))
+	})
 }
 
 // SetOpen opens or closes a campaign, and waits until every Bank knows.
 func (w *World) SetOpen(suffix string, open bool) {
-	w.must(w.repeat(fmt.Sprintf("open %t", open), func(ctx context.Context) error {
+	w.mustRepeat(fmt.Sprintf("open %t", open), func(ctx context.Context) error {
 		if open {
 			return w.bank.OpenCampaign(ctx, w.campaigns[suffix].Name)
 		}
 		return w.bank.CloseCampaign(ctx, w.campaigns[suffix].Name)
-	}))
+	})
 	w.clock.Advance(itembank.DefaultCampaignCache)
 }
 
 // Repair repairs a closed campaign.
 func (w *World) Repair(suffix string, items ...string) {
-	w.must(w.repeat("repair", func(ctx context.Context) error {
+	w.mustRepeat("repair", func(ctx context.Context) error {
 		_, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.Items(items...))
 		return err
-	}))
+	})
 }
 
-// freeItems lists the bank round all faults.
+// freeItems lists the free items without faults.
 func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	for n := range c.Shards {
-		page, err := w.engine.Store.FreeItems(w.ctx, engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}, engine.Range{}, 1000)
+		shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}
+		page, err := w.engine.Store.FreeItems(w.ctx, shard, engine.Range{}, 1000)
 		w.must(err)
 		all = append(all, page.Items...)
 	}
 	return all
 }
 
-// rest checks G1 to G4 on the rows that are there when nothing moves. A full check
-// reads all rows; else those that are known of, by their keys.
-func (w *World) rest(full bool) {
+// checkRows checks G1 to G4 on the rows, when nothing moves. A full check reads all
+// rows; else the rows are read whose keys the world knows.
+func (w *World) checkRows(full bool) {
 	for _, suffix := range slices.Sorted(maps.Keys(w.campaigns)) {
 		c := w.campaigns[suffix]
 		if full {
 			w.reconcile(c)
 		}
-		w.eachItemOnce(c)
+		w.checkPlaces(c)
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.state.Told)) {
-		t := w.state.Told[key]
+	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
+		t := w.state.Told[k]
 		if t.gone(w.clock.Now()) {
 			continue
 		}
 		held, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
 		w.must(err)
-		if held == nil || !tells(t.Claim, *held) {
+		if held == nil || *held != rowOf(t.Claim) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}
 }
 
-// tells reports that a claim says what its row does.
-func tells(c itembank.Claim, row engine.Claim) bool {
-	return row == engine.Claim{
+func rowOf(c itembank.Claim) engine.Claim {
+	return engine.Claim{
 		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
 		ItemHash: engine.HashItem(c.Item), ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 	}
 }
 
-// reconcile checks that every loaded item is in one place, by the Bank's own means.
+// reconcile checks by the Bank's own means that every loaded item is in one place.
 func (w *World) reconcile(c engine.Campaign) {
 	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
-	n := report.Counts
-	if len(report.Inconsistencies) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != int64(len(w.state.Loaded[c.Name])) {
-		w.fail("G3: %d items were loaded; counts %+v, differences %+v", len(w.state.Loaded[c.Name]), n, report.Inconsistencies)
+	n, loaded := report.Counts, int64(len(w.state.Loaded[c.Name]))
+	if len(report.Inconsistencies) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != loaded {
+		w.fail("G3: %d items were loaded; counts %+v, inconsistencies %+v", loaded, n, report.Inconsistencies)
 	}
 }
 
-// eachItemOnce checks the same by the keys of all items and claimants known of.
-func (w *World) eachItemOnce(c engine.Campaign) {
+// checkPlaces checks the same by the keys of all items and claimants that the world
+// knows.
+func (w *World) checkPlaces(c engine.Campaign) {
+	places := w.places(c)
+	for item, found := range places {
+		if !w.state.loads(c.Name, item) {
+			w.fail("G4: %s is %v, and nobody loaded it", item, found)
+		}
+	}
+	for item := range w.state.Loaded[c.Name] {
+		if len(places[item]) != 1 {
+			w.fail("G3: item %s is in %d places: %v", item, len(places[item]), places[item])
+		}
+	}
+}
+
+// someFree is the number of free items whose item rows are read. In a large load they
+// were put together with the others.
+const someFree = 5
+
+// places reads where the items of a campaign are.
+func (w *World) places(c engine.Campaign) map[string][]string {
 	places := map[string][]string{}
 	for _, i := range w.freeItems(c) {
-		places[i.Value] = append(places[i.Value], "free")
+		places[i.Value] = append(places[i.Value], isFree)
 	}
 	for claimant := range w.state.Asked[c.Scope] {
 		held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
 		w.must(err)
 		if held != nil && held.Campaign == c.Name {
-			places[held.Item] = append(places[held.Item], "held by "+claimant)
+			places[held.Item] = append(places[held.Item], heldBy(claimant))
 		}
 	}
-	const someFree = 5 // of a large load: their rows were put with the others'
 	free := 0
 	for item := range w.state.Loaded[c.Name] {
-		if slices.Equal(places[item], []string{"free"}) {
+		if slices.Equal(places[item], []string{isFree}) {
 			if free++; free > someFree {
 				continue
 			}
@@ -432,14 +474,22 @@ func (w *World) eachItemOnce(c engine.Campaign) {
 			places[item] = append(places[item], string(row.State))
 		}
 	}
-	for item, found := range places {
-		if !w.state.loads(c.Name, item) {
-			w.fail("G4: %s is %v, and nobody loaded it", item, found)
+	return places
+}
+
+const isFree = "free"
+
+func heldBy(claimant string) string { return "held by " + claimant }
+
+// WantPlaces compares where all items of a campaign are.
+func (w *World) WantPlaces(suffix string, want map[string]string) {
+	got := w.places(w.campaigns[suffix])
+	for item, place := range want {
+		if !slices.Equal(got[item], []string{place}) {
+			w.fail("want item %s %s, it is %v", item, place, got[item])
 		}
 	}
-	for item := range w.state.Loaded[c.Name] {
-		if len(places[item]) != 1 {
-			w.fail("G3: item %s is in %d places: %v", item, len(places[item]), places[item])
-		}
+	if len(got) != len(want) {
+		w.fail("want the items %v, got %v", want, got)
 	}
 }

@@ -52,3 +52,32 @@ func Example() {
 	// ann has SAVE-10 - replayed: true
 	// bob: sold out - refused: true
 }
+
+func ExampleBank_DryRun() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "itembank")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlitestore.Create(ctx, filepath.Join(dir, "codes.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+
+	bank := itembank.New(store)
+	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := bank.Load(ctx, "spring", itembank.Items("SAVE-10", "SAVE-20"), nil); err != nil {
+		log.Fatal(err)
+	}
+	would, err := bank.DryRun(ctx, "spring", itembank.Items("SAVE-20", "SAVE-30", "SAVE-30"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("a load would add %d, know %d, and meet %d again\n", would.Added, would.Known, would.Repeated)
+	// Output:
+	// a load would add 1, know 1, and meet 1 again
+}

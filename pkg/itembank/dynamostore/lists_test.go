@@ -11,25 +11,29 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// TestReconcileRefusesRowsInOtherPlaces: a row that a listing finds, and a claim, a
-// release or a load does not, is neither right nor an item that can be looked up.
-func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
+// TestReconcileRefusesRowsWithOtherKeys: a list finds such a row, and a claim, a release or a load
+// does not.
+func TestReconcileRefusesRowsWithOtherKeys(t *testing.T) {
 	t.Parallel()
-	engine := onDynoxide(t)
+	engine := itembankengines.Dynoxide(t)
 	for name, test := range map[string]struct {
 		table string
-		own   func(campaign string) [2]string
-		other func(own [2]string) [2]string
+		own   func(campaign string) itembankengines.Key
+		other func(own itembankengines.Key) itembankengines.Key
 	}{
-		"claim in another partition":    {dedupeTable, ownClaim, otherPartition},
-		"claim without its slot":        {dedupeTable, ownClaim, func(k [2]string) [2]string { return [2]string{k[0], strings.TrimPrefix(k[1], "1#")} }},
+		"claim in another partition": {dedupeTable, ownClaim, otherPartition},
+		"claim without its slot": {dedupeTable, ownClaim, func(k itembankengines.Key) itembankengines.Key {
+			return itembankengines.Key{k[0], strings.TrimPrefix(k[1], "1#")}
+		}},
 		"item row in another partition": {bankTable, ownItem, otherPartition},
-		"item row in capital letters":   {bankTable, ownItem, func(k [2]string) [2]string { return [2]string{k[0], strings.ToUpper(k[1])} }},
+		"item row in capital letters": {bankTable, ownItem, func(k itembankengines.Key) itembankengines.Key {
+			return itembankengines.Key{k[0], strings.ToUpper(k[1])}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +55,7 @@ func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
 
 			own := test.own(campaign)
 			other := test.other(own)
-			if err := move(ctx, engine.Raw.(raw), test.table, own, other); err != nil {
+			if err := move(ctx, engine.Raw.(itembankengines.DynamoDBRaw), test.table, own, other); err != nil {
 				t.Fatal(err)
 			}
 			_, err = bank.Reconcile(ctx, campaign)
@@ -64,25 +68,25 @@ func TestReconcileRefusesRowsInOtherPlaces(t *testing.T) {
 
 const placedItem = "SAVE-10" // its hash has letters
 
-func ownClaim(campaign string) [2]string { return dynamostore.ClaimKey(campaign, "ann") }
+func ownClaim(campaign string) itembankengines.Key { return itembankengines.ClaimKey(campaign, "ann") }
 
-func ownItem(campaign string) [2]string {
-	return dynamostore.ItemKey(campaign, engine.HashItem(placedItem))
+func ownItem(campaign string) itembankengines.Key {
+	return itembankengines.ItemKey(campaign, engine.HashItem(placedItem))
 }
 
-func otherPartition(k [2]string) [2]string {
+func otherPartition(k itembankengines.Key) itembankengines.Key {
 	partition, number := k[0][:len(k[0])-2], k[0][len(k[0])-2:]
 	if number == "07" {
-		return [2]string{partition + "08", k[1]}
+		return itembankengines.Key{partition + "08", k[1]}
 	}
-	return [2]string{partition + "07", k[1]}
+	return itembankengines.Key{partition + "07", k[1]}
 }
 
 // move puts a row under another key.
-func move(ctx context.Context, r raw, table string, from, to [2]string) error {
-	out, err := r.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(table), Key: row{"pk": text(from[0]), "sk": text(from[1])}})
+func move(ctx context.Context, r itembankengines.DynamoDBRaw, table string, from, to itembankengines.Key) error {
+	out, err := r.Client.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(table), Key: row{"pk": text(from[0]), "sk": text(from[1])}})
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.put(ctx, table, to, out.Item), r.drop(ctx, table, from))
+	return errors.Join(r.Put(ctx, table, to, out.Item), r.Drop(ctx, table, from))
 }

@@ -13,20 +13,20 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
 )
 
-// wire counts what really goes to the engine: requests by operation, with the
-// write units they cost by the documented rule. The local engines' own figures
-// cannot be used: DynamoDB Local counts transactions at four times.
+// wire counts the requests to an engine by operation, and the write units that they cost by the
+// documented rule. The numbers of the local engines are no use: DynamoDB Local counts
+// transactions four times.
 type wire struct {
 	mu       sync.Mutex
 	requests []string
 	units    int
-	stale    int // reads that may be answered with old rows
+	stale    int // reads that are eventually consistent
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
@@ -46,7 +46,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// since returns what was counted since the last call.
+// since returns the numbers since the last call.
 func (w *wire) since() (requests []string, units int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,8 +55,8 @@ func (w *wire) since() (requests []string, units int) {
 	return requests, units
 }
 
-// writeUnits: one unit a started KB and write, twice that in a transaction.
-// A delete is taken as one unit's worth; bank rows are below 1 KB.
+// writeUnits returns one unit for each started KB of a write, and twice that in a transaction. A
+// delete counts as one unit, since bank rows are smaller than 1 KB.
 func writeUnits(operation string, body []byte) int {
 	type action struct{ Item map[string]map[string]any }
 	var request struct {
@@ -93,20 +93,14 @@ func kilobytes(item map[string]map[string]any) int {
 	return max(1, (size+1023)/1024)
 }
 
-// TestRequestsPerClaim pins what a claim costs, request by request.
+// TestRequestsPerClaim counts the requests and write units of a claim.
 func TestRequestsPerClaim(t *testing.T) {
-	for name, endpoint := range map[string]func(testing.TB) string{
-		"dynoxide": testengine.Dynoxide, "DynamoDBLocal": testengine.DynamoDBLocal,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := endpoint(t)
-			newEngine(t, url) // makes the tables
-			counted := &wire{}
-			bank := itembank.New(dynamostore.New(newClient(url, counted), bankTable, dedupeTable), itembank.WithClock(itembanktest.NewClock()))
-			testRequests(t, bank, counted)
-		})
-	}
+	onLocalEngines(t, func(t *testing.T, endpoint string) {
+		itembankengines.DynamoDB(t, endpoint) // makes the tables
+		counted := &wire{}
+		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
+		testRequests(t, itembank.New(store, itembank.WithClock(itembankfault.NewClock())), counted)
+	})
 }
 
 func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
@@ -136,17 +130,17 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	claim("ann", nil)
 	expect("a new claim on a warm page", 4, "TransactWriteItems")
 	claim("ann", nil)
-	expect("a repeat, which is a cancelled transaction", 4, "TransactWriteItems")
+	expect("a repeated claim, which is a cancelled transaction", 4, "TransactWriteItems")
 	if counted.stale > 0 {
 		t.Errorf("%d reads were not consistent", counted.stale)
 	}
 	claim("ann", nil)
 	counted.since()
 	claim("ann", nil)
-	expect("one of many repeats", 0, "GetItem")
+	expect("one of many repeated claims", 0, "GetItem")
 	claim("bob", nil)
-	expect("a new claim among repeats", 4, "GetItem", "TransactWriteItems")
-	counted.stale = 0 // these two may be answered with an old row
+	expect("a new claim among repeated claims", 4, "GetItem", "TransactWriteItems")
+	counted.stale = 0 // these two reads may be
 	claim("cid", itembank.ErrSoldOut)
 	expect("the first sold out", 0, "Query", "GetItem", "GetItem")
 	claim("dan", itembank.ErrSoldOut)

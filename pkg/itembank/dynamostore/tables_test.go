@@ -9,19 +9,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
 func TestCreateTables(t *testing.T) {
-	for name, endpoint := range map[string]func(testing.TB) string{
-		"dynoxide": testengine.Dynoxide, "DynamoDBLocal": testengine.DynamoDBLocal,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testCreateTables(t, newClient(endpoint(t), nil))
-		})
-	}
+	onLocalEngines(t, func(t *testing.T, endpoint string) {
+		testCreateTables(t, itembankengines.Client(endpoint, nil))
+	})
 }
 
 func testCreateTables(t *testing.T, client *dynamodb.Client) {

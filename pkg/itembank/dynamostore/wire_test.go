@@ -14,36 +14,38 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/itembank/itembanktest"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// everyAttempt fails as often as a client of production attempts a request: it must
-// equal maxAttempts of internal/dynamo.
+// everyAttempt is how often the client that internal/dynamo makes attempts a request. It must be
+// equal to maxAttempts there.
 const everyAttempt = 3
 
-// wireFault breaks a request, and those after it.
+// wireFault breaks a request, and the ones after it.
 type wireFault struct {
 	at, times int
 	fault     faultproxy.Fault
 }
 
-// TestFaultsAtTheWire breaks every request of every scenario in every way: once, so
-// that the SDK's retry meets what the first attempt left, and for all attempts, so
-// that the Bank does. It plays a part of them at a time.
+// TestFaultsAtTheWire breaks every request of every scenario in every way: once, so that the
+// SDK's retry meets what the first attempt left, and for all attempts, so that the Bank meets
+// it. It plays a random share of these faults.
 func TestFaultsAtTheWire(t *testing.T) {
-	breakWire(t, testengine.Dynoxide(t), onDynoxide, 16)
+	testengine.CheckOnly(t)
+	breakWire(t, testengine.Dynoxide(t), itembankengines.Dynoxide, 16)
 }
 
 func TestFaultsAtTheWireOfDynamoDBLocal(t *testing.T) {
-	breakWire(t, testengine.DynamoDBLocal(t), onDynamoDBLocal, 60)
+	testengine.CheckOnly(t)
+	breakWire(t, testengine.DynamoDBLocal(t), itembankengines.DynamoDBLocal, 60)
 }
 
-func breakWire(t *testing.T, target string, newEngine func(*testing.T) itembanktest.Engine, share int) {
+func breakWire(t *testing.T, target string, newEngine func(testing.TB) enginetest.Engine, share int) {
 	share = itembankfault.Share(share)
 	turns := make(chan struct{}, 24) // the SDK waits between attempts most of the time
 	for _, s := range itembankfault.Scenarios {
@@ -57,7 +59,7 @@ func breakWire(t *testing.T, target string, newEngine func(*testing.T) itembankt
 			var all sync.WaitGroup
 			var played atomic.Int64
 			for i, operation := range requests {
-				if insideListing(requests, i) {
+				if insideList(requests, i) {
 					continue
 				}
 				for _, fault := range faultproxy.Of(operation) {
@@ -82,9 +84,8 @@ func breakWire(t *testing.T, target string, newEngine func(*testing.T) itembankt
 	}
 }
 
-// insideListing reports that a request is one of the many reads of a listing, and not
-// at its ends.
-func insideListing(operations []string, i int) bool {
+// insideList reports that a request is one of the many reads of a list, and not near its ends.
+func insideList(operations []string, i int) bool {
 	const beside = 4 // more than a claim reads in a row
 	if i < beside || i+beside >= len(operations) {
 		return false
@@ -92,8 +93,8 @@ func insideListing(operations []string, i int) bool {
 	return !slices.ContainsFunc(operations[i-beside:i+beside+1], func(o string) bool { return o != "Query" })
 }
 
-// playAtWire plays a scenario through a proxy, and returns the operations of its requests.
-func playAtWire(ctx context.Context, s itembankfault.Scenario, e itembanktest.Engine, target string, f wireFault) ([]string, error) {
+// playAtWire plays a scenario through a proxy, and returns the operations of the requests.
+func playAtWire(ctx context.Context, s itembankfault.Scenario, e enginetest.Engine, target string, f wireFault) ([]string, error) {
 	proxy, stop := faultproxy.Start(target, func(n int, _ string) faultproxy.Fault {
 		if n >= f.at && n < f.at+f.times {
 			return f.fault
@@ -115,20 +116,7 @@ func playAtWire(ctx context.Context, s itembankfault.Scenario, e itembanktest.En
 	}.Run(ctx)
 	requests := proxy.Operations()
 	if err == nil && len(requests) <= f.at {
-		err = fmt.Errorf("the fault was never met: the scenario made %d requests: %s", len(requests), strings.Join(requests, " "))
+		err = fmt.Errorf("the request that was to fail was never made: the scenario made %d requests: %s", len(requests), strings.Join(requests, " "))
 	}
 	return requests, err
-}
-
-// TestKills kills other processes that work on the engine.
-func TestKills(t *testing.T) {
-	t.Parallel()
-	itembankfault.RunKills(t, onDynoxide(t), testengine.Dynoxide(t), 12)
-}
-
-// TestChild is the process that TestKills kills.
-func TestChild(t *testing.T) {
-	itembankfault.Child(t, func(_ *testing.T, endpoint string) engine.Store {
-		return dynamostore.New(newClient(endpoint, nil), bankTable, dedupeTable)
-	})
 }

@@ -1,13 +1,11 @@
 package sqlitestore
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -57,18 +55,10 @@ func free(t *testing.T, s *Store, limit int) []engine.FreeItem {
 	return page.Items
 }
 
-// annsClaim is ann's claim to the item.
+// annsClaim returns ann's claim of an item.
 func annsClaim(item engine.FreeItem) engine.Claim {
 	return engine.Claim{
 		ID: "id of ann", Campaign: "c", Scope: "c", Claimant: "ann",
 		Item: item.Value, ItemHash: item.Hash, ClaimedAt: time.UnixMilli(1000).UTC(),
 	}
-}
-
-// exec writes round the store's rules.
-func (s *Store) exec(ctx context.Context, query string, args ...any) error {
-	return s.db.Write(ctx, "test", func(ctx context.Context, w *sqlite.Statements) error {
-		_, err := w.Exec(ctx, query, args...)
-		return err
-	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// claimEverything claims for new claimants without pause until nothing is left.
+// claimEverything claims for new claimants, without a pause, until the campaign is sold out.
 func claimEverything(ctx context.Context, path, name string) (any, error) {
-	// A machine that is short of processors is not what this test is about.
+	// The test must pass on a busy machine, too.
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
 	if err != nil {
 		return nil, err
@@ -35,6 +35,9 @@ func claimEverything(ctx context.Context, path, name string) (any, error) {
 		claims[claimant] = grant.Claim.Item
 	}
 }
+
+// contestedItems are enough for all processes to work at the same time.
+const contestedItems = 3000
 
 func TestProcessesClaimEachItemOnce(t *testing.T) {
 	path := inTemp(t)

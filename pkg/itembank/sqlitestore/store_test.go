@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// checkUntouched reads that the store is as newStore made it with one item.
+// checkUntouched checks that the store is as newStore made it with one item.
 func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	t.Helper()
 	n, err := s.Counts(t.Context(), c)
@@ -81,14 +81,14 @@ func TestContextEndsReads(t *testing.T) {
 	_, held := s.HeldClaim(ctx, "c", "ann")
 	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c", Generation: 1}, engine.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
-	_, peeked := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
+	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
-		"HeldClaimEventuallyConsistent": peeked, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
+		"HeldClaimEventuallyConsistent": heldEventually, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
@@ -104,7 +104,7 @@ func TestOpenErrors(t *testing.T) {
 	check(t, err)
 	check(t, db.Close())
 	s, _ := newStore(t, newer, 0)
-	check(t, s.exec(t.Context(), `UPDATE part SET version = version + 1`))
+	check(t, s.Exec(t.Context(), `UPDATE part SET version = version + 1`))
 	check(t, s.Close())
 	s, _ = newStore(t, busy, 0)
 	check(t, s.Close())

@@ -27,7 +27,7 @@ var version1 = sqlite.Part{
 const insertCampaign1 = `INSERT INTO campaign (name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at)
 	VALUES (?, 'open', NULL, 5000, 'c', 1, 30, 1, 1000)`
 
-// campaign1 is what insertCampaign1 writes.
+// campaign1 returns the campaign that insertCampaign1 writes.
 func campaign1(name string) engine.Campaign {
 	return engine.Campaign{
 		Name: name, Mode: engine.OpenByHand, ClosesAt: time.UnixMilli(5000).UTC(), Scope: "c", Shards: 1, PageSize: 30,
@@ -35,14 +35,14 @@ func campaign1(name string) engine.Campaign {
 	}
 }
 
-// newVersion1 makes a file of the first version with a campaign "c", of whose two
-// items ann holds one.
+// newVersion1 makes a file of the first version with a campaign "c" and two items. Ann holds
+// one of them.
 func newVersion1(t *testing.T, path string) *sqlite.DB {
 	t.Helper()
 	db, err := sqlite.Create(t.Context(), path, version1, nil)
 	check(t, err)
 	old := &Store{db}
-	check(t, old.exec(t.Context(), insertCampaign1, "c"))
+	check(t, old.Exec(t.Context(), insertCampaign1, "c"))
 	for i, item := range []string{"held", "free"} {
 		free := engine.FreeItem{Shard: engine.Shard{Campaign: "c", Generation: 1}, Hash: engine.HashItem(item), Value: item}
 		_, err := old.AddItems(t.Context(), []engine.AddRequest{{Item: free, LoadID: "l", Row: int64(i)}})
@@ -87,7 +87,7 @@ func TestUpgradeKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-// checkUpgraded reads what newVersion1 wrote, and claims and releases in it.
+// checkUpgraded reads the rows that newVersion1 wrote, and claims and releases.
 func checkUpgraded(t *testing.T, s *Store) {
 	t.Helper()
 	got, err := s.Campaign(t.Context(), "c")
@@ -112,13 +112,13 @@ func checkUpgraded(t *testing.T, s *Store) {
 	}
 }
 
-// A process of the first version goes on with the file, as it knows it.
+// TestUpgradeUnderAnOlderProcess: a process of the first version goes on with the file.
 func TestUpgradeUnderAnOlderProcess(t *testing.T) {
 	path := inTemp(t)
 	old := newVersion1(t, path)
 	s, err := Open(t.Context(), path)
 	check(t, err)
-	check(t, (&Store{old}).exec(t.Context(), insertCampaign1, "later"))
+	check(t, (&Store{old}).Exec(t.Context(), insertCampaign1, "later"))
 	check(t, old.Close())
 	got, err := s.Campaign(t.Context(), "later")
 	if want := campaign1("later"); err != nil || got == nil || *got != want {
@@ -127,7 +127,7 @@ func TestUpgradeUnderAnOlderProcess(t *testing.T) {
 	check(t, s.Close())
 }
 
-// openAtOnce opens a store together with other processes.
+// openAtOnce opens a store at the same time as other processes.
 func openAtOnce(ctx context.Context, path, _ string) (any, error) {
 	sqlitetest.Ready()
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))

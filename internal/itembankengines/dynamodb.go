@@ -1,0 +1,149 @@
+package itembankengines
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+)
+
+// The tables of all tests of a process.
+const (
+	BankTable   = "test-bank"
+	DedupeTable = "test-dedupe"
+)
+
+// tablesMade has, by endpoint, the function that makes the tables once.
+var tablesMade sync.Map
+
+// DynamoDB opens the tables at an endpoint, and makes them before.
+func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
+	t.Helper()
+	client := Client(endpoint, nil)
+	made, _ := tablesMade.LoadOrStore(endpoint, sync.OnceValue(func() error {
+		return dynamostore.CreateTables(context.Background(), client, BankTable, DedupeTable)
+	}))
+	if err := made.(func() error)(); err != nil {
+		t.Fatal(err)
+	}
+	return enginetest.Engine{Store: dynamostore.New(client, BankTable, DedupeTable), Raw: DynamoDBRaw{client}}
+}
+
+// Client makes a client of a local engine. A nil httpClient is the SDK's own.
+func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), HTTPClient: httpClient,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+}
+
+// A Key is the partition key and the sort key of a row.
+//
+// The keys of rows are written down here a second time. A store with other keys would
+// not find the rows of existing tables; it fails the tests that use these.
+type Key [2]string
+
+const partitions = 64 // of item rows and of claims
+
+// BankKey returns the key of a bank row.
+func BankKey(i engine.FreeItem) Key {
+	return Key{fmt.Sprintf("bank#%s#%d#%02d", i.Shard.Campaign, i.Shard.Generation, i.Shard.Number), i.Hash.String()}
+}
+
+// ItemKey returns the key of an item row.
+func ItemKey(campaign string, h engine.Hash) Key {
+	return Key{fmt.Sprintf("item#%s#%02d", campaign, h.ShardOf(partitions)), h.String()}
+}
+
+// ClaimKey returns the key of a claim row.
+func ClaimKey(scope, claimant string) Key {
+	return Key{fmt.Sprintf("claim#%s#%02d", scope, engine.HashItem(claimant).ShardOf(partitions)), "1#" + claimant}
+}
+
+// Row is the attributes of a row.
+type Row = map[string]types.AttributeValue
+
+// DynamoDBRaw writes single rows of package dynamostore.
+type DynamoDBRaw struct{ Client *dynamodb.Client }
+
+// PutBankRow puts or replaces a bank row.
+func (r DynamoDBRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
+	return r.Put(ctx, BankTable, BankKey(i), Row{"item": Text(i.Value), "ends_at": millis(i.EndsAt)})
+}
+
+// DropBankRow deletes a bank row, if it is there.
+func (r DynamoDBRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
+	return r.Drop(ctx, BankTable, BankKey(i))
+}
+
+// PutItemRow puts or replaces an item row.
+func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
+	attributes := Row{
+		"load_id": Text(i.LoadID), "row": Number(i.Row), "generation": Number(int64(i.Generation)), "ends_at": millis(i.EndsAt),
+		"returns": Number(int64(i.Returns)),
+	}
+	if i.State != "" {
+		attributes["state"] = Text(string(i.State))
+	}
+	return r.Put(ctx, BankTable, ItemKey(campaign, i.Hash), attributes)
+}
+
+// DropItemRow deletes an item row, if it is there.
+func (r DynamoDBRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
+	return r.Drop(ctx, BankTable, ItemKey(campaign, h))
+}
+
+// PutClaim puts or replaces a claim row.
+func (r DynamoDBRaw) PutClaim(ctx context.Context, c engine.Claim) error {
+	return r.Put(ctx, DedupeTable, ClaimKey(c.Scope, c.Claimant), Row{
+		"claim_id": Text(c.ID), "campaign": Text(c.Campaign), "item": Text(c.Item), "item_hash": Text(c.ItemHash.String()),
+		"claimed_at": millis(c.ClaimedAt), "ends_at": millis(c.EndsAt),
+	})
+}
+
+// DropClaim deletes a claim row, if it is there.
+func (r DynamoDBRaw) DropClaim(ctx context.Context, scope, claimant string) error {
+	return r.Drop(ctx, DedupeTable, ClaimKey(scope, claimant))
+}
+
+// Put puts or replaces a row with the attributes that have a value.
+func (r DynamoDBRaw) Put(ctx context.Context, table string, key Key, attributes Row) error {
+	attributes["pk"], attributes["sk"] = Text(key[0]), Text(key[1])
+	maps.DeleteFunc(attributes, func(_ string, v types.AttributeValue) bool { return v == nil })
+	_, err := r.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(table), Item: attributes})
+	return err
+}
+
+// Drop deletes a row, if it is there.
+func (r DynamoDBRaw) Drop(ctx context.Context, table string, key Key) error {
+	_, err := r.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(table), Key: Row{"pk": Text(key[0]), "sk": Text(key[1])}})
+	return err
+}
+
+// Text returns an attribute of type S.
+func Text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+// Number returns an attribute of type N.
+func Number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+// millis returns nil, which is no attribute, for the zero time.
+func millis(t time.Time) types.AttributeValue {
+	if t.IsZero() {
+		return nil
+	}
+	return Number(t.UnixMilli())
+}

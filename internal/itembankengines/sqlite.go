@@ -1,0 +1,69 @@
+package itembankengines
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// SQLRaw writes single rows of package sqlitestore. It executes SQL statements.
+type SQLRaw func(ctx context.Context, query string, args ...any) error
+
+// openSQLRaw opens a file as a program does that does not know its rules.
+func openSQLRaw(t testing.TB, path string) SQLRaw {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_busy_timeout=60000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(ctx context.Context, query string, args ...any) error {
+		_, err := db.ExecContext(ctx, query, args...)
+		return err
+	}
+}
+
+// PutBankRow puts or replaces a bank row.
+func (r SQLRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
+	return r(ctx, `INSERT OR REPLACE INTO bank (campaign, generation, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
+}
+
+// DropBankRow deletes a bank row, if it is there.
+func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
+	return r(ctx, `DELETE FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?`,
+		i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:])
+}
+
+// PutItemRow puts or replaces an item row.
+func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
+	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, generation, ends_at, state, returns)
+		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), ?)`,
+		campaign, i.Hash[:], i.LoadID, i.Row, i.Generation, sqlite.Millis(i.EndsAt), string(i.State), i.Returns)
+}
+
+// DropItemRow deletes an item row, if it is there.
+func (r SQLRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
+	return r(ctx, `DELETE FROM item WHERE campaign = ? AND hash = ?`, campaign, h[:])
+}
+
+// PutClaim puts or replaces a claim row.
+func (r SQLRaw) PutClaim(ctx context.Context, c engine.Claim) error {
+	return r(ctx, `INSERT OR REPLACE INTO claim (scope, claimant, slot, id, campaign, item, item_hash, claimed_at, ends_at)
+		VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?)`,
+		c.Scope, c.Claimant, c.ID, c.Campaign, c.Item, c.ItemHash[:], sqlite.Millis(c.ClaimedAt), sqlite.Millis(c.EndsAt))
+}
+
+// DropClaim deletes a claim row, if it is there.
+func (r SQLRaw) DropClaim(ctx context.Context, scope, claimant string) error {
+	return r(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ?`, scope, claimant)
+}

@@ -1,0 +1,122 @@
+package itembankfault
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// endGrace is how much later than its end a claim may be closed.
+const endGrace = 10 * time.Second
+
+// emptyMemory is how old a proof that the bank is empty may be.
+const emptyMemory = time.Second
+
+// State is what clients were told, in a form that one process can hand to another.
+type State struct {
+	Told   map[string]Told            // by scope and claimant: the latest claim
+	Given  map[string]string          // by campaign and item: the id of the latest claim
+	Loaded map[string]map[string]bool // by campaign: the items that a client loaded
+	// By campaign: the items of a load that has no answer yet. After a kill some of
+	// them are in the bank, or all.
+	Loading map[string]map[string]bool
+	Asked   map[string]map[string]bool // by scope: the claimants
+	Freed   time.Time                  // when an item was last put into a bank
+	Now     time.Time                  // by the clock
+}
+
+// Told is a claim that its claimant was told of.
+type Told struct {
+	Claim    itembank.Claim
+	Released bool // a release of it was asked for, so that it may be gone
+}
+
+// gone reports that the claim may have been closed.
+func (t Told) gone(now time.Time) bool {
+	return t.Released || !t.Claim.EndsAt.IsZero() && t.Claim.EndsAt.Before(now.Add(-endGrace))
+}
+
+func newState() State {
+	return State{
+		Told: map[string]Told{}, Given: map[string]string{},
+		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
+	}
+}
+
+// loads reports that a client loaded an item, or was about to.
+func (s State) loads(campaign, item string) bool {
+	return s.Loaded[campaign][item] || s.Loading[campaign][item]
+}
+
+// key is the key of a claimant in a scope, or of an item in a campaign.
+func key(space, name string) string { return space + " " + name }
+
+func note(sets map[string]map[string]bool, space string, names ...string) {
+	if sets[space] == nil {
+		sets[space] = map[string]bool{}
+	}
+	for _, name := range names {
+		sets[space][name] = true
+	}
+}
+
+// checkGrant checks that a claimant may be told of a claim, and notes it.
+func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
+	claim := g.Claim
+	if claim.Campaign != c.Name || claim.Claimant != claimant || claim.Scope != c.Scope || claim.ID == "" {
+		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
+	}
+	if !s.loads(c.Name, claim.Item) {
+		return fmt.Errorf("%s was given %q, which nobody loaded", claimant, claim.Item)
+	}
+	mine, asked := s.Told[key(c.Scope, claimant)]
+	same := asked && mine.Claim.ID == claim.ID
+	switch {
+	case same && mine.Claim != claim:
+		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
+	case asked && !same && !mine.gone(now):
+		return fmt.Errorf("G2: %s was told of claim %s to %s, and then of %s to %s", claimant, mine.Claim.ID, mine.Claim.Item, claim.ID, claim.Item)
+	case same && !g.Replayed:
+		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
+		other := s.Told[k]
+		if other.Claim.ID != claim.ID && other.Claim.Campaign == c.Name && other.Claim.Item == claim.Item && !other.gone(now) {
+			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", claim.Item, claimant, other.Claim.Claimant)
+		}
+	}
+	if id := s.Given[key(c.Name, claim.Item)]; id != "" && id != claim.ID && c.OnEnd == engine.Burn {
+		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", claim.Item, claimant)
+	}
+	released := same && mine.Released
+	s.Told[key(c.Scope, claimant)] = Told{Claim: claim, Released: released}
+	s.Given[key(c.Name, claim.Item)] = claim.ID
+	return nil
+}
+
+// checkRefusal checks that a claimant may be refused.
+func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now time.Time) error {
+	mine, told := s.Told[key(c.Scope, claimant)]
+	if !told || mine.gone(now) {
+		return nil
+	}
+	var elsewhere *itembank.ClaimedElsewhereError
+	if errors.As(err, &elsewhere) && mine.Claim.Campaign != c.Name && elsewhere.Campaign == mine.Claim.Campaign {
+		return nil
+	}
+	return fmt.Errorf("G2: %s holds %s of %s and was refused: %w", claimant, mine.Claim.Item, mine.Claim.Campaign, err)
+}
+
+// release notes that a client asks to release a claim.
+func (s State) release(c engine.Campaign, claimant, id string) {
+	k := key(c.Scope, claimant)
+	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
+		mine.Released = true
+		s.Told[k] = mine
+	}
+}

@@ -1,0 +1,201 @@
+package itembankfault
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+)
+
+// TestHistoriesAreChecked: a history that is possible is accepted, and one that breaks a
+// guarantee is refused with the name of the guarantee.
+func TestHistoriesAreChecked(t *testing.T) {
+	t.Parallel()
+	const ends = int64(60_000) // of all claims
+	at := func(clock int64, o op) op { o.clockCall, o.clockDone = clock, clock; return o }
+	load := op{kind: loadOp, items: []string{"item-0", "item-1"}, result: ok}
+	claim := func(claimant, id, item string) op {
+		return op{kind: claimOp, claimant: claimant, id: id, item: item, endsAt: ends, result: ok}
+	}
+	replayed := func(o op) op { o.replayed = true; return o }
+	answer := func(kind opKind, claimant string, r result) op { return op{kind: kind, claimant: claimant, result: r} }
+	release := func(of op) op { of.kind, of.returned = releaseOp, true; return of }
+	ann, bob := claim("ann", "1", "item-0"), claim("bob", "2", "item-0")
+	annAgain := claim("ann", "3", "item-1")
+	lost := answer(claimOp, "ann", unknown)
+	withdrawn := op{kind: withdrawOp, items: []string{"item-0"}, result: ok}
+	together := func(a, b op) []op { // at the same time, after the load
+		load := load
+		load.call, load.done, a.call, a.done, b.call, b.done = 1, 2, 3, 5, 4, 6
+		return []op{load, a, b}
+	}
+	for _, test := range []struct {
+		name string
+		ops  []op
+		want string // of the violation; "": there is none
+	}{
+		{"one holder after the other", []op{load, ann, release(ann), bob}, ""},
+		{"two holders of one item", []op{load, ann, bob}, "G1: item item-0"},
+		{"an item that nobody loaded", []op{ann}, "G1: item item-0"},
+		{"a withdrawn item", []op{load, withdrawn, ann}, "G1: item item-0"},
+		{"a second claim after the first's end", []op{load, ann, at(ends+graceMillis+1, annAgain)}, ""},
+		{"a second claim in the first's grace", []op{load, ann, at(ends+graceMillis, annAgain)}, "G2: claimant ann"},
+		{"a second claim while the first lives", []op{load, ann, annAgain}, "G2: claimant ann"},
+		{"a lost reply, then the claim", []op{load, lost, replayed(ann)}, ""},
+		{"a replay of nothing", []op{load, replayed(ann)}, "G2: claimant ann"},
+		{"a replay of another claim", []op{load, ann, replayed(annAgain)}, "G2: claimant ann"},
+		{"sold out for a holder", []op{load, ann, answer(claimOp, "ann", soldOut)}, "G2: claimant ann"},
+		{"sold out, and all are held", []op{load, ann, claim("cid", "4", "item-1"), at(2000, answer(claimOp, "bob", soldOut))}, ""},
+		{"sold out half a second after a load", []op{load, at(500, answer(claimOp, "bob", soldOut))}, ""},
+		{"sold out two seconds after a load", []op{load, at(2000, answer(claimOp, "bob", soldOut))}, "G5: item-0"},
+		{"claim and release in either order", together(release(ann), ann), ""},
+		{"two claims of one item, together", together(ann, bob), "G1: item item-0"},
+		{"refused without a reason", []op{load, answer(claimOp, "ann", refused)}, "a request failed"},
+	} {
+		h := &history{World: &World{}, program: program{onEnd: itembank.Return}, ops: slices.Clone(test.ops)}
+		for i := range h.ops {
+			if h.ops[i].call == 0 { // one after the other
+				h.ops[i].call, h.ops[i].done = int64(2*i+1), int64(2*i+2)
+			}
+		}
+		wantViolation(t, test.name, h.violated(h.checkResults), test.want)
+	}
+}
+
+// wantViolation compares violations. "" is none.
+func wantViolation(t *testing.T, name string, violated error, want string) {
+	t.Helper()
+	if (violated == nil) != (want == "") || violated != nil && !strings.Contains(violated.Error(), want) {
+		t.Errorf("%s: want the violation %q, got %v", name, want, violated)
+	}
+}
+
+// TestAnswersAreChecked tests the checks of a State.
+func TestAnswersAreChecked(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: engine.Return}
+	grant := func(claimant, id, item string) itembank.Grant {
+		return itembank.Grant{Claim: itembank.Claim{
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item, EndsAt: now.Add(life),
+		}}
+	}
+	replay := grant("ann", "1", "item-0")
+	replay.Replayed = true
+	changed := replay
+	changed.Claim.EndsAt = now
+	burns := c
+	burns.OnEnd = engine.Burn
+	over := now.Add(life + endGrace + 1)
+	for _, test := range []struct {
+		name     string
+		campaign engine.Campaign
+		grant    itembank.Grant
+		now      time.Time
+		want     string
+	}{
+		{"another item for another", c, grant("bob", "2", "item-1"), now, ""},
+		{"an item of a load without an answer", c, grant("bob", "2", "item-2"), now, ""},
+		{"an item that nobody loaded", c, grant("bob", "2", "item-3"), now, "nobody loaded"},
+		{"an item that is held", c, grant("bob", "2", "item-0"), now, "G1"},
+		{"an item whose claim is over", c, grant("bob", "2", "item-0"), over, ""},
+		{"a burned item whose claim is over", burns, grant("bob", "2", "item-0"), over, "G1"},
+		{"the same claim", c, replay, now, ""},
+		{"the same claim as new", c, grant("ann", "1", "item-0"), now, "as new twice"},
+		{"the same claim, changed", c, changed, now, "G2"},
+		{"a second claim", c, grant("ann", "2", "item-1"), now, "G2"},
+		{"a second claim in the first's grace", c, grant("ann", "2", "item-1"), over.Add(-1), "G2"},
+		{"a second claim after the first", c, grant("ann", "2", "item-1"), over, ""},
+	} {
+		s := newState()
+		note(s.Loaded, c.Name, "item-0", "item-1")
+		note(s.Loading, c.Name, "item-2")
+		if err := s.checkGrant(c, "ann", grant("ann", "1", "item-0"), now); err != nil {
+			t.Fatal(err)
+		}
+		wantViolation(t, test.name, s.checkGrant(test.campaign, test.grant.Claim.Claimant, test.grant, test.now), test.want)
+	}
+
+	s := newState()
+	note(s.Loaded, c.Name, "item-0")
+	if err := s.checkGrant(c, "ann", grant("ann", "1", "item-0"), now); err != nil {
+		t.Fatal(err)
+	}
+	other := engine.Campaign{Name: "d", Scope: c.Scope}
+	wantViolation(t, "a refusal of one without a claim", s.checkRefusal(c, "bob", itembank.ErrSoldOut, now), "")
+	wantViolation(t, "a refusal of a holder", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "G2")
+	wantViolation(t, "a refusal after the claim", s.checkRefusal(c, "ann", itembank.ErrSoldOut, over), "")
+	wantViolation(t, "a refusal for a claim elsewhere", s.checkRefusal(other, "ann", &itembank.ClaimedElsewhereError{Campaign: c.Name}, now), "")
+	wantViolation(t, "a refusal for a claim in a third campaign", s.checkRefusal(other, "ann", &itembank.ClaimedElsewhereError{Campaign: "e"}, now), "G2")
+	s.release(c, "ann", "another")
+	wantViolation(t, "a refusal after the release of another claim", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "G2")
+	s.release(c, "ann", "1")
+	wantViolation(t, "a refusal after a release", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "")
+}
+
+// rows is a store in which the test says where items are.
+type rows struct {
+	engine.Store
+	free []string
+	held map[string]string // by claimant
+	gone []string
+}
+
+func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page engine.FreePage, err error) {
+	for _, item := range r.free {
+		page.Items = append(page.Items, engine.FreeItem{Value: item})
+	}
+	return page, nil
+}
+
+func (r rows) HeldClaim(_ context.Context, _, claimant string) (*engine.Claim, error) {
+	if r.held[claimant] == "" {
+		return nil, nil
+	}
+	return &engine.Claim{Item: r.held[claimant], Claimant: claimant}, nil
+}
+
+func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
+	is := func(item string) bool { return engine.HashItem(item) == h }
+	switch {
+	case slices.ContainsFunc(r.gone, is):
+		return &engine.ItemRow{State: engine.Withdrawn}, nil
+	case slices.ContainsFunc(r.free, is) || slices.ContainsFunc(slices.Collect(maps.Values(r.held)), is):
+		return &engine.ItemRow{}, nil
+	}
+	return nil, nil
+}
+
+// TestSequencesAreChecked tests that the rows are compared with the model of a sequence.
+func TestSequencesAreChecked(t *testing.T) {
+	t.Parallel()
+	model := map[string]string{"item-0": isFree, "item-1": heldBy("ann"), "item-2": isGone}
+	for _, test := range []struct {
+		store rows
+		want  string
+	}{
+		{rows{free: []string{"item-0"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, ""},
+		{rows{free: []string{"item-0"}, held: map[string]string{"bob": "item-1"}, gone: []string{"item-2"}}, "item-1"},
+		{rows{free: []string{"item-0", "item-1"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-1"},
+		{rows{free: []string{"item-0", "item-2"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-2"},
+		{rows{held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-0"},
+	} {
+		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}}, c: engine.Campaign{Shards: 1}, places: model}
+		wantViolation(t, fmt.Sprintf("%+v", test.store), s.violated(s.compare), test.want)
+	}
+}
+
+// TestTooManyCalls: a request that would go on for ever fails.
+func TestTooManyCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t.Context(), enginetest.Engine{Store: &Store{Store: rows{}, number: maxCalls, MaxCalls: maxCalls}})
+	err := w.violated(func() { w.Create("", itembank.Settings{}) })
+	wantViolation(t, "one call more", err, "for ever")
+}

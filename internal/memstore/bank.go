@@ -1,0 +1,91 @@
+package memstore
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// bank is the free items of one shard. A page of it is quick also in a large bank:
+// items that were removed since the hashes were sorted are skipped, not looked at
+// one by one.
+type bank struct {
+	items map[engine.Hash]engine.FreeItem
+
+	// order holds the hashes of all items in order, and of items that were removed
+	// since it was made; nil if it has to be made. next[i] is i if the item at i is
+	// there; else a place after i, with no item between the two. It has one entry more
+	// than order, for the end.
+	order []engine.Hash
+	next  []int32
+}
+
+func (b *bank) add(item engine.FreeItem) {
+	b.items[item.Hash] = item
+	b.order = nil
+}
+
+func (b *bank) remove(h engine.Hash) {
+	delete(b.items, h)
+	if place, found := b.find(h); found {
+		b.next[place] = int32(place) + 1
+	}
+}
+
+// page returns the items of a range, up to limit.
+func (b *bank) page(r engine.Range, limit int) (page engine.FreePage) {
+	b.sort()
+	place := 0
+	if r.After != nil {
+		var found bool
+		if place, found = b.find(*r.After); found {
+			place++
+		}
+	}
+	for place = b.present(place); place < len(b.order); place = b.present(place + 1) {
+		h := b.order[place]
+		if r.Through != nil && bytes.Compare(h[:], r.Through[:]) > 0 {
+			return page
+		}
+		if len(page.Items) == limit {
+			page.More = true
+			return page
+		}
+		page.Items = append(page.Items, b.items[h])
+	}
+	return page
+}
+
+// sort makes the order, if items were added since it was made.
+func (b *bank) sort() {
+	if b.order != nil {
+		return
+	}
+	b.order = make([]engine.Hash, 0, len(b.items))
+	for h := range b.items {
+		b.order = append(b.order, h)
+	}
+	slices.SortFunc(b.order, compareHashes)
+	b.next = make([]int32, len(b.order)+1)
+	for i := range b.next {
+		b.next[i] = int32(i)
+	}
+}
+
+// find returns the place of a hash in the order, or the place where it would be.
+func (b *bank) find(h engine.Hash) (place int, found bool) {
+	return slices.BinarySearchFunc(b.order, h, compareHashes)
+}
+
+// present returns the place of the first item from a place on, or the end. It
+// shortens the way for the next call.
+func (b *bank) present(place int) int {
+	for int(b.next[place]) != place {
+		b.next[place] = b.next[b.next[place]]
+		place = int(b.next[place])
+	}
+	return place
+}
+
+func compareHashes(x, y engine.Hash) int { return bytes.Compare(x[:], y[:]) }

@@ -1,0 +1,472 @@
+// Package memstore has the stores of claims and of records in memory, for tests and
+// simulations.
+//
+// A store of this package is correct and simple: one lock, no clock, nothing random.
+// It keeps the contract that the databases keep, and passes the same suite.
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// listPage is the number of rows in a page of a list.
+const listPage = 1000
+
+// Items is an engine.Store in memory. It is safe for concurrent use. Make one with
+// NewItems.
+type Items struct {
+	mu        sync.Mutex
+	campaigns map[string]engine.Campaign
+	banks     map[engine.Shard]*bank
+	rows      map[string]map[engine.Hash]engine.ItemRow // by campaign
+	claims    map[string]map[string]engine.Claim        // by scope and claimant
+	loads     map[string]map[string][]engine.Load       // by campaign and digest, in the order of their numbers
+}
+
+var _ engine.Store = (*Items)(nil)
+
+// NewItems makes an empty store.
+func NewItems() *Items {
+	return &Items{
+		campaigns: map[string]engine.Campaign{},
+		banks:     map[engine.Shard]*bank{},
+		rows:      map[string]map[engine.Hash]engine.ItemRow{},
+		claims:    map[string]map[string]engine.Claim{},
+		loads:     map[string]map[string][]engine.Load{},
+	}
+}
+
+// begin locks the store, unless the caller's context has ended.
+func (s *Items) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	return nil
+}
+
+// CreateCampaign implements engine.Store.
+func (s *Items) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	if existing, found := s.campaigns[c.Name]; found {
+		return &existing, nil
+	}
+	s.campaigns[c.Name] = c
+	return nil, nil
+}
+
+// Campaign implements engine.Store.
+func (s *Items) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return lookUp(s.campaigns, name), nil
+}
+
+// Campaigns implements engine.Store.
+func (s *Items) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.campaigns), func(a, b engine.Campaign) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+// SetMode implements engine.Store.
+func (s *Items) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	c, found := s.campaigns[name]
+	if found {
+		c.Mode = m
+		s.campaigns[name] = c
+	}
+	return found, nil
+}
+
+// FreeItems implements engine.Store. FreePage.More is exact.
+func (s *Items) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	if err := s.begin(ctx); err != nil {
+		return engine.FreePage{}, err
+	}
+	defer s.mu.Unlock()
+	b, found := s.banks[shard]
+	if !found {
+		return engine.FreePage{}, nil
+	}
+	return b.page(r, limit), nil
+}
+
+// Take implements engine.Store.
+func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return engine.TakeResult{}, err
+	}
+	defer s.mu.Unlock()
+	free := s.freeItem(item)
+	result := engine.TakeResult{
+		Held:     lookUp(s.claims[claim.Scope], claim.Claimant),
+		ItemGone: free == nil || endedBy(*free, claim.ClaimedAt),
+	}
+	if result.Taken() {
+		s.banks[item.Shard].remove(item.Hash)
+		put(s.claims, claim.Scope, claim.Claimant, claim)
+	}
+	return result, nil
+}
+
+// HeldClaim implements engine.Store.
+func (s *Items) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return lookUp(s.claims[scope], claimant), nil
+}
+
+// HeldClaimEventuallyConsistent implements engine.Store. All reads are consistent here.
+func (s *Items) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	return s.HeldClaim(ctx, scope, claimant)
+}
+
+// CloseClaim implements engine.Store. The result names all conditions that failed.
+func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return engine.CloseResult{}, err
+	}
+	defer s.mu.Unlock()
+	claim := r.Claim
+	held, isHeld := s.claims[claim.Scope][claim.Claimant]
+	row, hasRow := s.rows[claim.Campaign][claim.ItemHash]
+	var wantState engine.ItemState
+	if r.Marked {
+		wantState = r.State
+	}
+	result := engine.CloseResult{
+		ClaimChanged: !isHeld || held.ID != claim.ID || !r.EndedBy.IsZero() && (held.EndsAt.IsZero() || !held.EndsAt.Before(r.EndedBy)),
+		ItemChanged:  !hasRow || row.Generation != r.Generation || row.State != wantState,
+		ItemFree:     r.Return != nil && s.freeItem(*r.Return) != nil,
+	}
+	if !result.Closed() {
+		return result, nil
+	}
+	delete(s.claims[claim.Scope], claim.Claimant)
+	if r.Return != nil {
+		row.Returns++
+		s.addFree(*r.Return)
+	} else {
+		row.State = r.State
+	}
+	put(s.rows, claim.Campaign, claim.ItemHash, row)
+	return result, nil
+}
+
+// ItemRow implements engine.Store.
+func (s *Items) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return lookUp(s.rows[campaign], h), nil
+}
+
+// AddItems implements engine.Store. It settles all requests.
+func (s *Items) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	results := make([]engine.AddResult, len(requests))
+	for i, r := range requests {
+		results[i] = s.add(r)
+	}
+	return results, nil
+}
+
+func (s *Items) add(r engine.AddRequest) engine.AddResult {
+	campaign := r.Item.Shard.Campaign
+	if existing, known := s.rows[campaign][r.Item.Hash]; known {
+		return engine.AddResult{Outcome: engine.AddKnown, Existing: existing}
+	}
+	if s.freeItem(r.Item) != nil {
+		return engine.AddResult{Outcome: engine.AddOrphan}
+	}
+	s.addFree(r.Item)
+	put(s.rows, campaign, r.Item.Hash, engine.ItemRow{
+		LoadID: r.LoadID, Row: r.Row, Generation: r.Item.Shard.Generation, EndsAt: r.Item.EndsAt,
+	})
+	return engine.AddResult{Outcome: engine.AddDone}
+}
+
+// EndItems implements engine.Store. It settles all requests.
+func (s *Items) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	results := make([]engine.EndResult, len(requests))
+	for i, r := range requests {
+		results[i] = s.end(r)
+	}
+	return results, nil
+}
+
+func (s *Items) end(r engine.EndRequest) engine.EndResult {
+	campaign, hash := r.Item.Shard.Campaign, r.Item.Hash
+	free := s.freeItem(r.Item)
+	if free == nil || !r.EndedBy.IsZero() && !endedBy(*free, r.EndedBy) {
+		return engine.EndNotFree
+	}
+	row, found := s.rows[campaign][hash]
+	if !found || row.State != "" {
+		return engine.EndInconsistent
+	}
+	row.State = r.State
+	put(s.rows, campaign, hash, row)
+	s.banks[r.Item.Shard].remove(hash)
+	return engine.EndDone
+}
+
+// Loaded implements engine.Store.
+func (s *Items) Loaded(ctx context.Context, campaign string) (bool, error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	return len(s.loads[campaign]) > 0, nil
+}
+
+// LatestLoad implements engine.Store.
+func (s *Items) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	loads := s.loads[campaign][digest]
+	if len(loads) == 0 {
+		return nil, nil
+	}
+	latest := loads[len(loads)-1]
+	return &latest, nil
+}
+
+// StartLoad implements engine.Store.
+func (s *Items) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	loads := s.loads[l.Campaign][l.Digest]
+	place, taken := findLoad(loads, l.Number)
+	if taken {
+		return false, nil
+	}
+	put(s.loads, l.Campaign, l.Digest, slices.Insert(loads, place, l))
+	return true, nil
+}
+
+// AdvanceLoad implements engine.Store. A load that was never started is an error of
+// the family engine.ErrInconsistent.
+func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	loads := s.loads[l.Campaign][l.Digest]
+	place, started := findLoad(loads, l.Number)
+	if !started {
+		return fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
+	}
+	row := &loads[place]
+	if l.Tally.Rows >= row.Tally.Rows {
+		row.Tally = l.Tally
+		row.Finished = row.Finished || l.Finished
+	}
+	return nil
+}
+
+func findLoad(loads []engine.Load, number int) (place int, found bool) {
+	return slices.BinarySearchFunc(loads, number, func(l engine.Load, number int) int { return cmp.Compare(l.Number, number) })
+}
+
+// ListClaims implements engine.Store. It lists by claimant; the cursor is the last one.
+func (s *Items) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, "", err
+	}
+	defer s.mu.Unlock()
+	claimants := slices.Sorted(maps.Keys(s.claims[scope]))
+	page, more := pageAfter(claimants, cursor)
+	for _, claimant := range page {
+		claims = append(claims, s.claims[scope][claimant])
+	}
+	if more {
+		next = page[len(page)-1]
+	}
+	return claims, next, nil
+}
+
+// ListItemRows implements engine.Store. It lists by hash; the cursor is the last one.
+func (s *Items) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, "", err
+	}
+	defer s.mu.Unlock()
+	var hashes []string
+	for h := range s.rows[campaign] {
+		hashes = append(hashes, string(h[:]))
+	}
+	slices.Sort(hashes)
+	page, more := pageAfter(hashes, cursor)
+	for _, h := range page {
+		hash := engine.Hash([]byte(h))
+		rows = append(rows, engine.ListedItem{Hash: hash, ItemRow: s.rows[campaign][hash]})
+	}
+	if more {
+		next = page[len(page)-1]
+	}
+	return rows, next, nil
+}
+
+// pageAfter returns the page of sorted keys that begins after the cursor.
+func pageAfter(keys []string, cursor string) (page []string, more bool) {
+	place, found := slices.BinarySearch(keys, cursor)
+	if found {
+		place++
+	}
+	keys = keys[place:]
+	if len(keys) <= listPage {
+		return keys, false
+	}
+	return keys[:listPage], true
+}
+
+// Counts implements engine.Store.
+func (s *Items) Counts(ctx context.Context, c engine.Campaign) (counts engine.Counts, err error) {
+	if err := s.begin(ctx); err != nil {
+		return counts, err
+	}
+	defer s.mu.Unlock()
+	for _, row := range s.rows[c.Name] {
+		counts.Loaded++
+		if row.State != "" {
+			counts.Ended++
+		}
+	}
+	for shard, b := range s.banks {
+		if shard.Campaign == c.Name {
+			counts.Free += int64(len(b.items))
+		}
+	}
+	for _, claim := range s.claims[c.Scope] {
+		if claim.Campaign == c.Name {
+			counts.Claimed++
+		}
+	}
+	return counts, nil
+}
+
+// Repair implements engine.Store.
+func (s *Items) Repair(ctx context.Context, r engine.RepairRequest) (done bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	if !s.holds(r) {
+		return false, nil
+	}
+	return s.change(r), nil
+}
+
+// holds reports that the condition of a repair holds.
+func (s *Items) holds(r engine.RepairRequest) bool {
+	switch {
+	case r.IfRow != nil:
+		row, found := s.rows[r.Campaign][r.Hash]
+		return found && row.Generation == r.IfRow.Generation && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns
+	case r.IfClaim != nil:
+		held, found := s.claims[r.IfClaim.Scope][r.IfClaim.Claimant]
+		return found && held.ID == r.IfClaim.ID
+	default:
+		return s.freeItem(*r.IfFree) != nil
+	}
+}
+
+// change makes the change of a repair, if it is still to be made.
+func (s *Items) change(r engine.RepairRequest) (done bool) {
+	switch {
+	case r.PutFree != nil:
+		if s.freeItem(*r.PutFree) != nil {
+			return false
+		}
+		s.addFree(*r.PutFree)
+		if r.IfRow != nil {
+			row := s.rows[r.Campaign][r.Hash]
+			row.Returns++
+			put(s.rows, r.Campaign, r.Hash, row)
+		}
+	case r.DropFree != nil:
+		if s.freeItem(*r.DropFree) == nil {
+			return false
+		}
+		s.banks[r.DropFree.Shard].remove(r.DropFree.Hash)
+	default:
+		if _, found := s.rows[r.Campaign][r.Hash]; found {
+			return false
+		}
+		put(s.rows, r.Campaign, r.Hash, *r.PutRow)
+	}
+	return true
+}
+
+// freeItem finds a bank row by its key.
+func (s *Items) freeItem(key engine.FreeItem) *engine.FreeItem {
+	b, found := s.banks[key.Shard]
+	if !found {
+		return nil
+	}
+	return lookUp(b.items, key.Hash)
+}
+
+func (s *Items) addFree(item engine.FreeItem) {
+	b, found := s.banks[item.Shard]
+	if !found {
+		b = &bank{items: map[engine.Hash]engine.FreeItem{}}
+		s.banks[item.Shard] = b
+	}
+	b.add(item)
+}
+
+// endedBy reports that a free item has ended at a time.
+func endedBy(i engine.FreeItem, t time.Time) bool { return !i.EndsAt.IsZero() && !i.EndsAt.After(t) }
+
+// lookUp returns a copy of a row; nil if it is absent.
+func lookUp[K comparable, R any](rows map[K]R, key K) *R {
+	row, found := rows[key]
+	if !found {
+		return nil
+	}
+	return &row
+}
+
+// put writes a row into a map of maps.
+func put[P, K comparable, R any](rows map[P]map[K]R, partition P, key K, row R) {
+	if rows[partition] == nil {
+		rows[partition] = map[K]R{}
+	}
+	rows[partition][key] = row
+}

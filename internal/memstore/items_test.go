@@ -1,0 +1,62 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+)
+
+func TestItems(t *testing.T) {
+	t.Parallel()
+	enginetest.Run(t, func(testing.TB) enginetest.Engine {
+		s := memstore.NewItems()
+		return enginetest.Engine{Store: s, Raw: s}
+	})
+}
+
+// TestItemsObeyContexts: as a database, it does nothing for a context that has ended.
+func TestItemsObeyContexts(t *testing.T) {
+	t.Parallel()
+	s := memstore.NewItems()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := engine.Campaign{Name: "c"}
+	_, create := s.CreateCampaign(ctx, c)
+	_, campaign := s.Campaign(ctx, "c")
+	_, campaigns := s.Campaigns(ctx)
+	_, setMode := s.SetMode(ctx, "c", engine.OpenByHand)
+	_, free := s.FreeItems(ctx, engine.Shard{}, engine.Range{}, 1)
+	_, take := s.Take(ctx, engine.FreeItem{}, engine.Claim{})
+	_, held := s.HeldClaim(ctx, "c", "ann")
+	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
+	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{})
+	_, row := s.ItemRow(ctx, "c", engine.Hash{})
+	_, add := s.AddItems(ctx, make([]engine.AddRequest, 1))
+	_, end := s.EndItems(ctx, make([]engine.EndRequest, 1))
+	_, hasLoads := s.Loaded(ctx, "c")
+	_, latest := s.LatestLoad(ctx, "c", "d")
+	_, start := s.StartLoad(ctx, engine.Load{Campaign: "c", Digest: "d", Number: 1})
+	advance := s.AdvanceLoad(ctx, engine.Load{})
+	_, _, claims := s.ListClaims(ctx, "c", "")
+	_, _, rows := s.ListItemRows(ctx, "c", "")
+	_, counts := s.Counts(ctx, c)
+	_, repair := s.Repair(ctx, engine.RepairRequest{PutRow: &engine.ItemRow{}, IfRow: &engine.ItemRow{}})
+	for method, err := range map[string]error{
+		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "SetMode": setMode, "FreeItems": free,
+		"Take": take, "HeldClaim": held, "HeldClaimEventuallyConsistent": heldEventually, "CloseClaim": closeClaim,
+		"ItemRow": row, "AddItems": add, "EndItems": end, "Loaded": hasLoads, "LatestLoad": latest, "StartLoad": start,
+		"AdvanceLoad": advance, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
+		"PutBankRow": s.PutBankRow(ctx, engine.FreeItem{}),
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: want %v, got %v", method, context.Canceled, err)
+		}
+	}
+	if all, err := s.Campaigns(t.Context()); len(all) > 0 || err != nil {
+		t.Errorf("something was written: %+v, %v", all, err)
+	}
+}

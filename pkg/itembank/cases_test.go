@@ -1,0 +1,121 @@
+package itembank_test
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
+// A testCase is one thing that a Bank must do, whatever its engine. The cases of a
+// subject are in one file.
+type testCase struct {
+	name string
+	run  func(*fixture)
+}
+
+// subjects lists all cases by subject.
+var subjects = map[string][]testCase{
+	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "releases": releaseCases, "expiry": expiryCases,
+	"sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
+	"reconcile": reconcileCases, "repair": repairCases,
+}
+
+// TestBank runs all cases on each engine. Under -short it runs them in memory.
+func TestBank(t *testing.T) {
+	for _, e := range itembankengines.Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			if e.CheckOnly {
+				testengine.CheckOnly(t)
+			}
+			for _, subject := range slices.Sorted(maps.Keys(subjects)) {
+				for _, c := range subjects[subject] {
+					t.Run(subject+"/"+c.name, func(t *testing.T) {
+						t.Parallel()
+						c.run(newFixture(t, e.Open(t)))
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestMutants proves of each mutant that all tests which it names find it.
+func TestMutants(t *testing.T) {
+	for _, m := range itembankfault.Mutants {
+		for _, by := range m.CaughtBy {
+			t.Run(m.Name+"/"+by, func(t *testing.T) {
+				t.Parallel()
+				catch(t, m, by)
+			})
+		}
+	}
+}
+
+// catch fails the test if the test named by does not find the mutant.
+func catch(t *testing.T, m itembankfault.Mutant, by string) {
+	t.Helper()
+	e := itembankengines.Memory(t)
+	kind, name, _ := strings.Cut(by, "/")
+	switch kind {
+	case "histories":
+		m.MustBeFoundByHistories(t, e)
+		return
+	case "scenario":
+		m.MustBeFoundBy(t, name, e)
+		return
+	}
+	broken := enginetest.Engine{Store: m.Wrap(e, itembankfault.NewClock()), Raw: e.Raw}
+	mutanttest.MustFail(t, caseByName(t, kind, name, broken))
+}
+
+// caseByName returns a case that runs on an engine.
+func caseByName(t *testing.T, subject, name string, e enginetest.Engine) func(testing.TB) {
+	t.Helper()
+	if subject == "engine" {
+		for _, c := range enginetest.Cases() {
+			if c.Name == name {
+				return func(t testing.TB) { c.Run(t, e) }
+			}
+		}
+	}
+	for _, c := range subjects[subject] {
+		if c.name == name {
+			return func(t testing.TB) { c.run(newFixture(t, e)) }
+		}
+	}
+	t.Fatalf("there is no case %s/%s", subject, name)
+	return nil
+}
+
+// TestMutantsHandOutItems: a mutant that breaks too much would be found by any test. On each,
+// two claimants get an item, and find it again.
+func TestMutantsHandOutItems(t *testing.T) {
+	t.Parallel()
+	for _, m := range itembankfault.Mutants {
+		e := itembankengines.Memory(t)
+		clock := itembankfault.NewClock()
+		f := newFixture(t, enginetest.Engine{Store: m.Wrap(e, clock), Raw: e.Raw})
+		f.stocked(3, itembank.Settings{Shards: 1})
+		b := f.bank(itembank.WithClock(clock))
+		claim := func(claimant string) {
+			grant := f.claimOrZero(b, claimant)
+			if held, err := b.HeldClaim(f.ctx, f.name, claimant); err != nil || held != grant.Claim || held.Item == "" {
+				t.Errorf("%s: want %+v, got %+v, %v", m.Name, grant.Claim, held, err)
+			}
+		}
+		enginerows.AtOnce(func() { claim("ann") }, func() { claim("bob") })
+	}
+}

@@ -1,0 +1,196 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var (
+	none       = reason("None")
+	failed     = reason("ConditionalCheckFailed")
+	conflicted = reason("TransactionConflict")
+	throttled  = reason("ThrottlingError")
+)
+
+// TestCloseClaimReadsConflictsAndThrottles: local engines never return these.
+func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name              string
+		claim, item, bank types.CancellationReason
+		want              engine.CloseResult
+	}{
+		{"conflict on the claim", conflicted, none, none, engine.CloseResult{Conflict: true}},
+		{"conflict on the item row", none, conflicted, none, engine.CloseResult{Conflict: true}},
+		{"conflict on the bank row", none, none, conflicted, engine.CloseResult{Conflict: true}},
+		{"throttled", none, none, throttled, engine.CloseResult{Throttled: true}},
+		{"in the middle of another close", conflicted, none, failed, engine.CloseResult{Conflict: true, ItemFree: true}},
+		{"claim gone, conflict on the bank row", failed, none, conflicted, engine.CloseResult{ClaimChanged: true, Conflict: true}},
+		{"item ended, throttled", none, failed, throttled, engine.CloseResult{ItemChanged: true, Throttled: true}},
+	} {
+		store := dynamostore.New(cancelled(test.claim, test.item, test.bank), bankTable, dedupeTable)
+		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Return: &engine.FreeItem{}})
+		if err != nil || got != test.want {
+			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
+		}
+	}
+}
+
+// withRow is a client whose reads find a row.
+type withRow struct{ dynamostore.Client }
+
+func (withRow) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: row{"pk": text("bank"), "sk": text("hash"), "item": text("A-1")}}, nil
+}
+
+// TestEndItemsReadsConflicts: an item that met another transaction is unsettled, and so are the
+// other items of the same request. An item is inconsistent only if a read shows that it is.
+func TestEndItemsReadsConflicts(t *testing.T) {
+	t.Parallel()
+	client := cancelled(
+		none, none,
+		conflicted, none,
+		none, conflicted,
+		failed, none,
+		failed, failed,
+		none, failed,
+		conflicted, failed,
+		failed, conflicted,
+		none, throttled,
+	)
+	for _, test := range []struct {
+		name      string
+		client    dynamostore.Client
+		rowFailed engine.EndResult
+	}{{"the bank row is gone by now", client, engine.EndNotFree}, {"the bank row is there", withRow{client}, engine.EndInconsistent}} {
+		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]engine.EndRequest, 9))
+		want := []engine.EndResult{
+			engine.EndUnsettled, engine.EndUnsettled, engine.EndUnsettled, engine.EndNotFree, engine.EndNotFree,
+			test.rowFailed, engine.EndUnsettled, engine.EndNotFree, engine.EndUnsettled,
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: want %v, got %v, %v", test.name, want, got, err)
+		}
+	}
+}
+
+// TestRepairReadsConflicts: a failed condition is a result, and a conflict is an error.
+func TestRepairReadsConflicts(t *testing.T) {
+	t.Parallel()
+	repair := engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}}
+	for _, test := range []struct {
+		name              string
+		change, condition types.CancellationReason
+		tryAgain          bool
+	}{
+		{"nothing to change", failed, none, false},
+		{"the condition failed", none, failed, false},
+		{"the condition failed, conflict on the change", conflicted, failed, false},
+		{"conflict on the change", conflicted, none, true},
+		{"conflict on the condition", none, conflicted, true},
+		{"throttled", throttled, none, true},
+		{"no reason", none, none, true},
+	} {
+		done, err := dynamostore.New(cancelled(test.change, test.condition), bankTable, dedupeTable).Repair(t.Context(), repair)
+		if done || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain || (err != nil) != test.tryAgain {
+			t.Errorf("%s: want not done, try again %t, got %t, %v", test.name, test.tryAgain, done, err)
+		}
+	}
+}
+
+// TestEndFailuresAreErrors: only a failed condition is a result. A transaction that was cancelled
+// without a reason has not happened.
+func TestEndFailuresAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		client   dynamostore.Client
+		tryAgain bool
+	}{
+		{"server error", failing{err: &types.InternalServerError{}}, false},
+		{"throttled as a whole", failing{err: &types.ThrottlingException{}}, true},
+		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
+		{"a fault in the request", cancelled(none, reason("ValidationError")), false},
+		{"no reason at all", cancelled(), false},
+		{"no reason of any", cancelled(none, none), true},
+	} {
+		store := dynamostore.New(test.client, bankTable, dedupeTable)
+		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: engine.Burned})
+		_, repair := store.Repair(t.Context(), engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}})
+		for method, err := range map[string]error{"close": closing, "repair": repair} {
+			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+				t.Errorf("%s, %s: want an error, try again %t; got %v", method, test.name, test.tryAgain, err)
+			}
+		}
+		if test.name == "no reason of any" {
+			continue // EndItems leaves all items unsettled
+		}
+		if _, err := store.EndItems(t.Context(), make([]engine.EndRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+			t.Errorf("end, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
+		}
+	}
+}
+
+// version1 is a client whose reads find a campaign that the first version wrote.
+type version1 struct{ dynamostore.Client }
+
+func (version1) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: row{
+		"pk": text("campaign#spring"), "sk": text("meta"), "name": text("spring"), "state": text("open"), "scope": text("spring"),
+		"shards": number(16), "page_size": number(30), "generation": number(1), "created_at": number(1000),
+	}}, nil
+}
+
+// TestCampaignsOfTheFirstVersion have no lives, and their items do not return.
+func TestCampaignsOfTheFirstVersion(t *testing.T) {
+	t.Parallel()
+	c, err := dynamostore.New(version1{}, bankTable, dedupeTable).Campaign(t.Context(), "spring")
+	if err != nil || c.OnEnd != engine.Burn || c.ItemLife != 0 || c.ClaimLife != 0 || c.Shards != 16 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+// TestOneReadIsEventuallyConsistent: HeldClaimEventuallyConsistent is, which costs half as much.
+// All other reads are strongly consistent.
+func TestOneReadIsEventuallyConsistent(t *testing.T) {
+	t.Parallel()
+	reads := &readsSeen{}
+	store := dynamostore.New(reads, bankTable, dedupeTable)
+	_, eventually := store.HeldClaimEventuallyConsistent(t.Context(), "spring", "ann")
+	_, held := store.HeldClaim(t.Context(), "spring", "ann")
+	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
+	_, _, claims := store.ListClaims(t.Context(), "spring", "")
+	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
+	if err := errors.Join(eventually, held, row, claims, rows); err != nil {
+		t.Fatal(err)
+	}
+	if want := []bool{false, true, true, true, true}; !slices.Equal(reads.consistent, want) {
+		t.Errorf("want %v, got %v", want, reads.consistent)
+	}
+}
+
+// readsSeen is a client that finds nothing, and notes which reads are consistent.
+type readsSeen struct {
+	dynamostore.Client
+	consistent []bool
+}
+
+func (r *readsSeen) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	r.consistent = append(r.consistent, aws.ToBool(in.ConsistentRead))
+	return &dynamodb.GetItemOutput{}, nil
+}
+
+func (r *readsSeen) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	r.consistent = append(r.consistent, aws.ToBool(in.ConsistentRead))
+	return &dynamodb.QueryOutput{}, nil
+}

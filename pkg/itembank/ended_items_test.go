@@ -1,0 +1,398 @@
+package itembank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// itemsEnd: an item that has ended is not handed out. A claim of it stays.
+func itemsEnd(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, "held", "free")
+	end := f.BankRow(enginerows.FreeItem(c, "held")).EndsAt
+	if want := clock.Now().UTC().Truncate(time.Millisecond).Add(time.Hour); !end.Equal(want) {
+		f.Errorf("want items that end at %s, got %s", want, end)
+	}
+	f.Take(c, "ann", "held")
+	clock.Advance(time.Minute)
+	f.loadAt(clock, "new")
+
+	clock.SetTo(end)
+	b := f.bank(itembank.WithClock(clock))
+	if grant := f.claim(b, "ann"); grant.Claim.Item != "held" { // the item ends, and its claim does not
+		f.Errorf("want the item that was held, got %+v", grant)
+	}
+	if grant := f.claim(b, "bob"); grant.Claim.Item != "new" {
+		f.Errorf("want the item that lives, got %+v", grant)
+	}
+	f.refused(b, "cid", itembank.ErrSoldOut)
+	f.WantWhere("expired", c, "free")
+	f.swept(b, itembank.SweepReport{}) // the request has ended the items that it met
+	n := itembank.Counts{Loaded: 3, Claimed: 2, Ended: 1}
+	f.wantCounts(engine.Counts(n))
+	f.wantTally(itembank.Tally{Rows: 3, Known: 3}, "held", "free", "new")
+	f.wantCounts(engine.Counts(n))
+}
+
+// pagesOfEndedItems: one item has not ended, among many on other pages that have.
+func pagesOfEndedItems(f *fixture) {
+	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1, PageSize: 3})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, codes("old", 30)...)
+	clock.Advance(time.Minute)
+	f.loadAt(clock, "new")
+	clock.Advance(time.Hour - time.Minute)
+	b := f.bank(itembank.WithClock(clock))
+	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
+		f.Errorf("want the item that lives, got %+v", grant)
+	}
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	f.wantCounts(engine.Counts{Loaded: 31, Claimed: 1, Ended: 30})
+}
+
+// sameBytes is a random source whose bytes are all the same.
+type sameBytes byte
+
+func (b sameBytes) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(b)
+	}
+	return len(p), nil
+}
+
+// pageOfEndedItemsInOneHalf: all items above the place where a page begins have ended, and
+// fill the page. That says nothing about the items below.
+func pageOfEndedItemsInOneHalf(f *fixture) {
+	const place = 0x80
+	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1, PageSize: 2})
+	var above []string
+	below := ""
+	for i := 0; len(above) < 2 || below == ""; i++ {
+		item := fmt.Sprintf("code-%d", i)
+		switch h := engine.HashItem(item); {
+		case h[0] < place && below == "":
+			below = item
+		case h[0] > place && len(above) < 2:
+			above = append(above, item)
+		}
+	}
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, above...)
+	clock.Advance(time.Minute)
+	f.loadAt(clock, below)
+	clock.Advance(time.Hour - time.Minute)
+	b := f.bank(itembank.WithClock(clock), itembank.WithRandom(sameBytes(place)))
+	if grant := f.claim(b, "ann"); grant.Claim.Item != below {
+		f.Errorf("want %s, got %+v", below, grant)
+	}
+}
+
+// itemsEndOnThePage: an item that ended since the page was read is not tried.
+func itemsEndOnThePage(f *fixture) {
+	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock, counted := itembankfault.NewClock(), f.counted()
+	f.loadAt(clock, codes("code", 5)...)
+	clock.Advance(time.Hour - 5*time.Second)
+	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	f.claim(b, "ann")
+	clock.Advance(5 * time.Second)
+	counted.Calls()
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	f.wantCalls("a page of ended items", counted, "FreeItems", "EndItems", "Campaign", "HeldClaim")
+	f.wantCounts(engine.Counts{Loaded: 5, Claimed: 1, Ended: 4})
+}
+
+// soldOutOfEndedItems: a bank of ended items is sold out, for claims and for the state, also
+// where one of the items cannot be ended. None of them hides a new item.
+func soldOutOfEndedItems(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 4, PageSize: 2})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, codes("code", 20)...)
+	f.dropItemRow(c, "code-00000")
+	clock.Advance(time.Hour)
+	for _, ask := range []func(*itembank.Bank){
+		func(b *itembank.Bank) { f.wantState(b, itembank.SoldOut) },
+		func(b *itembank.Bank) { f.refused(b, "ann", itembank.ErrSoldOut) },
+	} {
+		ask(f.bank(itembank.WithClock(clock)))
+		f.wantCounts(engine.Counts{Loaded: 19, Free: 1, Ended: 19})
+	}
+	f.loadAt(clock, "new")
+	if grant := f.claim(f.bank(itembank.WithClock(clock)), "ann"); grant.Claim.Item != "new" {
+		f.Errorf("want the new item, got %+v", grant)
+	}
+}
+
+// endedClaimOfEndedItem: an item whose own life has ended does not return.
+func endedClaimOfEndedItem(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, "a")
+	clock.Advance(time.Hour - time.Second)
+	b := f.bank(itembank.WithClock(clock))
+	f.claim(b, "ann")
+	clock.Advance(time.Minute + endGrace + time.Millisecond)
+	f.swept(b, itembank.SweepReport{Expired: 1})
+	f.WantWhere("expired", c, "a", "ann")
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	f.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
+}
+
+// manyEndedItems: more items have ended than an engine brings in one read. One has not.
+func manyEndedItems(f *fixture) {
+	const n = 1100
+	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, codes("old", n)...)
+	clock.Advance(time.Minute)
+	f.loadAt(clock, "new")
+	clock.Advance(time.Hour - time.Minute)
+	counted := f.counted()
+	b := itembank.New(counted, itembank.WithClock(clock))
+	f.wantState(b, itembank.Open)
+	f.wantBounded("state", counted)
+	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
+		f.Errorf("want the item that lives, got %+v", grant)
+	}
+	f.wantBounded("claim", counted)
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	f.wantBounded("refusal", counted)
+}
+
+// wantBounded checks that one request made few calls on a shard with a thousand ended items.
+func (f *fixture) wantBounded(what string, counted *itembankfault.Store) {
+	f.Helper()
+	calls, n := counted.Calls(), map[string]int{}
+	for _, call := range calls {
+		n[call]++
+	}
+	if n["EndItems"] > 1 || n["FreeItems"] > 6 {
+		f.Errorf("%s: want at most 6 reads and one transaction of ended items, got %v", what, calls)
+	}
+}
+
+// withEndedItems is an engine that shows many ended items beside those that it has.
+type withEndedItems struct {
+	engine.Store
+	mu    sync.Mutex
+	items []engine.FreeItem // in the order of their hashes
+	ended int               // how many were taken out of the bank
+}
+
+// withEndedItems adds n ended items to a campaign.
+func (f *fixture) withEndedItems(c engine.Campaign, n int) *withEndedItems {
+	s := &withEndedItems{Store: f.Store}
+	for i := range n {
+		item := enginerows.FreeItem(c, fmt.Sprintf("ended-%d", i))
+		item.EndsAt = c.CreatedAt
+		s.items = append(s.items, item)
+	}
+	slices.SortFunc(s.items, byHash)
+	return s
+}
+
+func byHash(x, y engine.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
+
+func (s *withEndedItems) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	page, err := s.Store.FreeItems(ctx, shard, r, limit)
+	if err != nil {
+		return page, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.items {
+		above := r.After == nil || slices.Compare(i.Hash[:], r.After[:]) > 0
+		if i.Shard == shard && above && (r.Through == nil || slices.Compare(i.Hash[:], r.Through[:]) <= 0) {
+			page.Items = append(page.Items, i)
+		}
+	}
+	slices.SortFunc(page.Items, byHash)
+	if len(page.Items) > limit {
+		page.Items, page.More = page.Items[:limit], true
+	}
+	return page, nil
+}
+
+func (s *withEndedItems) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers := make([]engine.EndResult, len(endings))
+	for n, e := range endings {
+		before := len(s.items)
+		s.items = slices.DeleteFunc(s.items, func(i engine.FreeItem) bool { return i == e.Item })
+		if len(s.items) == before {
+			return nil, fmt.Errorf("not one of the ended items: %+v", e.Item)
+		}
+		answers[n] = engine.EndDone
+	}
+	s.ended += len(endings)
+	return answers, nil
+}
+
+// boundedWorkForEndedItems: 10,000 items have ended and one has not, in a bank of one shard,
+// of the usual number, and of the largest. Requests find the one item, and then that the bank
+// is sold out, in few reads; and each takes few of the ended items out.
+func boundedWorkForEndedItems(f *fixture) {
+	for _, shards := range []int{1, 16, 256} {
+		one := f.named(fmt.Sprint(shards))
+		c, items := one.stocked(1, itembank.Settings{Shards: shards})
+		s := one.withEndedItems(c, 10_000)
+		counted := &itembankfault.Store{Store: s}
+		b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+		request := func(what string, ask func()) {
+			f.Helper()
+			counted.Calls()
+			ended := s.ended
+			ask()
+			reads := 0
+			for _, call := range counted.Calls() {
+				if call == "FreeItems" {
+					reads++
+				}
+			}
+			if most := 4*shards + 20; reads > most || s.ended > ended+engine.MaxAddItems {
+				f.Errorf("%d shards, %s: want at most %d reads and %d ends, got %d and %d", shards, what, most, engine.MaxAddItems, reads, s.ended-ended)
+			}
+		}
+		request("state", func() {
+			one.wantState(b, itembank.Open)
+		})
+		request("claim", func() {
+			if grant := one.claim(b, "ann"); grant.Claim.Item != items[0] {
+				f.Errorf("%d shards: want the item that has not ended, got %+v", shards, grant)
+			}
+		})
+		request("refusal", func() { one.refused(b, "bob", itembank.ErrSoldOut) })
+		if s.ended == 0 {
+			f.Errorf("%d shards: no request takes ended items out", shards)
+		}
+	}
+}
+
+// tooManyEndedItems: a request that cannot read all ended items never answers "sold out". Each
+// request takes some out and begins at another place. So the one item that has not ended, near
+// the end of its shard, is found after some requests.
+func tooManyEndedItems(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1})
+	item := "code"
+	for engine.HashItem(item)[0] < 0xf0 {
+		item += "+"
+	}
+	f.load(item)
+	s := f.withEndedItems(c, 30_000)
+	ask := func(what string, ask func(*itembank.Bank) (bool, error)) {
+		f.Helper()
+		for tries := 1; ; tries++ {
+			ended := s.ended
+			found, err := ask(f.bankOn(s))
+			if took := s.ended - ended; took < 1 || took > engine.MaxAddItems {
+				f.Errorf("%s, try %d: it took %d ended items out", what, tries, took)
+			}
+			if found && err == nil {
+				return
+			}
+			if !errors.Is(err, itembank.ErrTryAgain) || !strings.Contains(err.Error(), "sweep") || tries == 50 { // a third of the tries fail
+				f.Fatalf("%s, try %d: %t, %v", what, tries, found, err)
+			}
+		}
+	}
+	ask("state", func(b *itembank.Bank) (bool, error) {
+		_, state, err := b.State(f.ctx, f.name)
+		return state == itembank.Open, err
+	})
+	ask("claim", func(b *itembank.Bank) (bool, error) {
+		grant, err := b.Claim(f.ctx, f.name, "ann")
+		return grant.Claim.Item == item, err
+	})
+	if _, err := f.bankOn(s).Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrTryAgain) {
+		f.Errorf("not all items were read: want %v, got %v", itembank.ErrTryAgain, err)
+	}
+}
+
+// bankOn makes a Bank on an engine, with a clock that stands still.
+func (f *fixture) bankOn(s engine.Store) *itembank.Bank {
+	return itembank.New(s, itembank.WithClock(itembankfault.NewClock()))
+}
+
+// endedItemsAndLostRaces: a request loses the one item that has not ended again and again, and
+// reads past the ended ones each time. It has one bound in all.
+func endedItemsAndLostRaces(f *fixture) {
+	c, _ := f.stocked(1, itembank.Settings{Shards: 1})
+	s := f.withEndedItems(c, 3000)
+	gone := slices.Repeat([]engine.TakeResult{{ItemGone: true}}, 100)
+	counted := &itembankfault.Store{Store: s, TakeResults: gone}
+	_, err := f.bankOn(counted).Claim(f.ctx, f.name, "ann")
+	if !errors.Is(err, itembank.ErrTryAgain) || !strings.Contains(err.Error(), "sweep") {
+		f.Errorf("want it to give up and ask for a sweep, got %v", err)
+	}
+	if s.ended < 1 || s.ended > engine.MaxAddItems {
+		f.Errorf("want at most %d ended items taken out, got %d", engine.MaxAddItems, s.ended)
+	}
+	if calls := counted.Calls(); len(calls) > 130 {
+		f.Errorf("it made %d calls", len(calls))
+	}
+}
+
+// endedItemInTwoPlaces: an inconsistent item is in two shards, and has ended. A transaction
+// cannot name it twice.
+func endedItemInTwoPlaces(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 2})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, "a", "b")
+	double := *f.BankRow(enginerows.FreeItem(c, "a"))
+	double.Shard.Number = 1 - double.Shard.Number
+	f.putBankRow(double)
+	clock.Advance(time.Hour)
+	f.refused(f.bank(itembank.WithClock(clock)), "ann", itembank.ErrSoldOut)
+	f.WantWhere("expired", c, "b")
+}
+
+// endingDoesNotWait: the row of an ended item is busy, and the claimant who met it does not
+// wait for it. The other items of the same transaction are ended.
+func endingDoesNotWait(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	clock := itembankfault.NewClock()
+	f.loadAt(clock, "busy", "other")
+	clock.Advance(time.Hour)
+	s := &busyEnds{Store: f.Store, busy: engine.HashItem("busy")}
+	b := itembank.New(s, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	begun := clock.Now()
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	if waited := clock.Now().Sub(begun); waited > 0 {
+		f.Errorf("it waited %s", waited)
+	}
+	f.WantWhere("free", c, "busy")
+	f.WantWhere("expired", c, "other")
+}
+
+// busyEnds is an engine on which one item is always busy.
+type busyEnds struct {
+	engine.Store
+	busy engine.Hash
+}
+
+func (s *busyEnds) EndItems(ctx context.Context, endings []engine.EndRequest) ([]engine.EndResult, error) {
+	answers := make([]engine.EndResult, len(endings))
+	for i, e := range endings {
+		if e.Item.Hash == s.busy {
+			continue
+		}
+		one, err := s.Store.EndItems(ctx, endings[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		answers[i] = one[0]
+	}
+	return answers, nil
+}

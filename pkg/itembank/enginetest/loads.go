@@ -1,0 +1,146 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var loadCases = []testCase{
+	{"item-row", itemRow},
+	{"add-items", addItems},
+	{"add-items-finds-orphans", addItemsFindsOrphans},
+	{"load-rows", loadRows},
+	{"load-rows-move-forward-only", loadRowsMoveForwardOnly},
+}
+
+func itemRow(f *fixture) {
+	c := f.create(f.campaign(16))
+	free := enginerows.FreeItem(c, "a")
+	free.EndsAt = end
+	f.Add([]engine.AddRequest{{Item: free, LoadID: "l1", Row: 7}}, engine.AddDone)
+	want := engine.ItemRow{LoadID: "l1", Row: 7, Generation: 1, EndsAt: end}
+	if got := f.ItemRow(c, "a"); got == nil || *got != want {
+		f.Errorf("want %+v, got %+v", want, got)
+	}
+	f.Take(c, "ann", "a")
+	if got := f.ItemRow(c, "a"); got == nil || *got != want {
+		f.Errorf("a claim changed the item's row: %+v", got)
+	}
+	other := c
+	other.Name += "-other"
+	for _, absent := range []*engine.ItemRow{f.ItemRow(c, "b"), f.ItemRow(other, "a")} {
+		if absent != nil {
+			f.Errorf("an item that was never loaded has the row %+v", absent)
+		}
+	}
+}
+
+func addItems(f *fixture) {
+	c := f.create(f.campaign(16))
+	add := func(item, load string, row int64) engine.AddRequest {
+		free := enginerows.FreeItem(c, item)
+		free.EndsAt = end
+		return engine.AddRequest{Item: free, LoadID: load, Row: row}
+	}
+	f.Add([]engine.AddRequest{add("a", "l1", 1), add("b", "l1", 2)}, engine.AddDone, engine.AddDone)
+	f.Add([]engine.AddRequest{add("c", "l2", 1), add("b", "l2", 2), add("d", "l2", 3)},
+		engine.AddDone, engine.AddKnown, engine.AddDone)
+	added := f.Add([]engine.AddRequest{add("b", "l3", 9)}, engine.AddKnown)
+	if want := (engine.ItemRow{LoadID: "l1", Row: 2, Generation: 1, EndsAt: end}); added[0].Existing != want {
+		f.Errorf("want the row of the first load, %+v, got %+v", want, added[0].Existing)
+	}
+	f.WantCounts(c, engine.Counts{Loaded: 4, Free: 4})
+
+	full := make([]engine.AddRequest, engine.MaxAddItems)
+	want := make([]engine.AddOutcome, len(full))
+	for i := range full {
+		full[i], want[i] = add(fmt.Sprintf("%d-%s", i, strings.Repeat("x", engine.MaxItem-4)), "l4", int64(i)), engine.AddDone
+	}
+	f.Add(full, want...)
+}
+
+func addItemsFindsOrphans(f *fixture) {
+	c := f.create(f.campaign(16))
+	f.Must(f.raw.PutBankRow(f.Context(), enginerows.FreeItem(c, "orphan")))
+	f.Add([]engine.AddRequest{
+		{Item: enginerows.FreeItem(c, "good"), LoadID: "l1", Row: 1},
+		{Item: enginerows.FreeItem(c, "orphan"), LoadID: "l1", Row: 2},
+	}, engine.AddDone, engine.AddOrphan)
+	f.WantCounts(c, engine.Counts{Loaded: 1, Free: 2})
+}
+
+func loadRows(f *fixture) {
+	none, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
+	if none != nil || err != nil {
+		f.Fatalf("absent load: want nil and no error, got %+v, %v", none, err)
+	}
+	f.wantLoads(f.name, false)
+	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
+		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n, Generation: 2}
+		started, err := f.Store.StartLoad(f.Context(), l)
+		f.Must(err)
+		again, err := f.Store.StartLoad(f.Context(), l)
+		f.Must(err)
+		if !started || again {
+			f.Errorf("load %d: want started once, got %t and %t", n, started, again)
+		}
+		got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
+		f.Must(err)
+		if got == nil || *got != l {
+			f.Errorf("want %+v, got %+v", l, got)
+		}
+		f.wantLoads(f.name, true)
+	}
+	_, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40, Generation: 1})
+	f.Must(err)
+	got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
+	f.Must(err)
+	if got.Number != 11 {
+		f.Errorf("another digest's load was found: %+v", got)
+	}
+	f.wantLoads(f.name+"-other", false)
+}
+
+func (f *fixture) wantLoads(campaign string, want bool) {
+	f.Helper()
+	got, err := f.Store.Loaded(f.Context(), campaign)
+	f.Must(err)
+	if got != want {
+		f.Errorf("campaign %s has loads: want %t, got %t", campaign, want, got)
+	}
+}
+
+func loadRowsMoveForwardOnly(f *fixture) {
+	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1, Generation: 1}
+	_, err := f.Store.StartLoad(f.Context(), l)
+	f.Must(err)
+	at := func(rows int64, finished bool) engine.Load {
+		next := l
+		next.Tally = engine.Tally{Rows: rows, Added: rows - 2, Known: 1, Repeated: 1}
+		next.Finished = finished
+		return next
+	}
+	for _, step := range []struct{ write, want engine.Load }{
+		{at(100, false), at(100, false)},
+		{at(50, false), at(100, false)},
+		{at(150, false), at(150, false)},
+		{at(150, true), at(150, true)},
+		{at(150, false), at(150, true)},
+		{at(100, false), at(150, true)},
+		{at(150, true), at(150, true)},
+	} {
+		f.Must(f.Store.AdvanceLoad(f.Context(), step.write))
+		got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
+		f.Must(err)
+		if *got != step.want {
+			f.Errorf("after writing %+v: want %+v, got %+v", step.write, step.want, *got)
+		}
+	}
+	l.Number = 2
+	if err := f.Store.AdvanceLoad(f.Context(), l); err == nil {
+		f.Error("progress of a load that was never started was accepted")
+	}
+}

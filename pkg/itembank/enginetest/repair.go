@@ -1,0 +1,234 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var repairCases = []testCase{
+	{"repair", repair},
+	{"repair-after-its-condition-changed", repairAfterItsConditionChanged},
+	{"repair-of-what-is-there-already", repairOfWhatIsThere},
+}
+
+// repairTest is an item and a request to repair it.
+type repairTest struct {
+	c    engine.Campaign
+	item string
+	engine.RepairRequest
+}
+
+func (r *repairTest) putItemRow(f *fixture, row engine.ItemRow) {
+	f.Helper()
+	f.Must(f.raw.PutItemRow(f.Context(), r.c.Name, engine.ListedItem{Hash: r.Hash, ItemRow: row}))
+}
+
+func (r *repairTest) dropItemRow(f *fixture) { f.dropItemRow(r.c, r.item) }
+
+// condition is a condition of a repair: prepare asks for it and writes rows for which
+// it holds. After each of the changes it does not hold any more.
+type condition struct {
+	name    string
+	prepare func(*fixture, *repairTest)
+	changes []func(*fixture, *repairTest)
+}
+
+var conditions = []condition{
+	{
+		"item row",
+		func(f *fixture, r *repairTest) {
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1}
+			r.putItemRow(f, *r.IfRow)
+		},
+		[]func(*fixture, *repairTest){
+			func(f *fixture, r *repairTest) { r.dropItemRow(f) },
+			func(f *fixture, r *repairTest) { f.putState(r.c, r.item, engine.Expired) },
+			func(f *fixture, r *repairTest) {
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 2})
+			},
+			func(f *fixture, r *repairTest) {
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
+			},
+		},
+	},
+	{
+		"item row with returns",
+		func(f *fixture, r *repairTest) {
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 2}
+			r.putItemRow(f, *r.IfRow)
+		},
+		[]func(*fixture, *repairTest){
+			func(f *fixture, r *repairTest) {
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1})
+			},
+			func(f *fixture, r *repairTest) {
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 3})
+			},
+		},
+	},
+	{
+		"item row with a state",
+		func(f *fixture, r *repairTest) {
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: engine.Burned}
+			r.putItemRow(f, *r.IfRow)
+		},
+		[]func(*fixture, *repairTest){
+			func(f *fixture, r *repairTest) { r.dropItemRow(f) },
+			func(f *fixture, r *repairTest) { f.putState(r.c, r.item, engine.Expired) },
+			func(f *fixture, r *repairTest) { f.putState(r.c, r.item, "") },
+		},
+	},
+	{
+		"claim",
+		func(f *fixture, r *repairTest) {
+			claim := enginerows.NewClaim(r.c, r.item, r.item)
+			r.IfClaim = &claim
+			f.Must(f.raw.PutClaim(f.Context(), claim))
+		},
+		[]func(*fixture, *repairTest){
+			func(f *fixture, r *repairTest) { f.Must(f.raw.DropClaim(f.Context(), r.c.Scope, r.item)) },
+			func(f *fixture, r *repairTest) { // the same claimant claimed again
+				f.Must(f.raw.PutClaim(f.Context(), enginerows.NewClaim(r.c, r.item, r.item)))
+			},
+		},
+	},
+	{
+		"bank row",
+		func(f *fixture, r *repairTest) {
+			elsewhere := enginerows.FreeItem(r.c, r.item)
+			elsewhere.Shard.Number = (elsewhere.Shard.Number + 1) % r.c.Shards
+			r.IfFree = &elsewhere
+			f.Must(f.raw.PutBankRow(f.Context(), elsewhere))
+		},
+		[]func(*fixture, *repairTest){
+			func(f *fixture, r *repairTest) { f.Must(f.raw.DropBankRow(f.Context(), *r.IfFree)) },
+		},
+	},
+}
+
+// change is a change that a repair can make: ask asks for it and writes the rows that
+// it needs, done reads whether it was made, and prevent makes it impossible.
+type change struct {
+	name    string
+	ask     func(*fixture, *repairTest)
+	done    func(*fixture, *repairTest) bool
+	prevent func(*fixture, *repairTest)
+}
+
+const putItemRow = "put item row"
+
+var changes = []change{
+	{
+		"put bank row",
+		func(_ *fixture, r *repairTest) {
+			free := enginerows.FreeItem(r.c, r.item)
+			free.EndsAt = end
+			r.PutFree = &free
+		},
+		func(f *fixture, r *repairTest) bool {
+			got := f.BankRow(*r.PutFree)
+			return got != nil && *got == *r.PutFree
+		},
+		func(f *fixture, r *repairTest) {
+			f.Must(f.raw.PutBankRow(f.Context(), enginerows.FreeItem(r.c, r.item)))
+		},
+	},
+	{
+		"drop bank row",
+		func(f *fixture, r *repairTest) {
+			free := enginerows.FreeItem(r.c, r.item)
+			r.DropFree = &free
+			f.Must(f.raw.PutBankRow(f.Context(), free))
+		},
+		func(f *fixture, r *repairTest) bool { return f.BankRow(*r.DropFree) == nil },
+		nil, // a bank row that is absent looks as if it had been deleted
+	},
+	{
+		putItemRow,
+		func(_ *fixture, r *repairTest) {
+			r.PutRow = &engine.ItemRow{LoadID: "repaired", Generation: 1, EndsAt: end}
+		},
+		func(f *fixture, r *repairTest) bool {
+			got := f.ItemRow(r.c, r.item)
+			return got != nil && *got == *r.PutRow
+		},
+		func(f *fixture, r *repairTest) {
+			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1})
+		},
+	},
+}
+
+// eachRepair calls test for each change under each condition. newTest makes a new
+// item, for which the condition holds.
+func eachRepair(f *fixture, test func(what string, ch change, c condition, newTest func() *repairTest)) {
+	c := f.create(f.campaign(2))
+	n := 0
+	for _, ch := range changes {
+		for _, cond := range conditions {
+			if ch.name == putItemRow && strings.HasPrefix(cond.name, "item row") {
+				continue // the row that is to be put is absent
+			}
+			test(ch.name+" if "+cond.name, ch, cond, func() *repairTest {
+				n++
+				item := fmt.Sprintf("item-%d", n)
+				r := &repairTest{c, item, engine.RepairRequest{Campaign: c.Name, Hash: engine.HashItem(item)}}
+				ch.ask(f, r)
+				cond.prepare(f, r)
+				return r
+			})
+		}
+	}
+}
+
+// wantRepaired repairs, and compares the result and the rows.
+func (f *fixture) wantRepaired(what string, want bool, ch change, r *repairTest) {
+	f.Helper()
+	got, err := f.Store.Repair(f.Context(), r.RepairRequest)
+	f.Must(err)
+	if done := ch.done(f, r); got != want || done != want {
+		f.Errorf("%s: want done %t, got %t, and the rows say %t", what, want, got, done)
+	}
+}
+
+func repair(f *fixture) {
+	eachRepair(f, func(what string, ch change, _ condition, newTest func() *repairTest) {
+		r := newTest()
+		f.wantRepaired(what, true, ch, r)
+		if again, err := f.Store.Repair(f.Context(), r.RepairRequest); again || err != nil {
+			f.Errorf("%s again: want not done, got %t, %v", what, again, err)
+		}
+		if r.IfRow != nil {
+			want := *r.IfRow
+			if r.PutFree != nil {
+				want.Returns++
+			}
+			if got := f.ItemRow(r.c, r.item); *got != want {
+				f.Errorf("%s: want the item row %+v, got %+v", what, want, *got)
+			}
+		}
+	})
+}
+
+func repairAfterItsConditionChanged(f *fixture) {
+	eachRepair(f, func(what string, ch change, c condition, newTest func() *repairTest) {
+		for i, breakIt := range c.changes {
+			r := newTest()
+			breakIt(f, r)
+			f.wantRepaired(fmt.Sprintf("%s, change %d", what, i), false, ch, r)
+		}
+	})
+}
+
+// repairOfWhatIsThere: a row that is there is not put again, and stays as it is.
+func repairOfWhatIsThere(f *fixture) {
+	eachRepair(f, func(what string, ch change, _ condition, newTest func() *repairTest) {
+		if ch.prevent != nil {
+			r := newTest()
+			ch.prevent(f, r)
+			f.wantRepaired(what, false, ch, r)
+		}
+	})
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package itembanktest
-
-const scale = 4

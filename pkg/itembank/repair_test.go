@@ -1,0 +1,411 @@
+package itembank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var repairCases = []testCase{
+	{"each-inconsistency", repairEachInconsistency},
+	{"missing-item-needs-its-text", repairMissing},
+	{"nothing-by-a-guess", repairNothingByGuess},
+	{"open-campaign-is-refused", repairRefusesOpen},
+	{"repair-waits-for-requests-under-way", repairWaits},
+	{"rows-that-change-before-a-repair", repairRowsThatChange},
+	{"campaign-opened-during-a-repair", repairReopened},
+	{"report-of-an-error", repairReportOfError},
+	{"two-repairs-at-once", twoRepairsAtOnce},
+	{"item-with-several-inconsistencies", repairSeveralInconsistencies},
+	{"rows-with-the-text-of-another-item", repairTextsOfOthers},
+	{"life-of-an-item-whose-row-is-put", repairLife},
+}
+
+// twoRepairsAtOnce: during a slow Repair another one puts the missing item back, the campaign
+// is opened, and somebody claims the item. The slow Repair does not put it back again.
+func twoRepairsAtOnce(f *fixture) {
+	c := f.consistent(missingItem)
+	flaws[0].plant(f, c, missingItem)
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	want := f.expected(c, flaws[0])
+	slow := beforeRepair{f.Store, map[engine.Hash]func(){engine.HashItem(missingItem): func() {
+		quick := want
+		quick.Repaired = true
+		f.repaired(f.bank(itembank.WithClock(itembankfault.NewClock())), itembank.Items(missingItem), quick)
+		f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+		f.Take(c, "cid", missingItem)
+		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	}}}
+	f.repaired(itembank.New(slow, itembank.WithClock(itembankfault.NewClock())), itembank.Items(missingItem), want)
+	f.WantWhere("held by cid", c, missingItem, "cid")
+	f.reconciled()
+}
+
+// repairSeveralInconsistencies: each Repair repairs the worst inconsistency of an item, and
+// reports what is left.
+func repairSeveralInconsistencies(f *fixture) {
+	c := f.consistent("held, free, burned", "held, free, not loaded", "free twice, withdrawn", "misplaced, not loaded")
+	held := func(item string) {
+		f.Take(c, holder(item), item)
+		f.putBankRow(enginerows.FreeItem(c, item))
+	}
+	held("held, free, burned")
+	f.putState(c, "held, free, burned", engine.Burned)
+	held("held, free, not loaded")
+	f.dropItemRow(c, "held, free, not loaded")
+	f.putBankRow(f.misplaced(c, "free twice, withdrawn"))
+	f.putState(c, "free twice, withdrawn", engine.Withdrawn)
+	f.dropBankRow(enginerows.FreeItem(c, "misplaced, not loaded"))
+	f.putBankRow(f.misplaced(c, "misplaced, not loaded"))
+	f.dropItemRow(c, "misplaced, not loaded")
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+
+	left := []struct {
+		item  string
+		kinds [3]string // after each Repair
+	}{
+		{"held, free, burned", [3]string{"held-and-ended", "held-and-ended", "held-and-ended"}},
+		{"held, free, not loaded", [3]string{"held-not-loaded", "", ""}},
+		{"free twice, withdrawn", [3]string{"free-and-ended", "", ""}},
+		{"misplaced, not loaded", [3]string{"misplaced", "misplaced", "misplaced"}},
+	}
+	for n := range 3 {
+		report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Repair(f.ctx, f.name, nil)
+		f.Must(err)
+		got := map[string]itembank.Inconsistency{}
+		for _, d := range report.Inconsistencies {
+			got[d.Hash] = d
+		}
+		for _, want := range left {
+			d, reported := got[engine.HashItem(want.item).String()]
+			wrongBefore := n == 0 || want.kinds[n-1] != ""
+			switch {
+			case reported != wrongBefore, d.Repaired != (reported && want.kinds[n] == ""), reported && !d.Repaired && d.Kind != want.kinds[n]:
+				f.Errorf("%s, Repair %d: want it reported %t with %q left, got %+v", want.item, n+1, wrongBefore, want.kinds[n], d)
+			}
+		}
+	}
+}
+
+// repairTextsOfOthers: a row with the text of another item stays, whatever else is wrong. It may
+// be the only row that has that text.
+func repairTextsOfOthers(f *fixture) {
+	c := f.consistent("withdrawn", "held", "not loaded")
+	put := func(item string) engine.FreeItem {
+		row := enginerows.FreeItem(c, item)
+		row.Value = "the only copy, in the row of " + item
+		f.putBankRow(row)
+		return row
+	}
+	rows := []engine.FreeItem{put("withdrawn"), put("not loaded")}
+	f.putState(c, "withdrawn", engine.Withdrawn)
+	f.dropItemRow(c, "not loaded")
+	claim := f.Take(c, holder("held"), "held")
+	claim.Item = "another item"
+	f.putClaim(claim)
+	free := enginerows.FreeItem(c, "held")
+	f.putBankRow(free)
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+
+	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Repair(f.ctx, f.name, nil)
+	f.Must(err)
+	if len(report.Inconsistencies) != 3 {
+		f.Errorf("want three inconsistencies, got %+v", report.Inconsistencies)
+	}
+	for _, d := range report.Inconsistencies {
+		if d.Repaired {
+			f.Errorf("repaired: %+v", d)
+		}
+	}
+	for _, row := range append(rows, free) {
+		if got := f.BankRow(row); got == nil || *got != row {
+			f.Errorf("want the row %+v, got %+v", row, got)
+		}
+	}
+	row, err := f.Store.ItemRow(f.ctx, c.Name, engine.HashItem("not loaded"))
+	f.Must(err)
+	if row != nil {
+		f.Errorf("an item that nobody loaded got the row %+v", row)
+	}
+}
+
+// repairLife: an item whose row is put while it is held ends as late as it can: as if it had been
+// loaded when it was claimed.
+func repairLife(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1, ItemLife: time.Hour})
+	f.load("held")
+	claim := f.Take(c, holder("held"), "held")
+	f.dropItemRow(c, "held")
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	want := f.expected(c, flaw{name: "held", kind: "held-not-loaded"})
+	want.Repaired = true
+	f.repaired(f.bank(itembank.WithClock(itembankfault.NewClock())), nil, want)
+	if end := f.ItemRow(c, "held").EndsAt; !end.Equal(claim.ClaimedAt.Add(time.Hour)) {
+		f.Errorf("claimed at %s, and it ends at %s", claim.ClaimedAt, end)
+	}
+}
+
+// repaired repairs the closed campaign, and compares the inconsistencies in any order.
+func (f *fixture) repaired(b *itembank.Bank, items itembank.Source, want ...itembank.Inconsistency) {
+	f.Helper()
+	report, err := b.Repair(f.ctx, f.name, items)
+	f.Must(err)
+	f.wantInconsistencies(report, want...)
+}
+
+// repairEachInconsistency: what can be repaired without a guess is repaired, and all else stays.
+// Afterwards no item that somebody holds is handed out.
+func repairEachInconsistency(f *fixture) {
+	c, inconsistencies := f.withFlaws()
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	var left []itembank.Inconsistency
+	for i, w := range flaws {
+		inconsistencies[i].Repaired = w.repaired != ""
+		if w.repaired == "" {
+			left = append(left, inconsistencies[i])
+		}
+	}
+	f.repaired(f.bank(itembank.WithClock(itembankfault.NewClock())), itembank.Items("not-loaded", missingItem, "other held", ""), inconsistencies...)
+	for _, w := range flaws {
+		want := w.repaired
+		if want == "" {
+			want = w.where
+		}
+		f.wantWhereOfFlaw(want, c, w.name)
+	}
+	f.reconciled(left...)
+
+	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+	held, _ := enginerows.List(f.Rows, c.Scope, f.Store.ListClaims)
+	holders := map[string]string{}
+	for _, claim := range held {
+		holders[claim.Item] = claim.Claimant
+	}
+	b := f.bank()
+	for i := 0; ; i++ {
+		claimant := fmt.Sprintf("late-%d", i)
+		grant, err := b.Claim(f.ctx, f.name, claimant)
+		if errors.Is(err, itembank.ErrSoldOut) {
+			break
+		}
+		f.Must(err)
+		if other := holders[grant.Claim.Item]; other != "" {
+			f.Errorf("item %q is held by %s and was given to %s", grant.Claim.Item, other, claimant)
+		}
+		holders[grant.Claim.Item] = claimant
+	}
+	if holders[missingItem] == "" || holders["free twice"] == "" || holders["free and not loaded"] == "" {
+		f.Errorf("an item that was repaired is given to nobody: %v", holders)
+	}
+}
+
+// repairMissing: no row has the text of a missing item, so that Repair needs a source that has it.
+// The item comes back with its own end.
+func repairMissing(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 1, ItemLife: 24 * time.Hour})
+	f.load(missingItem, "free")
+	end := f.ItemRow(c, missingItem).EndsAt
+	w := flaws[0]
+	w.plant(f, c, missingItem)
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	want := f.expected(c, w)
+	b := f.bank(itembank.WithClock(itembankfault.NewClock()))
+	broken := errors.New("read error")
+	failing := func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) { yield(itembank.Line{}, broken) }
+	}
+	if _, err := b.Repair(f.ctx, f.name, failing); !errors.Is(err, broken) {
+		f.Errorf("want the source's error, got %v", err)
+	}
+	f.WantWhere("", c, missingItem)
+	want.Repaired = true
+	f.repaired(b, itembank.Items("free", missingItem), want)
+	if row := f.BankRow(enginerows.FreeItem(c, missingItem)); row == nil || row.Value != missingItem || !row.EndsAt.Equal(end) {
+		f.Errorf("want it back with its end %s, got %+v", end, row)
+	}
+}
+
+// repairNothingByGuess: it would be a guess which of two wrong bank rows is to go, and what a
+// missing item was that no line of the source names.
+func repairNothingByGuess(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 3})
+	f.load("a", missingItem)
+	first, second := f.misplaced(c, "a"), f.misplaced(c, "a")
+	second.Shard.Number = (second.Shard.Number + 1) % 3
+	f.dropBankRow(enginerows.FreeItem(c, "a"))
+	f.putBankRow(first)
+	f.putBankRow(second)
+	flaws[0].plant(f, c, missingItem)
+	missing := f.expected(c, flaws[0])
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	twice := f.expected(c, flaw{name: "a", kind: "free-twice"})
+	for _, items := range []itembank.Source{nil, itembank.Items("Missing", "missing ", "a")} {
+		f.repaired(f.bank(itembank.WithClock(itembankfault.NewClock())), items, twice, missing)
+	}
+	f.WantWhere("", c, missingItem)
+	if f.BankRow(first) == nil || f.BankRow(second) == nil {
+		f.Error("a row is gone")
+	}
+}
+
+func repairRefusesOpen(f *fixture) {
+	soon := time.Now().Add(time.Hour)
+	c := f.create(itembank.Settings{OpensAt: soon, ClosesAt: soon.Add(time.Hour), Shards: 1})
+	f.load("a")
+	f.putState(c, "a", engine.Burned)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	refused := func(state string) {
+		f.Helper()
+		begun := clock.Now()
+		report, err := b.Repair(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrInvalid) || len(report.Inconsistencies) > 0 || !clock.Now().Equal(begun) {
+			f.Errorf("%s: want it refused at once, got %+v, %v", state, report, err)
+		}
+		f.WantWhere("free, burned", c, "a")
+	}
+	refused("scheduled")
+	clock.SetTo(soon)
+	refused("open")
+	clock.SetTo(soon.Add(time.Hour)) // closed by its times
+	want := f.expected(c, flaw{name: "a", kind: "free-and-ended"})
+	want.Repaired = true
+	f.repaired(b, nil, want)
+}
+
+// interruptedClock is a clock with something that happens during each Sleep.
+type interruptedClock struct {
+	*itembankfault.Clock
+	asleep func(time.Duration)
+}
+
+func (c interruptedClock) Sleep(ctx context.Context, d time.Duration) error {
+	c.asleep(d)
+	return c.Clock.Sleep(ctx, d)
+}
+
+// repairWaits: a container that does not know yet that the campaign is closed hands out an item.
+// Repair reads no row before that is over.
+func repairWaits(f *fixture) {
+	c := f.consistent("a")
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	counted := f.counted()
+	clock := interruptedClock{Clock: itembankfault.NewClock()}
+	clock.asleep = func(d time.Duration) {
+		f.wantCalls("before the wait", counted, "Campaign")
+		if longest := itembank.DefaultCampaignCache + 30*time.Second; d < longest || d != itembank.DrainTime {
+			f.Errorf("requests can take %s, it waits %s, and says %s", longest, d, itembank.DrainTime)
+		}
+		f.Take(c, "late", "a")
+	}
+	f.repaired(itembank.New(counted, itembank.WithClock(clock)), itembank.Items("a"))
+	f.WantWhere("held by late", c, "a", "late")
+	f.reconciled()
+}
+
+// beforeRepair is an engine with something that happens just before an item is repaired.
+type beforeRepair struct {
+	engine.Store
+	actions map[engine.Hash]func()
+}
+
+func (s beforeRepair) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	s.actions[r.Hash]()
+	return s.Store.Repair(ctx, r)
+}
+
+// repairRowsThatChange: the condition of each repair does not hold any more when it is to be made.
+// So none is made.
+func repairRowsThatChange(f *fixture) {
+	c, inconsistencies := f.withFlaws()
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	dropFree := func(item string) { f.dropBankRow(enginerows.FreeItem(c, item)) }
+	dropClaim := func(item string) { f.Must(f.raw.DropClaim(f.ctx, c.Scope, holder(item))) }
+	changing := beforeRepair{f.Store, map[engine.Hash]func(){}}
+	after := map[string]string{}
+	for _, test := range []struct {
+		flaw   string
+		change func(item string)
+		where  string
+	}{
+		{missingItem, func(item string) { f.putState(c, item, engine.Burned) }, "burned"},
+		{"held and free", dropClaim, "free"},
+		{"free and ended", func(item string) { f.putState(c, item, "") }, "free"},
+		{"free twice", dropFree, "misplaced"},
+		{"free and not loaded", dropFree, "not loaded"},
+		{"held and not loaded", dropClaim, "not loaded"},
+	} {
+		changing.actions[engine.HashItem(test.flaw)] = func() { test.change(test.flaw) }
+		after[test.flaw] = test.where
+	}
+	f.repaired(itembank.New(changing, itembank.WithClock(itembankfault.NewClock())), itembank.Items(missingItem), inconsistencies...)
+	for _, w := range flaws {
+		if want, changed := after[w.name]; changed {
+			f.wantWhereOfFlaw(want, c, w.name)
+		} else {
+			f.wantWhereOfFlaw(w.where, c, w.name)
+		}
+	}
+}
+
+// repairReopened: where claims may go on nothing is repaired. An item that is claimed and released
+// between two passes would look missing.
+func repairReopened(f *fixture) {
+	c := f.consistent("a")
+	f.putState(c, "a", engine.Burned)
+	for method, where := range map[string]string{"ItemRow": "free, burned", "Repair": "burned"} {
+		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+		f.putBankRow(enginerows.FreeItem(c, "a"))
+		opened := &itembankfault.Store{Store: f.Store, Before: func(called string) error {
+			if called == method {
+				return f.bank().OpenCampaign(f.ctx, f.name)
+			}
+			return nil
+		}}
+		_, err := itembank.New(opened, itembank.WithClock(itembankfault.NewClock())).Repair(f.ctx, f.name, nil)
+		if !errors.Is(err, itembank.ErrReopened) || !errors.Is(err, itembank.ErrInconsistent) {
+			f.Errorf("opened at %s: want %v, got %v", method, itembank.ErrReopened, err)
+		}
+		f.WantWhere(where, c, "a")
+	}
+}
+
+// repairReportOfError: wherever a Repair fails, its report says what was done, and between which
+// times.
+func repairReportOfError(f *fixture) {
+	c := f.consistent("a", "b")
+	f.putState(c, "a", engine.Burned)
+	f.putState(c, "b", engine.Burned)
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	repairs, repaired := 0, 0
+	for _, method := range []string{"Campaign", "ItemRow", "Repair"} {
+		clock := itembankfault.NewClock()
+		begun := clock.Now().UTC().Truncate(time.Millisecond)
+		failing := &itembankfault.Store{Store: f.Store, Before: func(called string) error {
+			if called == "Repair" {
+				repairs++
+			}
+			if called != method || called == "Repair" && repairs < 2 {
+				return nil
+			}
+			clock.Advance(time.Second) // it takes a moment to fail
+			return errCut
+		}}
+		report, err := itembank.New(failing, itembank.WithClock(clock)).Repair(f.ctx, f.name, nil)
+		now := clock.Now().UTC().Truncate(time.Millisecond)
+		if !errors.Is(err, errCut) || !report.From.Equal(begun) || !report.To.Equal(now) || !now.After(begun) {
+			f.Errorf("cut at %s: want an interval from %s to %s, got %+v, %v", method, begun, now, report, err)
+		}
+		repaired += len(report.Inconsistencies)
+	}
+	if repaired != 1 {
+		f.Errorf("one of two was repaired before the cut, and %d were reported", repaired)
+	}
+}

@@ -1,0 +1,82 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+)
+
+func TestEngine(t *testing.T) { enginetest.Run(t, itembankengines.SQLite) }
+
+// inMemory opens an engine without a disk, for which a search does not wait.
+func inMemory(t testing.TB) enginetest.Engine {
+	t.Helper()
+	s, err := sqlitestore.OpenMemory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return enginetest.Engine{Store: s, Raw: itembankengines.SQLRaw(func(ctx context.Context, query string, args ...any) error {
+		return s.Exec(ctx, query, args...)
+	})}
+}
+
+func TestFaults(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunFaults(t, inMemory, 1)
+}
+
+func TestFaultsInFile(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunFaults(t, itembankengines.SQLite, 8)
+}
+
+func TestHistories(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunHistories(t, inMemory)
+}
+
+func TestHistoriesInFile(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunHistories(t, itembankengines.SQLite)
+}
+
+func TestSequences(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunSequences(t, inMemory)
+}
+
+func TestSequencesInFile(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunSequences(t, itembankengines.SQLite)
+}
+
+// TestKills kills other processes that work on the file.
+func TestKills(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "codes.db")
+	itembankfault.RunKills(t, itembankengines.SQLiteFile(t, path), path, 3)
+}
+
+// TestChild is the process that TestKills kills.
+func TestChild(t *testing.T) {
+	itembankfault.Child(t, func(t *testing.T, path string) engine.Store {
+		s, err := sqlitestore.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}

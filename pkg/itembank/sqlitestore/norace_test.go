@@ -1,5 +1,0 @@
-//go:build !race
-
-package sqlitestore
-
-const contestedItems = 3000

@@ -1,0 +1,227 @@
+package itembank_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var withdrawCases = []testCase{
+	{"items-in-each-place", withdrawItemsInEachPlace},
+	{"repeated-lines", withdrawRepeatedLines},
+	{"all-items", withdrawAll},
+	{"items-of-an-older-generation", withdrawOlderGeneration},
+	{"invalid-input-changes-nothing", withdrawInvalid},
+	{"cut-at-every-change", withdrawCut},
+	{"beside-claims", withdrawBesideClaims},
+	{"beside-a-load", withdrawBesideLoad},
+}
+
+// withdrawn withdraws items, and compares the report.
+func (f *fixture) withdrawn(want itembank.WithdrawReport, items ...string) {
+	f.Helper()
+	if got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil || got != want {
+		f.Errorf("withdraw: want %+v, got %+v, %v", want, got, err)
+	}
+}
+
+func withdrawItemsInEachPlace(f *fixture) {
+	c, items := f.stocked(70, itembank.Settings{OnEnd: itembank.Return})
+	f.Take(c, "ann", items[0])
+	f.Close(enginerows.BurnOf(c, f.Take(c, "bob", items[1])))
+	all := append(slices.Clone(items), "not-loaded", "not-loaded too")
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 68, Already: 1, Held: 1, Unknown: 2}, all...)
+	n := itembank.Counts{Loaded: 70, Claimed: 1, Ended: 69}
+	f.wantCounts(engine.Counts(n))
+	f.WantWhere("withdrawn", c, items[69])
+	f.WantWhere("held by ann", c, items[0], "ann")
+	f.withdrawn(itembank.WithdrawReport{Already: 69, Held: 1, Unknown: 2}, all...)
+	f.wantTally(itembank.Tally{Rows: 70, Known: 70}, items...) // withdrawn for good
+	f.refused(f.bank(), "cid", itembank.ErrSoldOut)
+	f.wantCounts(engine.Counts(n))
+
+	f.released(f.bank(), *f.Held(c, "ann"), itembank.Released{Returned: true})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1}, items[0])
+	f.wantCounts(engine.Counts{Loaded: 70, Ended: 70})
+}
+
+// withdrawRepeatedLines: a repeated line is counted by what the first one left, whether it is
+// in the same transaction or in another.
+func withdrawRepeatedLines(f *fixture) {
+	c, items := f.stocked(102, itembank.Settings{})
+	f.Take(c, "ann", items[0])
+	lines := slices.Concat(items, []string{items[101], items[0], items[1], "not-loaded", "not-loaded"})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 101, Already: 2, Held: 2, Unknown: 2}, lines...)
+	f.wantCounts(engine.Counts{Loaded: 102, Claimed: 1, Ended: 101})
+}
+
+func withdrawAll(f *fixture) {
+	c, items := f.stocked(120, itembank.Settings{Shards: 2, ItemLife: time.Hour})
+	f.Take(c, "ann", items[0])
+	clock := itembankfault.NewClock()
+	clock.Advance(2 * time.Hour) // items that have ended are withdrawn, too
+	b := f.bank(itembank.WithClock(clock))
+	for _, want := range []itembank.WithdrawReport{{Withdrawn: 119}, {}} {
+		reported := f.progress(func(p itembank.Progress) {
+			if got, err := b.WithdrawAll(f.ctx, f.name, p); err != nil || got != want {
+				f.Errorf("withdraw all: want %+v, got %+v, %v", want, got, err)
+			}
+		})
+		if last := append([]int64{0}, reported...)[len(reported)]; last != want.Withdrawn || want.Withdrawn > 0 && len(reported) < 3 {
+			f.Errorf("withdraw all: %d are done, and the progress was %v", want.Withdrawn, reported)
+		}
+		f.wantCounts(engine.Counts{Loaded: 120, Claimed: 1, Ended: 119})
+	}
+}
+
+// withdrawOlderGeneration: items may be in the bank of an older generation.
+func withdrawOlderGeneration(f *fixture) {
+	c, older := f.secondGeneration()
+	f.load("new")
+	for row, item := range []string{"old-1", "old-2"} {
+		f.Add([]engine.AddRequest{{Item: enginerows.FreeItem(older, item), LoadID: "l", Row: int64(row)}}, engine.AddDone)
+	}
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "not-loaded")
+	f.WantWhere("withdrawn", older, "old-1")
+	if got, err := f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
+		f.Errorf("withdraw all: want 2, got %+v, %v", got, err)
+	}
+	f.WantWhere("withdrawn", older, "old-2")
+	f.WantWhere("withdrawn", c, "new")
+	f.reconciled()
+}
+
+func withdrawInvalid(f *fixture) {
+	c, items := f.stocked(60, itembank.Settings{})
+	_, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(append(slices.Clone(items), "")...))
+	var line *itembank.LineError
+	if !errors.Is(err, itembank.ErrInvalid) || !errors.As(err, &line) || line.Line != 61 {
+		f.Errorf("want invalid line 61, got %v", err)
+	}
+	if _, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items()); !errors.Is(err, itembank.ErrInvalid) {
+		f.Errorf("no items: want invalid input, got %v", err)
+	}
+	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
+	f.dropItemRow(c, items[5])
+	got, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...))
+	if !errors.Is(err, &itembank.InconsistentError{Kind: "free-not-loaded"}) || !strings.Contains(err.Error(), items[5]) || got.Withdrawn != engine.MaxAddItems-1 {
+		f.Errorf("an item without a row: want %v and what was done, got %v and %+v", &itembank.InconsistentError{Kind: "free-not-loaded"}, err, got)
+	}
+	f.WantWhere("free, not loaded", c, items[5])
+	f.putState(c, items[55], engine.Burned)
+	got, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items[50:]...))
+	if !errors.Is(err, &itembank.InconsistentError{Kind: "free-and-ended"}) || !strings.Contains(err.Error(), items[55]) || got.Withdrawn != 9 {
+		f.Errorf("an item that ended: want %v and what was done, got %v and %+v", &itembank.InconsistentError{Kind: "free-and-ended"}, err, got)
+	}
+	f.WantWhere("free, burned", c, items[55])
+}
+
+// withdrawCut cuts a withdrawal at each of its changes, before the effect and after it. The
+// next withdrawal does the rest.
+func withdrawCut(f *fixture) {
+	items := codes("code", 60) // two chunks
+	for call := 1; call <= 2; call++ {
+		for _, after := range []bool{false, true} {
+			one := f.named(fmt.Sprintf("%t-%d", after, call))
+			c := one.create(itembank.Settings{Shards: 1})
+			one.load(items...)
+			done := int64(50 * (call - 1))
+			report, err := itembank.New(f.cutAt(call, after, "EndItems")).Withdraw(f.ctx, one.name, itembank.Items(items...))
+			if !errors.Is(err, errCut) || report != (itembank.WithdrawReport{Withdrawn: done}) {
+				f.Errorf("cut at change %d: want %d withdrawn, got %+v, %v", call, done, report, err)
+			}
+			if after {
+				done = min(done+50, 60)
+			}
+			one.withdrawn(itembank.WithdrawReport{Withdrawn: 60 - done, Already: done}, items...)
+			if free := one.CountFree(c); free != 0 {
+				f.Errorf("cut at change %d: %d items are free", call, free)
+			}
+		}
+	}
+}
+
+// withdrawBesideClaims: each item is held by one claimant, or withdrawn.
+func withdrawBesideClaims(f *fixture) {
+	const n = 120
+	c, items := f.stocked(n, itembank.Settings{Shards: 2, PageSize: 5})
+	claims := make([]string, n)
+	var report itembank.WithdrawReport
+	actions := []func(){func() {
+		var err error
+		if report, err = f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil {
+			f.Error(err)
+		}
+	}}
+	b := f.bank()
+	for i := range 4 {
+		actions = append(actions, func() {
+			for j := i; j < n; j += 4 {
+				grant, err := b.Claim(f.ctx, f.name, fmt.Sprintf("claimant-%d", j))
+				if errors.Is(err, itembank.ErrSoldOut) {
+					return
+				}
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				claims[j] = grant.Claim.Item
+			}
+		})
+	}
+	enginerows.AtOnce(actions...)
+	claimed := int64(0)
+	for j, item := range claims {
+		if item != "" {
+			claimed++
+			f.WantWhere(fmt.Sprintf("held by claimant-%d", j), c, item, fmt.Sprintf("claimant-%d", j))
+		}
+	}
+	if report.Withdrawn+claimed != n {
+		f.Errorf("%d items are claimed and %d withdrawn, of %d", claimed, report.Withdrawn, n)
+	}
+	f.wantCounts(engine.Counts{Loaded: n, Claimed: claimed, Ended: report.Withdrawn})
+	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
+}
+
+// withdrawBesideLoad: an item that was withdrawn during a load is not loaded again.
+func withdrawBesideLoad(f *fixture) {
+	c := f.create(itembank.Settings{Shards: 2})
+	items := codes("code", 240)
+	n := int64(len(items))
+	var report itembank.WithdrawReport
+	var tally itembank.Tally
+	enginerows.AtOnce(
+		func() {
+			var err error
+			if report, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil {
+				f.Error(err)
+			}
+		},
+		func() {
+			loaded, err := f.bank().Load(f.ctx, f.name, itembank.Items(items...), nil)
+			if err != nil {
+				f.Error(err)
+			}
+			tally = loaded.Tally
+		},
+	)
+	if want := (itembank.Tally{Rows: n, Added: n}); tally != want {
+		f.Errorf("want %+v, got %+v", want, tally)
+	}
+	if sum := report.Withdrawn + report.Unknown + report.Held; sum != n || report.Already != 0 {
+		f.Errorf("of %d items, got %+v", n, report)
+	}
+	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
+	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
+	f.withdrawn(itembank.WithdrawReport{Withdrawn: n - report.Withdrawn, Already: report.Withdrawn}, items...)
+	f.WantWhere("withdrawn", c, items[0])
+}
