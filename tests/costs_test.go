@@ -255,7 +255,7 @@ func costsOfClaims(t *testing.T) map[string]cost {
 	return costs
 }
 
-// records is the record function over a metered table.
+// records is the dedupe function over a metered table.
 type records struct {
 	*testing.T
 	*meter

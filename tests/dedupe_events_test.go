@@ -23,7 +23,7 @@ import (
 
 const dedupeEvents = "../events/dedupe"
 
-// dedupeCase is what the record function must do with an event: the numbers that it logs and
+// dedupeCase is what the dedupe function must do with an event: the numbers that it logs and
 // the ids that it delivers, in order, or the error of the invocation.
 type dedupeCase struct {
 	tally dedupe.Tally
@@ -127,7 +127,7 @@ func redelivered(first dedupeCase) dedupeCase {
 	return again
 }
 
-// dedupeBench is the record function, in this process or in the emulator, with an ndjson
+// dedupeBench is the dedupe function, in this process or in the emulator, with an ndjson
 // sink and a dead-letter store in a folder.
 type dedupeBench struct {
 	function *function // nil if the function runs in this process

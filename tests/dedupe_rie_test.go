@@ -29,10 +29,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// hostDedupe is the record function for this machine.
+// hostDedupe is the dedupe function for this machine.
 var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
-// startDedupe starts the record function in an emulator of its own, with the sink and the
+// startDedupe starts the dedupe function in an emulator of its own, with the sink and the
 // dead-letter store of a bench. A variable in env overrides them.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()

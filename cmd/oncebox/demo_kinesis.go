@@ -98,7 +98,7 @@ func (s *streams) create(ctx context.Context, name string, shards int32) (arn st
 }
 
 func (s *streams) path() string {
-	return "from a Kinesis stream through the record function into another stream"
+	return "from a Kinesis stream through the dedupe function into another stream"
 }
 
 func (s *streams) load() demoLoad { return demoOnKinesis }

@@ -224,7 +224,7 @@ type inProcess struct {
 	last    int // sequence number
 }
 
-func (s *inProcess) path() string { return "through the record function into a file" }
+func (s *inProcess) path() string { return "through the dedupe function into a file" }
 
 func (s *inProcess) load() demoLoad { return demoInProcess }
 

@@ -16,7 +16,7 @@ const demoText = `Claims: 100 voucher codes in a bank on sqlite, 4 containers of
   5. the first 20 customers ask once more      20 of 20 got the same code
   6. load the same file again                  0 added, 100 known; 0 free
 
-Records: 10000 records through the record function into a file
+Records: 10000 records through the dedupe function into a file
      7600 orders, 397 other orders with a used id, 2000 duplicates, 3 broken records
   7. the producer sends all records            7997 delivered, each under its own id; 3 dead letters
   8. the producer sends all records again      0 delivered

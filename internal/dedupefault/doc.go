@@ -5,12 +5,12 @@
 //     dedupe and of internal/offline use it too.
 //   - engines.go: the engines on which tests for records run.
 //   - mutants.go, broken.go: the rules that are broken on purpose, each with the tests that must find it.
-//   - scenario.go, world.go, fault.go: what happens to an event source mapping and to the record function, in virtual
+//   - scenario.go, world.go, fault.go: what happens to an event source mapping and to the dedupe function, in virtual
 //     time (package eventsource), and which calls of the function fail.
 //   - judge.go: checks what became of the records. A violation is reported with all that happened, in order; a scenario
 //     is played the same way each time, by its seed.
 //
-// The tests of this package play the whole record function:
+// The tests of this package play the whole dedupe function:
 //
 //   - TestFaults fails every call of every scenario once, in every way.
 //   - TestFaultsAtTheWire breaks the requests between the SDK and the services.

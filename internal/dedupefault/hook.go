@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Method is a call that the record function, or an offline run, makes.
+// Method is a call that the dedupe function, or an offline run, makes.
 type Method string
 
 // The methods.

@@ -175,7 +175,7 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 	return m.format(f)
 }
 
-// breakFunction makes the record function of a scenario.
+// breakFunction makes the dedupe function of a scenario.
 func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)

@@ -140,7 +140,7 @@ func (w *World) build(m *Mutant) {
 	w.function = eventsource.Handler(invoke)
 }
 
-// function is what the record function is made of.
+// function is what the dedupe function is made of.
 type function struct {
 	store       dedupe.Store
 	sink        dedupe.Sink
