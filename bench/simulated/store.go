@@ -3,7 +3,6 @@ package simulated
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -31,17 +30,12 @@ func NewStore(world *World, items, shards int) (*Store, error) {
 	if _, err := s.CreateCampaign(ctx, s.campaign); err != nil {
 		return nil, err
 	}
-	requests := make([]engine.AddRequest, items)
-	for i := range requests {
+	for i := range items {
 		value := fmt.Sprintf("SAVE-%07d", i)
 		hash := engine.HashItem(value)
 		shard := engine.Shard{Campaign: s.campaign.Name, Generation: 1, Number: hash.ShardOf(shards)}
-		requests[i] = engine.AddRequest{
-			Item: engine.FreeItem{Shard: shard, Hash: hash, Value: value}, LoadID: "load", Row: int64(i) + 1,
-		}
-	}
-	for chunk := range slices.Chunk(requests, engine.MaxAddItems) {
-		if _, err := s.AddItems(ctx, chunk); err != nil {
+		item := engine.FreeItem{Shard: shard, Hash: hash, Value: value}
+		if _, err := s.AddItems(ctx, []engine.AddRequest{{Item: item, LoadID: "load", Row: int64(i) + 1}}); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -11,7 +12,8 @@ import (
 // items that were removed since the hashes were sorted are skipped, not looked at
 // one by one.
 type bank struct {
-	items map[engine.Hash]engine.FreeItem
+	shard engine.Shard
+	items map[engine.Hash]bankRow
 
 	// order holds the hashes of all items in order, and of items that were removed
 	// since it was made; nil if it has to be made. next[i] is i if the item at i is
@@ -21,9 +23,24 @@ type bank struct {
 	next  []int32
 }
 
+// bankRow is what a bank row has beside its key.
+type bankRow struct {
+	value  string
+	endsAt time.Time
+}
+
 func (b *bank) add(item engine.FreeItem) {
-	b.items[item.Hash] = item
+	b.items[item.Hash] = bankRow{item.Value, item.EndsAt}
 	b.order = nil
+}
+
+// item returns a free item; nil if it is absent.
+func (b *bank) item(h engine.Hash) *engine.FreeItem {
+	row, found := b.items[h]
+	if !found {
+		return nil
+	}
+	return &engine.FreeItem{Shard: b.shard, Hash: h, Value: row.value, EndsAt: row.endsAt}
 }
 
 func (b *bank) remove(h engine.Hash) {
@@ -52,7 +69,7 @@ func (b *bank) page(r engine.Range, limit int) (page engine.FreePage) {
 			page.More = true
 			return page
 		}
-		page.Items = append(page.Items, b.items[h])
+		page.Items = append(page.Items, *b.item(h))
 	}
 	return page
 }

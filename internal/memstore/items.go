@@ -439,13 +439,13 @@ func (s *Items) freeItem(key engine.FreeItem) *engine.FreeItem {
 	if !found {
 		return nil
 	}
-	return lookUp(b.items, key.Hash)
+	return b.item(key.Hash)
 }
 
 func (s *Items) addFree(item engine.FreeItem) {
 	b, found := s.banks[item.Shard]
 	if !found {
-		b = &bank{items: map[engine.Hash]engine.FreeItem{}}
+		b = &bank{shard: item.Shard, items: map[engine.Hash]bankRow{}}
 		s.banks[item.Shard] = b
 	}
 	b.add(item)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"testing"
 
 	"pgregory.net/rapid"
 
@@ -13,7 +14,6 @@ import (
 
 var dryRunCases = []testCase{
 	{"dry-run-is-true", dryRunIsTrue},
-	{"dry-run-looks-up-or-lists", dryRunLooksUpOrLists},
 	{"errors-of-a-dry-run", errorsOfDryRun},
 }
 
@@ -71,8 +71,11 @@ func dryRunIsTrue(f *fixture) {
 	})
 }
 
-// dryRunLooksUpOrLists: a dry run of a few items does not list thousands.
-func dryRunLooksUpOrLists(f *fixture) {
+// TestDryRunLooksUpOrLists: a dry run of a few items does not list thousands. The numbers are those
+// of an engine with pages of 1,000 rows.
+func TestDryRunLooksUpOrLists(t *testing.T) {
+	t.Parallel()
+	f := inMemory(t)
 	_, stock := f.stocked(3500, itembank.Settings{})
 	counted := f.counted()
 	bank := itembank.New(counted)

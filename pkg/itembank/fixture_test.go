@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -28,6 +29,12 @@ type fixture struct {
 
 func newFixture(t testing.TB, e enginetest.Engine) *fixture {
 	return &fixture{Rows: enginerows.Rows{TB: t, Store: e.Store}, raw: e.Raw, ctx: t.Context(), name: enginerows.NewName()}
+}
+
+// inMemory makes a fixture on an engine in memory.
+func inMemory(t testing.TB) *fixture {
+	t.Helper()
+	return newFixture(t, itembankengines.Memory(t))
 }
 
 // named returns a fixture with another campaign of the same engine.

@@ -202,12 +202,13 @@ func closeClaimWithContextThatEnds(f *fixture) {
 		ctx, cancel := context.WithTimeout(f.Context(), time.Duration(i)*time.Millisecond/2)
 		_, err := f.Store.CloseClaim(ctx, request)
 		cancel()
+		const held = "held by ann"
 		where := f.Where(c, item, "ann")
-		for deadline := time.Now().Add(2 * time.Second); where == "" && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(2 * time.Second); where != want && where != held && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
-			where = f.Where(c, item, "ann") // it may have moved between the reads
+			where = f.Where(c, item, "ann") // the item may have moved between the reads
 		}
-		if where != want && (where != "held by ann" || err == nil) {
+		if where != want && (where != held || err == nil) {
 			f.Fatalf("item %s is %q after a close whose context ended (%v)", item, where, err)
 		}
 		if result := f.closeSettled(request); !result.Closed() && !result.ClaimChanged {
