@@ -24,7 +24,7 @@ type Store struct {
 func NewStore(world *World, items, shards int) (*Store, error) {
 	s := &Store{Items: memstore.NewItems(), world: world, campaign: engine.Campaign{
 		Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: 30,
-		OnEnd: engine.Burn, Generation: 1, CreatedAt: world.now,
+		OnEnd: engine.Burn, CreatedAt: world.now,
 	}}
 	ctx := context.Background()
 	if _, err := s.CreateCampaign(ctx, s.campaign); err != nil {
@@ -33,7 +33,7 @@ func NewStore(world *World, items, shards int) (*Store, error) {
 	for i := range items {
 		value := fmt.Sprintf("SAVE-%07d", i)
 		hash := engine.HashItem(value)
-		shard := engine.Shard{Campaign: s.campaign.Name, Generation: 1, Number: hash.ShardOf(shards)}
+		shard := engine.Shard{Campaign: s.campaign.Name, Number: hash.ShardOf(shards)}
 		item := engine.FreeItem{Shard: shard, Hash: hash, Value: value}
 		if _, err := s.AddItems(ctx, []engine.AddRequest{{Item: item, LoadID: "load", Row: int64(i) + 1}}); err != nil {
 			return nil, err
@@ -82,7 +82,9 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 }
 
 // HeldClaim implements engine.Store.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+func (s *Store) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
 	s.request()
 	return s.Items.HeldClaim(ctx, scope, claimant)
 }

@@ -108,6 +108,7 @@ var outcomes = []struct {
 	{sqlite.ErrNotStore, exitUsage, "no-store"},
 	{sqlite.ErrNewer, exitUsage, "newer-store"},
 	{dynamostore.ErrOtherTable, exitUsage, "no-store"},
+	{dynamostore.ErrLayout, exitUsage, "other-layout"},
 	{awsconfig.ErrSettings, exitUsage, "aws-settings"},
 	{claimapi.ErrNotHTTP, exitUsage, "usage"},
 	{kinesishandler.ErrNotKinesis, exitUsage, "usage"},

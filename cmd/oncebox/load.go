@@ -62,15 +62,14 @@ func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, in *ite
 		return badItems(c.File, c.itemFlags, err)
 	case err != nil && report.LoadID == "":
 		return err
-	case errors.Is(err, itembank.ErrOvertaken): // the load is done all the same
 	case err != nil:
 		return &cutError{"after " + quantity(report.Rows, "line"), err}
 	}
 	if report.Resumed > 0 {
 		a.remark("went on after %s that an earlier run had loaded", quantity(report.Resumed, "line"))
 	}
-	return errors.Join(err, a.print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
-		report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank))))
+	return a.print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
+		report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank)))
 }
 
 // dryRunJSON is the result of a dry run.

@@ -36,7 +36,7 @@ func (w *fixture) plants() planter {
 
 func (p planter) free(item string) engine.FreeItem {
 	h := engine.HashItem(item)
-	return engine.FreeItem{Shard: engine.Shard{Campaign: p.name, Generation: 1, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
+	return engine.FreeItem{Shard: engine.Shard{Campaign: p.name, Number: h.ShardOf(p.campaign.Shards)}, Hash: h, Value: item}
 }
 
 // astray is the item in a wrong shard.

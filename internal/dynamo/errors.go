@@ -46,6 +46,14 @@ func retryable(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
 }
 
+// IsThrottled reports that DynamoDB refused a request because a key range or a table took too many.
+func IsThrottled(err error) bool {
+	var a *types.ThrottlingException
+	var b *types.ProvisionedThroughputExceededException
+	var c *types.RequestLimitExceeded
+	return errors.As(err, &a) || errors.As(err, &b) || errors.As(err, &c)
+}
+
 // throttlingReasons says what was throttled: a hot key range and the limit of a table need different measures.
 func throttlingReasons(err error) string {
 	var all []types.ThrottlingReason

@@ -48,7 +48,7 @@ func Texts(prefix string, n int) []string {
 // FreeItem returns the bank row of an item where it belongs. It need not be there.
 func FreeItem(c engine.Campaign, item string) engine.FreeItem {
 	h := engine.HashItem(item)
-	shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: h.ShardOf(c.Shards)}
+	shard := engine.Shard{Campaign: c.Name, Number: h.ShardOf(c.Shards)}
 	return engine.FreeItem{Shard: shard, Hash: h, Value: item}
 }
 
@@ -63,12 +63,12 @@ func NewClaim(c engine.Campaign, claimant, item string) engine.Claim {
 // ReturnOf returns the request that closes a claim and returns its item to the bank.
 func ReturnOf(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
 	item := FreeItem(c, claim.Item)
-	return engine.CloseRequest{Claim: claim, Generation: c.Generation, Return: &item}
+	return engine.CloseRequest{Claim: claim, Return: &item}
 }
 
 // BurnOf returns the request that closes a claim and burns its item.
 func BurnOf(c engine.Campaign, claim engine.Claim) engine.CloseRequest {
-	return engine.CloseRequest{Claim: claim, Generation: c.Generation, State: engine.Burned}
+	return engine.CloseRequest{Claim: claim, State: engine.Burned}
 }
 
 // AtOnce runs functions at the same time and waits for all of them.
@@ -83,7 +83,7 @@ func AtOnce(functions ...func()) {
 // Held reads the claim of a claimant in the scope of a campaign.
 func (r Rows) Held(c engine.Campaign, claimant string) *engine.Claim {
 	r.Helper()
-	claim, err := r.Store.HeldClaim(r.Context(), c.Scope, claimant)
+	claim, _, err := r.Store.HeldClaim(r.Context(), c.Scope, claimant)
 	r.Must(err)
 	return claim
 }
@@ -117,7 +117,7 @@ func (r Rows) BankRow(key engine.FreeItem) *engine.FreeItem {
 func (r Rows) CountFree(c engine.Campaign) (free int) {
 	r.Helper()
 	for n := range c.Shards {
-		shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}
+		shard := engine.Shard{Campaign: c.Name, Number: n}
 		page, err := r.Store.FreeItems(r.Context(), shard, engine.Range{}, 1000)
 		r.Must(err)
 		free += len(page.Items)

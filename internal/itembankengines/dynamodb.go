@@ -38,8 +38,14 @@ func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	if err := made.(func() error)(); err != nil {
 		t.Fatal(err)
 	}
-	return enginetest.Engine{Store: dynamostore.New(client, BankTable, DedupeTable), Raw: DynamoDBRaw{client}}
+	store := callersClock{dynamostore.New(client, BankTable, DedupeTable)}
+	return enginetest.Engine{Store: store, Raw: DynamoDBRaw{client}}
 }
+
+// callersClock is an engine without a clock of its own, for tests that set the caller's.
+type callersClock struct{ engine.Store }
+
+func (callersClock) ServerTime() time.Time { return time.Time{} }
 
 // Client makes a client of a local engine. A nil httpClient is the SDK's own.
 func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
@@ -55,21 +61,21 @@ func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
 // not find the rows of existing tables; it fails the tests that use these.
 type Key [2]string
 
-const partitions = 64 // of item rows and of claims
+const partitions = 256 // of item rows and of claims
 
 // BankKey returns the key of a bank row.
 func BankKey(i engine.FreeItem) Key {
-	return Key{fmt.Sprintf("bank#%s#%d#%02d", i.Shard.Campaign, i.Shard.Generation, i.Shard.Number), i.Hash.String()}
+	return Key{fmt.Sprintf("bank#%s#1#%02d", i.Shard.Campaign, i.Shard.Number), i.Hash.String()}
 }
 
 // ItemKey returns the key of an item row.
 func ItemKey(campaign string, h engine.Hash) Key {
-	return Key{fmt.Sprintf("item#%s#%02d", campaign, h.ShardOf(partitions)), h.String()}
+	return Key{fmt.Sprintf("item#%s#%03d", campaign, h.ShardOf(partitions)), h.String()}
 }
 
 // ClaimKey returns the key of a claim row.
 func ClaimKey(scope, claimant string) Key {
-	return Key{fmt.Sprintf("claim#%s#%02d", scope, engine.HashItem(claimant).ShardOf(partitions)), "1#" + claimant}
+	return Key{fmt.Sprintf("claim#%s#%03d", scope, engine.HashItem(claimant).ShardOf(partitions)), "1#" + claimant}
 }
 
 // Row is the attributes of a row.
@@ -91,7 +97,7 @@ func (r DynamoDBRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 // PutItemRow puts or replaces an item row.
 func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
 	attributes := Row{
-		"load_id": Text(i.LoadID), "row": Number(i.Row), "generation": Number(int64(i.Generation)), "ends_at": millis(i.EndsAt),
+		"load_id": Text(i.LoadID), "row": Number(i.Row), "ends_at": millis(i.EndsAt),
 		"returns": Number(int64(i.Returns)),
 	}
 	if i.State != "" {

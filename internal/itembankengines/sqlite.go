@@ -34,21 +34,21 @@ func openSQLRaw(t testing.TB, path string) SQLRaw {
 
 // PutBankRow puts or replaces a bank row.
 func (r SQLRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
-	return r(ctx, `INSERT OR REPLACE INTO bank (campaign, generation, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
+	return r(ctx, `INSERT OR REPLACE INTO bank (campaign, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?)`,
+		i.Shard.Campaign, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
 }
 
 // DropBankRow deletes a bank row, if it is there.
 func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
-	return r(ctx, `DELETE FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?`,
-		i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:])
+	return r(ctx, `DELETE FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`,
+		i.Shard.Campaign, i.Shard.Number, i.Hash[:])
 }
 
 // PutItemRow puts or replaces an item row.
 func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
-	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, generation, ends_at, state, returns)
-		VALUES (?, ?, ?, ?, ?, ?, nullif(?, ''), ?)`,
-		campaign, i.Hash[:], i.LoadID, i.Row, i.Generation, sqlite.Millis(i.EndsAt), string(i.State), i.Returns)
+	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns)
+		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?)`,
+		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns)
 }
 
 // DropItemRow deletes an item row, if it is there.

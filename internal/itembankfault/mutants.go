@@ -240,7 +240,7 @@ type checkThenPut struct {
 }
 
 func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
 	if held != nil || err != nil {
 		return engine.TakeResult{Held: held}, err
 	}
@@ -264,7 +264,7 @@ type ownerInCondition struct {
 func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
 	if err != nil || held == nil {
 		return m.Store.Take(ctx, i, c)
 	}
@@ -344,30 +344,35 @@ func (m shardsOfCampaign) Take(ctx context.Context, i engine.FreeItem, c engine.
 	return result, err
 }
 
-func (m shardsOfCampaign) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+func (m shardsOfCampaign) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
 	if campaign, ok := ctx.Value(campaignKey{}).(string); ok {
 		partition, err := m.partition(ctx, scope, claimant, campaign)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		held, err := m.Store.HeldClaim(ctx, partition, claimant)
+		held, conflict, err := m.Store.HeldClaim(ctx, partition, claimant)
 		if held != nil {
 			held.Scope = scope
 		}
-		return held, err
+		return held, conflict, err
 	}
 	for n := range mostPartitions { // a check
-		held, err := m.Store.HeldClaim(ctx, fmt.Sprintf("%s-p%d", scope, n), claimant)
-		if held != nil {
-			held.Scope = scope
-			return held, err
+		held, conflict, err := m.Store.HeldClaim(ctx, fmt.Sprintf("%s-p%d", scope, n), claimant)
+		if held != nil || conflict {
+			if held != nil {
+				held.Scope = scope
+			}
+			return held, conflict, err
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return m.HeldClaim(ctx, scope, claimant)
+	held, _, err := m.HeldClaim(ctx, scope, claimant)
+	return held, err
 }
 
 func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
@@ -444,7 +449,7 @@ func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Ran
 type closeWithoutID struct{ engine.Store }
 
 func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	held, err := m.HeldClaim(ctx, r.Claim.Scope, r.Claim.Claimant)
+	held, _, err := m.HeldClaim(ctx, r.Claim.Scope, r.Claim.Claimant)
 	if err == nil && held != nil {
 		r.Claim.ID = held.ID
 	}
@@ -467,7 +472,7 @@ type closeWithoutItemRow struct {
 }
 
 func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	row := engine.ListedItem{Hash: r.Claim.ItemHash, ItemRow: engine.ItemRow{Generation: r.Generation}}
+	row := engine.ListedItem{Hash: r.Claim.ItemHash, ItemRow: r.Row}
 	if err := m.raw.PutItemRow(ctx, r.Claim.Campaign, row); err != nil {
 		return engine.CloseResult{}, err
 	}
@@ -505,7 +510,7 @@ type endedDropped struct {
 }
 
 func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
 	if err != nil {
 		return engine.TakeResult{}, err
 	}

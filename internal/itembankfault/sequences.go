@@ -154,7 +154,7 @@ func (s *sequence) close(claim itembank.Claim) {
 // resync ends claims in the model that ended in the store while a request was under way.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
-		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
 		s.must(err)
 		if held == nil {
 			s.close(claim)
@@ -196,7 +196,7 @@ func (s *sequence) compare() {
 		found[i.Value] += isFree
 	}
 	for _, claimant := range claimants {
-		held, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claimant)
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claimant)
 		s.must(err)
 		if held != nil {
 			found[held.Item] += heldBy(claimant)

@@ -155,11 +155,13 @@ func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page 
 	return page, nil
 }
 
-func (r rows) HeldClaim(_ context.Context, _, claimant string) (*engine.Claim, error) {
+func (r rows) HeldClaim(
+	_ context.Context, _, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
 	if r.held[claimant] == "" {
-		return nil, nil
+		return nil, false, nil
 	}
-	return &engine.Claim{Item: r.held[claimant], Claimant: claimant}, nil
+	return &engine.Claim{Item: r.held[claimant], Claimant: claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {

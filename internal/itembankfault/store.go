@@ -73,8 +73,10 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "HeldClaim", "ItemRow":
+	case "FreeItems", "ItemRow":
 		faults = append(faults, SlowReply)
+	case "HeldClaim":
+		faults = append(faults, SlowReply, ClaimConflict)
 	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
 	case "CloseClaim", "AddItems", "EndItems":
@@ -235,7 +237,7 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 		},
 		refuse: func(f Fault) engine.TakeResult {
 			return engine.TakeResult{
-				Throttled:     f == Throttled,
+				ItemThrottled: f == Throttled,
 				ClaimConflict: f == ClaimConflict || f == BothConflict,
 				ItemConflict:  f == ItemConflict || f == BothConflict,
 			}
@@ -244,10 +246,22 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 }
 
 // HeldClaim implements engine.Store.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return through(ctx, s, call[*engine.Claim]{method: "HeldClaim", do: func() (*engine.Claim, error) {
-		return s.Store.HeldClaim(ctx, scope, claimant)
-	}})
+func (s *Store) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
+	type reply struct {
+		held     *engine.Claim
+		conflict bool
+	}
+	r, err := through(ctx, s, call[reply]{
+		method: "HeldClaim",
+		do: func() (reply, error) {
+			held, conflict, err := s.Store.HeldClaim(ctx, scope, claimant)
+			return reply{held, conflict}, err
+		},
+		refuse: func(Fault) reply { return reply{conflict: true} },
+	})
+	return r.held, r.conflict, err
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.

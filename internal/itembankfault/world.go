@@ -229,7 +229,7 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 
 // heldID reads the id of the claim that a claimant holds; "" if there is none.
 func (w *World) heldID(c engine.Campaign, claimant string) string {
-	held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
 	w.must(err)
 	if held == nil {
 		return ""
@@ -378,7 +378,7 @@ func (w *World) Repair(suffix string, items ...string) {
 // freeItems lists the free items without faults.
 func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	for n := range c.Shards {
-		shard := engine.Shard{Campaign: c.Name, Generation: c.Generation, Number: n}
+		shard := engine.Shard{Campaign: c.Name, Number: n}
 		page, err := w.engine.Store.FreeItems(w.ctx, shard, engine.Range{}, 1000)
 		w.must(err)
 		all = append(all, page.Items...)
@@ -401,7 +401,7 @@ func (w *World) checkRows(full bool) {
 		if t.gone(w.clock.Now()) {
 			continue
 		}
-		held, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
 		w.must(err)
 		if held == nil || *held != rowOf(t.Claim) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
@@ -453,7 +453,7 @@ func (w *World) places(c engine.Campaign) map[string][]string {
 		places[i.Value] = append(places[i.Value], isFree)
 	}
 	for claimant := range w.state.Asked[c.Scope] {
-		held, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
 		w.must(err)
 		if held != nil && held.Campaign == c.Name {
 			places[held.Item] = append(places[held.Item], heldBy(claimant))

@@ -129,18 +129,22 @@ func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	return result, nil
 }
 
-// HeldClaim implements engine.Store.
-func (s *Items) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+// ServerTime implements engine.Store. There is no clock but the caller's.
+func (s *Items) ServerTime() time.Time { return time.Time{} }
+
+// HeldClaim implements engine.Store. Transactions never overlap, so there is no conflict.
+func (s *Items) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, conflict bool, err error) {
 	if err := s.begin(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer s.mu.Unlock()
-	return lookUp(s.claims[scope], claimant), nil
+	return lookUp(s.claims[scope], claimant), false, nil
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store. All reads are consistent here.
 func (s *Items) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return s.HeldClaim(ctx, scope, claimant)
+	held, _, err := s.HeldClaim(ctx, scope, claimant)
+	return held, err
 }
 
 // CloseClaim implements engine.Store. The result names all conditions that failed.
@@ -152,13 +156,9 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	claim := r.Claim
 	held, isHeld := s.claims[claim.Scope][claim.Claimant]
 	row, hasRow := s.rows[claim.Campaign][claim.ItemHash]
-	var wantState engine.ItemState
-	if r.Marked {
-		wantState = r.State
-	}
 	result := engine.CloseResult{
 		ClaimChanged: !isHeld || held.ID != claim.ID || !r.EndedBy.IsZero() && (held.EndsAt.IsZero() || !held.EndsAt.Before(r.EndedBy)),
-		ItemChanged:  !hasRow || row.Generation != r.Generation || row.State != wantState,
+		ItemChanged:  !hasRow || row.State != r.Row.State,
 		ItemFree:     r.Return != nil && s.freeItem(*r.Return) != nil,
 	}
 	if !result.Closed() {
@@ -207,7 +207,7 @@ func (s *Items) add(r engine.AddRequest) engine.AddResult {
 	}
 	s.addFree(r.Item)
 	put(s.rows, campaign, r.Item.Hash, engine.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, Generation: r.Item.Shard.Generation, EndsAt: r.Item.EndsAt,
+		LoadID: r.LoadID, Row: r.Row, EndsAt: r.Item.EndsAt,
 	})
 	return engine.AddResult{Outcome: engine.AddDone}
 }
@@ -397,7 +397,7 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 	switch {
 	case r.IfRow != nil:
 		row, found := s.rows[r.Campaign][r.Hash]
-		return found && row.Generation == r.IfRow.Generation && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns
+		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns
 	case r.IfClaim != nil:
 		held, found := s.claims[r.IfClaim.Scope][r.IfClaim.Claimant]
 		return found && held.ID == r.IfClaim.ID

@@ -31,7 +31,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, setMode := s.SetMode(ctx, "c", engine.OpenByHand)
 	_, free := s.FreeItems(ctx, engine.Shard{}, engine.Range{}, 1)
 	_, take := s.Take(ctx, engine.FreeItem{}, engine.Claim{})
-	_, held := s.HeldClaim(ctx, "c", "ann")
+	_, _, held := s.HeldClaim(ctx, "c", "ann")
 	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{})
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})

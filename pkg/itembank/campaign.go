@@ -37,25 +37,24 @@ const (
 // Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife
 // and OnEnd are fixed when the campaign is created.
 type Campaign struct {
-	Name       string
-	Override   State         // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
-	OpensAt    time.Time     // zero: at once; UTC, whole milliseconds, as all times here
-	ClosesAt   time.Time     // zero: never
-	Scope      string        // the name space in which a claimant holds at most one claim
-	Shards     int           // parts of the bank
-	PageSize   int           // the least number of items read at a time
-	ItemLife   time.Duration // how long an item can be claimed after its load; 0: for ever
-	ClaimLife  time.Duration // how long a claim lives; 0: for ever
-	OnEnd      OnEnd
-	CreatedAt  time.Time
-	generation int
+	Name      string
+	Override  State         // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
+	OpensAt   time.Time     // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt  time.Time     // zero: never
+	Scope     string        // the name space in which a claimant holds at most one claim
+	Shards    int           // parts of the bank
+	PageSize  int           // the least number of items read at a time
+	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife time.Duration // how long a claim lives; 0: for ever
+	OnEnd     OnEnd
+	CreatedAt time.Time
 }
 
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
 		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
 		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: OnEnd(r.OnEnd),
-		CreatedAt: r.CreatedAt, generation: r.Generation,
+		CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -73,7 +72,7 @@ func (c Campaign) row() engine.Campaign {
 	return engine.Campaign{
 		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope,
 		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: engine.OnEnd(c.OnEnd),
-		CreatedAt: c.CreatedAt, Generation: c.generation,
+		CreatedAt: c.CreatedAt,
 	}
 }
 
@@ -87,9 +86,9 @@ func (c Campaign) mode() engine.Mode {
 	return engine.ByTimes
 }
 
-// shardOf returns the shard of an item in a generation of the bank.
-func (c Campaign) shardOf(h engine.Hash, generation int) engine.Shard {
-	return engine.Shard{Campaign: c.Name, Generation: generation, Number: h.ShardOf(c.Shards)}
+// shardOf returns the shard of an item.
+func (c Campaign) shardOf(h engine.Hash) engine.Shard {
+	return engine.Shard{Campaign: c.Name, Number: h.ShardOf(c.Shards)}
 }
 
 // StateAt returns Scheduled, Open or Closed. It does not know whether items are
@@ -144,7 +143,7 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
 		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, OnEnd: s.OnEnd,
-		generation: 1, CreatedAt: now,
+		CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name

@@ -144,7 +144,7 @@ func refusal(s State) error {
 func (r *request) readFirst(ctx context.Context) (stepResult, error) {
 	read := r.bank.store.HeldClaimEventuallyConsistent
 	if r.campaign.OnEnd == Return {
-		read = r.bank.store.HeldClaim
+		read = r.bank.heldClaim
 	}
 	held, err := read(ctx, r.claim.Scope, r.claim.Claimant)
 	if err != nil || held == nil || held.Campaign != r.claim.Campaign {
@@ -191,7 +191,7 @@ func (r *request) decide(ctx context.Context, taken engine.TakeResult) (stepResu
 			return result, err
 		}
 	}
-	if taken.ClaimConflict || taken.ItemConflict || taken.Throttled {
+	if taken.ClaimConflict || taken.ItemConflict || taken.ClaimThrottled || taken.ItemThrottled {
 		return stepResult{outcome: lookAgain}, r.wait(ctx, taken)
 	}
 	return stepResult{outcome: itemTaken}, nil
@@ -210,7 +210,7 @@ func (r *request) refuse(ctx context.Context, refusal error) (stepResult, error)
 
 // readHeld reads the claimant's claim consistently and answers with it.
 func (r *request) readHeld(ctx context.Context) (stepResult, error) {
-	held, err := r.bank.store.HeldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+	held, err := r.bank.heldClaim(ctx, r.claim.Scope, r.claim.Claimant)
 	if err != nil || held == nil {
 		return stepResult{outcome: noClaim}, err
 	}
@@ -238,7 +238,7 @@ func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, er
 func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
 	r.waits++
 	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
-		taken.ClaimConflict, taken.ItemConflict, taken.Throttled))
+		taken.ClaimConflict, taken.ItemConflict, taken.ClaimThrottled || taken.ItemThrottled))
 }
 
 // HeldClaim returns the claim that the claimant holds in the campaign. It changes
@@ -253,7 +253,7 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 	if err != nil {
 		return Claim{}, err
 	}
-	held, err := b.store.HeldClaim(ctx, c.Scope, claimant)
+	held, err := b.heldClaim(ctx, c.Scope, claimant)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -261,6 +261,20 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 		return Claim{}, ErrNoClaim
 	}
 	return claimOf(*held), nil
+}
+
+// heldClaim reads a claim row. While a transaction works on the row it waits, a limited number
+// of times.
+func (b *Bank) heldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	for tries := 0; ; tries++ {
+		held, conflict, err := b.store.HeldClaim(ctx, scope, claimant)
+		if err != nil || !conflict {
+			return held, err
+		}
+		if err := b.backOff(ctx, tries, maxWaits, "the claim was busy"); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func claimOf(row engine.Claim) Claim {

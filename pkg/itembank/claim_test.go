@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -24,10 +23,8 @@ var claimCases = []testCase{
 	{"sold-out-is-remembered-from-the-begin-of-the-read", soldOutRememberedFromTheRead},
 	{"sold-out-on-a-slow-engine", soldOutOnSlowEngine},
 	{"sold-out-is-proven-again", soldOutProvenAgain},
-	{"page-belongs-to-a-generation", pageOfGeneration},
 	{"answer-while-another-request-reads", answerWhileAnotherReads},
 	{"claim-is-read-after-the-bank", claimReadAfterBank},
-	{"campaign-is-read-after-the-bank", campaignReadAfterBank},
 	{"close-is-seen-when-the-bank-is-empty", closeSeenWhenEmpty},
 	{"stale-page", stalePage},
 	{"repeated-claim-with-a-lost-candidate", repeatWithLostCandidate},
@@ -182,22 +179,6 @@ func soldOutProvenAgain(f *fixture) {
 	f.refused(b, "ann", itembank.ErrClosed)
 }
 
-// pageOfGeneration: no item of a page is handed out in the next generation.
-func pageOfGeneration(f *fixture) {
-	c, _ := f.stocked(5, itembank.Settings{Shards: 1})
-	next := enginerows.FreeItem(c, "of-generation-2")
-	next.Shard.Generation = 2
-	f.Add([]engine.AddRequest{{Item: next, LoadID: "l", Row: 1}}, engine.AddDone)
-	switching := &generations{Store: f.Store}
-	switching.current.Store(1)
-	b := itembank.New(switching, itembank.WithCampaignCache(0))
-	f.claim(b, "ann") // the page holds four more
-	switching.current.Store(2)
-	if grant := f.claim(b, "bob"); grant.Claim.Item != "of-generation-2" {
-		f.Errorf("want the item of the new generation, got %+v", grant)
-	}
-}
-
 // answerWhileAnotherReads: one request reads a page. Another request, whose answer is
 // known, does not wait for it.
 func answerWhileAnotherReads(f *fixture) {
@@ -270,39 +251,6 @@ func claimReadAfterBank(f *fixture) {
 	again := f.claim(itembank.New(interrupted), "ann")
 	if again.Claim != first.Claim || !again.Replayed {
 		f.Errorf("want %+v, got %+v", first.Claim, again)
-	}
-}
-
-// generations is an engine that says that campaigns are in its current generation.
-type generations struct {
-	engine.Store
-	current atomic.Int32
-}
-
-func (g *generations) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
-	c, err := g.Store.Campaign(ctx, name)
-	if c != nil {
-		c.Generation = int(g.current.Load())
-	}
-	return c, err
-}
-
-// campaignReadAfterBank: the bank of a generation was seen empty, but the campaign is in
-// the next generation by now.
-func campaignReadAfterBank(f *fixture) {
-	c := f.create(itembank.Settings{Shards: 1})
-	switching := &generations{Store: f.Store}
-	switching.current.Store(1)
-	b := itembank.New(switching, itembank.WithCampaignCache(time.Hour))
-	_, err := b.Campaign(f.ctx, f.name) // its copy of the rules says generation 1
-	f.Must(err)
-
-	next := enginerows.FreeItem(c, "of-generation-2")
-	next.Shard.Generation = 2
-	f.Add([]engine.AddRequest{{Item: next, LoadID: "l", Row: 1}}, engine.AddDone)
-	switching.current.Store(2)
-	if grant := f.claim(b, "ann"); grant.Claim.Item != "of-generation-2" {
-		f.Errorf("want the item of the new generation, got %+v", grant)
 	}
 }
 
@@ -550,7 +498,7 @@ func busyEngine(f *fixture) {
 	busy := func(results ...engine.TakeResult) *itembankfault.Store {
 		return &itembankfault.Store{Store: f.Store, TakeResults: results}
 	}
-	for i, once := range []engine.TakeResult{{ItemConflict: true}, {Throttled: true}} {
+	for i, once := range []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}} {
 		counted := busy(once, once)
 		b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
 		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
@@ -575,7 +523,7 @@ func busyEngine(f *fixture) {
 
 	held := rowOf(first.Claim)
 	for _, result := range []engine.TakeResult{
-		{ItemConflict: true}, {Throttled: true}, {ClaimConflict: true}, {ItemConflict: true, Throttled: true},
+		{ItemConflict: true}, {ItemThrottled: true}, {ClaimConflict: true}, {ItemConflict: true, ItemThrottled: true},
 	} {
 		result.Held = &held // the claim exists, so that it is the answer, whatever else is true
 		counted := busy(result)
@@ -585,7 +533,7 @@ func busyEngine(f *fixture) {
 		f.wantCalls("a claim that exists", counted, "Campaign", "FreeItems", "FreeItems", "Take")
 	}
 
-	always := busy(slices.Repeat([]engine.TakeResult{{Throttled: true}}, 100)...)
+	always := busy(slices.Repeat([]engine.TakeResult{{ItemThrottled: true}}, 100)...)
 	clock := itembankfault.NewClock()
 	begin := clock.Now()
 	f.refused(itembank.New(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)

@@ -11,17 +11,16 @@ import (
 // committed to the bank never gets "sold out".
 const emptyFor = time.Second
 
-// emptyShards says which shards of a generation were seen empty. The reader of the
+// emptyShards says which shards were seen empty. The reader of the
 // bank adds shards; an item that comes back removes its shard.
 type emptyShards struct {
-	generation int
-	since      map[int]time.Time    // from a shard to the start of the read that showed it empty
-	returns    map[engine.Shard]int // how many items may have come back through this Bank
+	since   map[int]time.Time // from a shard to the start of the read that showed it empty
+	returns map[int]int       // how many items may have come back to a shard through this Bank
 }
 
 // shardRead is a read of a shard that may show it empty.
 type shardRead struct {
-	shard   engine.Shard
+	shard   int
 	started time.Time
 	returns int // when it started
 }
@@ -30,7 +29,7 @@ func (l *freeList) startRead(shard engine.Shard) shardRead {
 	started := l.bank.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return shardRead{shard, started, l.empty.returns[shard]}
+	return shardRead{shard.Number, started, l.empty.returns[shard.Number]}
 }
 
 // setEmpty notes that a read showed its shard empty, unless an item came back during
@@ -42,10 +41,10 @@ func (l *freeList) setEmpty(r shardRead) {
 	if r.returns != e.returns[r.shard] {
 		return
 	}
-	if e.generation != r.shard.Generation {
-		e.generation, e.since = r.shard.Generation, map[int]time.Time{}
+	if e.since == nil {
+		e.since = map[int]time.Time{}
 	}
-	e.since[r.shard.Number] = r.started
+	e.since[r.shard] = r.started
 	l.confirmed = false
 	if l.loads == noLoads {
 		l.loads = loadsUnknown
@@ -59,12 +58,10 @@ func (l *freeList) itemReturned(shard engine.Shard) {
 	defer l.mu.Unlock()
 	e := &l.empty
 	if e.returns == nil {
-		e.returns = map[engine.Shard]int{}
+		e.returns = map[int]int{}
 	}
-	e.returns[shard]++
-	if e.generation == shard.Generation {
-		delete(e.since, shard.Number)
-	}
+	e.returns[shard.Number]++
+	delete(e.since, shard.Number)
 }
 
 // notKnownEmpty lists the shards that a request which began at start has to read. A
@@ -76,7 +73,7 @@ func (l *freeList) notKnownEmpty(c Campaign, start time.Time) (shards []int) {
 	e := &l.empty
 	for n := range c.Shards {
 		since, ok := e.since[n]
-		if !ok || e.generation != c.generation || elapsed(since, start) >= emptyFor {
+		if !ok || elapsed(since, start) >= emptyFor {
 			shards = append(shards, n)
 		}
 	}

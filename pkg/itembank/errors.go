@@ -47,9 +47,6 @@ var (
 	// first. The items that were added stay in the bank. The load is unfinished; to
 	// load the first input again resumes it.
 	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
-	// ErrOvertaken says that the campaign's generation changed during a load. The
-	// load is finished; its items are in the generation that it began with.
-	ErrOvertaken = member(ErrInconsistent, "the campaign's generation changed during the load")
 	// ErrReopened says that the campaign was opened during a Repair, which stopped.
 	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
 )

@@ -75,21 +75,6 @@ func rowOf(c itembank.Claim) engine.Claim {
 	}
 }
 
-// secondGeneration creates the fixture's campaign in its second generation, and returns
-// it also as it was in the first.
-func (f *fixture) secondGeneration() (now, before engine.Campaign) {
-	f.Helper()
-	now = engine.Campaign{
-		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: 2, PageSize: 30, OnEnd: engine.Burn, Generation: 2,
-	}
-	if existing, err := f.Store.CreateCampaign(f.ctx, now); existing != nil || err != nil {
-		f.Fatalf("campaign %s: %+v, %v", f.name, existing, err)
-	}
-	before = now
-	before.Generation = 1
-	return now, before
-}
-
 // load loads items into the fixture's campaign.
 func (f *fixture) load(items ...string) itembank.LoadReport {
 	f.Helper()

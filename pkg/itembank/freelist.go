@@ -87,14 +87,14 @@ const (
 	itemFree        lookupOutcome = iota // an item can be handed out
 	nothingFree                          // the campaign is open, and all shards are empty
 	nothingLoaded                        // as nothingFree, and no load was ever started
-	campaignChanged                      // the campaign was closed or has another generation
+	campaignChanged                      // the campaign was closed
 )
 
 // find returns an item that can be handed out, from the page or by reading shards in
 // a random order. It reads each shard that is not known to be empty, and then the
-// campaign: in another state or generation, empty shards say nothing.
+// campaign: empty shards of a campaign that is not open say nothing.
 func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, error) {
-	if item, ok := l.pop(c, s); ok {
+	if item, ok := l.pop(s); ok {
 		return lookup{candidate: item}, nil
 	}
 	select {
@@ -104,7 +104,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		return lookup{}, ctx.Err()
 	}
 	for range maxReads {
-		if item, ok := l.pop(c, s); ok {
+		if item, ok := l.pop(s); ok {
 			return lookup{candidate: item}, nil
 		}
 		shard, ok, err := l.chooseShard(c, s)
@@ -135,7 +135,7 @@ func (l *freeList) chooseShard(c Campaign, s *search) (shard engine.Shard, ok bo
 	if err != nil {
 		return engine.Shard{}, false, err
 	}
-	return engine.Shard{Campaign: c.Name, Generation: c.generation, Number: unknown[r.IntN(len(unknown))]}, true, nil
+	return engine.Shard{Campaign: c.Name, Number: unknown[r.IntN(len(unknown))]}, true, nil
 }
 
 // readShard reads items of the shard, and goes on while all of them have ended. It
@@ -159,7 +159,7 @@ func (l *freeList) readShard(ctx context.Context, c Campaign, shard engine.Shard
 	if err := l.bank.shuffle(live); err != nil {
 		return false, err
 	}
-	l.fill(c, live, read.started)
+	l.fill(live, read.started)
 	return true, nil
 }
 
@@ -316,7 +316,7 @@ func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lo
 	if err != nil {
 		return lookup{}, err
 	}
-	if now.generation != c.generation || now.StateAt(l.bank.clock.Now()) != Open {
+	if now.StateAt(l.bank.clock.Now()) != Open {
 		return lookup{outcome: campaignChanged, campaign: now}, nil
 	}
 	if s.anyItem {
@@ -339,7 +339,7 @@ func (l *freeList) confirmCampaign(ctx context.Context, c Campaign) (Campaign, e
 	if err != nil {
 		return c, err
 	}
-	l.confirmed = now.generation == c.generation
+	l.confirmed = true
 	return now, nil
 }
 

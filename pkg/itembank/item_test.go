@@ -137,7 +137,7 @@ func TestErrorFamilies(t *testing.T) {
 			itembank.ErrClaimedElsewhere, &itembank.ClaimedElsewhereError{},
 		},
 		itembank.ErrInconsistent: {
-			&itembank.InconsistentError{Kind: "free-not-loaded"}, itembank.ErrInputChanged, itembank.ErrOvertaken, &itembank.InconsistentError{Kind: "held-not-loaded"},
+			&itembank.InconsistentError{Kind: "free-not-loaded"}, itembank.ErrInputChanged, &itembank.InconsistentError{Kind: "held-not-loaded"},
 			&itembank.InconsistentError{Kind: "held-and-free"}, &itembank.InconsistentError{Kind: "held-and-ended"}, itembank.ErrReopened,
 		},
 	} {

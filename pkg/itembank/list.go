@@ -42,20 +42,17 @@ func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(engine.
 	}
 }
 
-// eachFreePage calls do for the free items of a campaign, page by page, of all
-// generations.
+// eachFreePage calls do for the free items of a campaign, page by page.
 func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]engine.FreeItem) error) error {
-	for generation := 1; generation <= c.generation; generation++ {
-		for n := range c.Shards {
-			scan := scanAll(engine.Shard{Campaign: c.Name, Generation: generation, Number: n})
-			for !scan.done() {
-				items, err := scan.next(ctx, b.store, listPage)
-				if err != nil {
-					return err
-				}
-				if err := do(items); err != nil {
-					return err
-				}
+	for n := range c.Shards {
+		scan := scanAll(engine.Shard{Campaign: c.Name, Number: n})
+		for !scan.done() {
+			items, err := scan.next(ctx, b.store, listPage)
+			if err != nil {
+				return err
+			}
+			if err := do(items); err != nil {
+				return err
 			}
 		}
 	}

@@ -84,24 +84,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	w.progress()
 	err = w.run(ctx, source)
-	report := LoadReport{LoadID: l.ID(), Tally: Tally(w.counted), Resumed: l.Tally.Rows}
-	if err != nil {
-		return report, err
-	}
-	return report, b.checkGeneration(ctx, l)
-}
-
-// checkGeneration reads the campaign after the load, whose items went to the generation
-// that it began with.
-func (b *Bank) checkGeneration(ctx context.Context, l engine.Load) error {
-	after, err := b.readCampaign(ctx, l.Campaign)
-	if err != nil {
-		return err
-	}
-	if after.generation != l.Generation {
-		return fmt.Errorf("%w: from %d to %d", ErrOvertaken, l.Generation, after.generation)
-	}
-	return nil
+	return LoadReport{LoadID: l.ID(), Tally: Tally(w.counted), Resumed: l.Tally.Rows}, err
 }
 
 // input describes a source after its first reading.
@@ -165,7 +148,7 @@ func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engin
 	if err != nil {
 		return engine.Load{}, false, err
 	}
-	next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1, Generation: c.generation}
+	next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1}
 	if latest != nil {
 		if !latest.Finished {
 			return *latest, true, nil
@@ -223,7 +206,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 
 func (w *loading) add(item string, row int64) {
 	h := engine.HashItem(item)
-	shard, end := w.campaign.shardOf(h, w.load.Generation), endOf(w.bank.now(), w.campaign.ItemLife)
+	shard, end := w.campaign.shardOf(h), endOf(w.bank.now(), w.campaign.ItemLife)
 	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: end}
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
 }

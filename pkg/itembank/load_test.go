@@ -30,7 +30,6 @@ var loadCases = []testCase{
 	{"input-that-changes", inputThatChanges},
 	{"digests", digests},
 	{"orphan-item", loadOrphanItem},
-	{"generation-changes-during-a-load", generationChanges},
 	{"progress", loadProgress},
 	{"busy-engine", loadOnBusyEngine},
 }
@@ -447,18 +446,6 @@ func loadOrphanItem(f *fixture) {
 		f.Errorf("want an inconsistency, got %v", err)
 	}
 	f.wantCounts(engine.Counts{Loaded: 1, Free: 2})
-}
-
-func generationChanges(f *fixture) {
-	f.create(itembank.Settings{})
-	switching := &generations{Store: f.Store}
-	switching.current.Store(1)
-	switched := func(int64, int64) { switching.current.Store(2) }
-	report, err := itembank.New(switching).Load(f.ctx, f.name, itembank.Items("a", "b"), switched)
-	if !errors.Is(err, itembank.ErrOvertaken) || report.Added != 2 {
-		f.Errorf("want overtaken with 2 added, got %+v, %v", report, err)
-	}
-	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
 // loadProgress: progress is reported when the load begins, and after every transaction.

@@ -10,12 +10,11 @@ import (
 // answer.
 const pageLife = 10 * time.Second
 
-// page holds free items of one generation, in random order.
+// page holds free items, in random order.
 type page struct {
-	generation int
-	items      []engine.FreeItem
-	number     int // counts the pages, so that a candidate knows its own
-	readAt     time.Time
+	items  []engine.FreeItem
+	number int // counts the pages, so that a candidate knows its own
+	readAt time.Time
 }
 
 // candidate is a free item from a page.
@@ -24,9 +23,8 @@ type candidate struct {
 	page int // its number
 }
 
-// pop takes an item off the page, if the page has the campaign's generation and is
-// young enough.
-func (l *freeList) pop(c Campaign, s *search) (candidate, bool) {
+// pop takes an item off the page, if the page is young enough.
+func (l *freeList) pop(s *search) (candidate, bool) {
 	if s.anyItem { // an item of the page may be gone
 		return candidate{}, false
 	}
@@ -34,7 +32,7 @@ func (l *freeList) pop(c Campaign, s *search) (candidate, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.page
-	if p.generation != c.generation || elapsed(p.readAt, now) > pageLife {
+	if elapsed(p.readAt, now) > pageLife {
 		p.discard()
 	}
 	for last := len(p.items) - 1; last >= 0; last-- {
@@ -48,11 +46,11 @@ func (l *freeList) pop(c Campaign, s *search) (candidate, bool) {
 }
 
 // fill replaces the page.
-func (l *freeList) fill(c Campaign, items []engine.FreeItem, readAt time.Time) {
+func (l *freeList) fill(items []engine.FreeItem, readAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.page.discard()
-	l.page.generation, l.page.items, l.page.readAt = c.generation, items, readAt
+	l.page.items, l.page.readAt = items, readAt
 }
 
 // putBack puts a candidate that is still free back on its page.

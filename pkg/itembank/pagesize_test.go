@@ -69,7 +69,7 @@ func TestPageSizeByBankSize(t *testing.T) {
 		{1_000_000, 500, 500, 500}, // never less than the campaign wants
 	} {
 		store := &evenBank{items: test.items, campaign: engine.Campaign{
-			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize, Generation: 1,
+			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize,
 		}}
 		place := bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20)) // near the beginning of a shard
 		bank := itembank.New(store, itembank.WithRandom(place))
@@ -89,7 +89,7 @@ func TestPageSizeByBankSize(t *testing.T) {
 func TestSmallShardsAreReadWhole(t *testing.T) {
 	t.Parallel()
 	store := &evenBank{items: 50, campaign: engine.Campaign{
-		Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30, Generation: 1,
+		Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30,
 	}}
 	bank := itembank.New(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
 	claim := func(n int) {

@@ -36,8 +36,7 @@ const (
 //	free-and-ended   the item is in the bank, and its row says that it ended
 //	free-not-loaded  the item is in the bank, and no row says that it was loaded
 //	held-not-loaded  a claim holds the item, and no row says that it was loaded
-//	misplaced        the item is in a wrong shard or generation, or a row has the
-//	                 text of another item
+//	misplaced        the item is in a wrong shard, or a row has the text of another item
 //	ends-differ      the item is in the bank until another time than its row says
 //	moving           the rows differed at every pass; run Reconcile again later
 type Inconsistency struct {
@@ -135,7 +134,6 @@ type places struct {
 	held, free    uint8
 	loaded, ended bool
 	contradictory bool  // a row is not where it belongs, or differs from another one
-	generation    int   // of the bank row
 	endsAt        int64 // of the bank row, in milliseconds
 }
 
@@ -176,7 +174,7 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 				p.free = min(p.free+1, 2)
 				inPlace := i.Hash.ShardOf(c.Shards) == i.Shard.Number
 				p.contradictory = p.contradictory || !inPlace || engine.HashItem(i.Value) != i.Hash
-				p.generation, p.endsAt = i.Shard.Generation, i.EndsAt.UnixMilli()
+				p.endsAt = i.EndsAt.UnixMilli()
 			})
 		}
 		return nil
@@ -191,8 +189,7 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 		}
 		note(row.Hash, func(p *places) {
 			p.loaded, p.ended = true, row.State != ""
-			differs := p.generation != row.Generation || p.endsAt != row.EndsAt.UnixMilli()
-			p.contradictory = p.contradictory || p.free > 0 && differs
+			p.contradictory = p.contradictory || p.free > 0 && p.endsAt != row.EndsAt.UnixMilli()
 		})
 		return nil
 	})
@@ -319,7 +316,7 @@ func (r itemRows) kind() string {
 // misplaced reports that a single row is not where it belongs.
 func (r itemRows) misplaced() bool {
 	return r.otherText() || slices.ContainsFunc(r.free, func(i engine.FreeItem) bool {
-		return r.hash.ShardOf(r.shards) != i.Shard.Number || i.Shard.Generation != r.item.Generation
+		return r.hash.ShardOf(r.shards) != i.Shard.Number
 	})
 }
 

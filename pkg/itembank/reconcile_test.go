@@ -21,7 +21,6 @@ var reconcileCases = []testCase{
 	{"each-inconsistency", reconcileEachInconsistency},
 	{"all-inconsistencies-together", reconcileAllInconsistencies},
 	{"worst-inconsistency-is-reported", reconcileWorst},
-	{"generations", reconcileGenerations},
 	{"items-that-move-once", reconcileItemsThatMoveOnce},
 	{"items-that-keep-moving", reconcileItemsThatKeepMoving},
 	{"live-campaign", reconcileLive},
@@ -75,11 +74,6 @@ var flaws = []flaw{
 		f.dropBankRow(enginerows.FreeItem(c, item))
 		f.putBankRow(f.misplaced(c, item))
 	}, "misplaced", "misplaced", ""},
-	{"of another generation", func(f *fixture, c engine.Campaign, item string) {
-		row := *f.ItemRow(c, item)
-		row.Generation++
-		f.Must(f.raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
-	}, "misplaced", "free", ""},
 	{"in another item's row", func(f *fixture, c engine.Campaign, item string) {
 		free := enginerows.FreeItem(c, item)
 		free.Value = "another item"
@@ -270,22 +264,6 @@ func reconcileWorst(f *fixture) {
 	f.putBankRow(f.misplaced(c, "b"))
 	f.dropItemRow(c, "b")
 	f.reconciled(f.expected(c, flaw{name: "a", kind: "held-twice"}), f.expected(c, flaw{name: "b", kind: "held-and-free"}))
-}
-
-// reconcileGenerations: an item may be in the bank of an older generation, if its item row
-// says so.
-func reconcileGenerations(f *fixture) {
-	c, older := f.secondGeneration()
-	f.load("new", "moved")
-	f.Add([]engine.AddRequest{{Item: enginerows.FreeItem(older, "waiting"), LoadID: "l", Row: 1}}, engine.AddDone)
-	f.reconciled()
-	f.putBankRow(enginerows.FreeItem(older, "moved"))
-	f.reconciled(f.expected(c, flaw{name: "moved", kind: "free-twice"}))
-	f.dropBankRow(enginerows.FreeItem(c, "moved"))
-	row := *f.ItemRow(c, "moved")
-	f.reconciled(itembank.Inconsistency{
-		Kind: "misplaced", Hash: engine.HashItem("moved").String(), Item: "moved", LoadID: row.LoadID, Row: row.Row,
-	})
 }
 
 // moving is an engine on which items move while a pass reads them.

@@ -37,7 +37,7 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 	if err != nil {
 		return Released{}, err
 	}
-	held, err := b.store.HeldClaim(ctx, c.Scope, claimant)
+	held, err := b.heldClaim(ctx, c.Scope, claimant)
 	if err != nil {
 		return Released{}, err
 	}
@@ -77,11 +77,14 @@ func (b *Bank) closeClaim(
 		if row == nil {
 			return Released{}, inconsistentClaim(heldNotLoaded, claim)
 		}
+		if row.State != "" && !endedBy.IsZero() { // only a Release, which names the claim, settles this
+			return b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
+		}
 		closing := newCloseRequest(c, claim, *row, b.now())
 		closing.EndedBy = endedBy
 		switch {
-		case row.State != "" && endedBy.IsZero(): // only a Release, which names the claim, settles this
-			closing.Return, closing.State, closing.Marked = nil, row.State, true
+		case row.State != "":
+			closing.Return, closing.State = nil, row.State
 		case closing.Return == nil && closing.State == "":
 			closing.State = state
 		}
@@ -101,8 +104,6 @@ func (b *Bank) closeClaim(
 			// finished shows the item returned and the claim still there.
 		case closed.ItemFree:
 			return b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
-		case closed.ItemChanged && row.State != "":
-			return b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
 		}
 		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
 			return Released{}, err
@@ -113,9 +114,9 @@ func (b *Bank) closeClaim(
 // newCloseRequest decides what happens to the item.
 func newCloseRequest(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Time) engine.CloseRequest {
 	item := engine.FreeItem{
-		Shard: c.shardOf(claim.ItemHash, row.Generation), Hash: claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
+		Shard: c.shardOf(claim.ItemHash), Hash: claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
 	}
-	closing := engine.CloseRequest{Claim: claim, Generation: row.Generation}
+	closing := engine.CloseRequest{Claim: claim, Row: row}
 	switch {
 	case hasEnded(item, now):
 		closing.State = engine.Expired
@@ -129,7 +130,7 @@ func newCloseRequest(c Campaign, claim engine.Claim, row engine.ItemRow, now tim
 // not name every condition that failed. So what it names may be the work of another
 // close of this claim.
 func (b *Bank) inconsistentUnlessClosed(ctx context.Context, claim engine.Claim, kind string) (Released, error) {
-	held, err := b.store.HeldClaim(ctx, claim.Scope, claim.Claimant)
+	held, err := b.heldClaim(ctx, claim.Scope, claim.Claimant)
 	switch {
 	case err != nil:
 		return Released{}, err

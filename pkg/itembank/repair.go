@@ -158,7 +158,7 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 	switch r.kind() {
 	case missing:
 		if text != "" {
-			shard := c.shardOf(r.hash, r.item.Generation)
+			shard := c.shardOf(r.hash)
 			free := engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}
 			step(engine.RepairRequest{PutFree: &free, IfRow: r.item})
 		}
@@ -179,12 +179,12 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 			}
 		}
 	case freeNotLoaded:
-		row := engine.ItemRow{LoadID: repairedLoad, Generation: r.free[0].Shard.Generation, EndsAt: r.free[0].EndsAt}
+		row := engine.ItemRow{LoadID: repairedLoad, EndsAt: r.free[0].EndsAt}
 		step(engine.RepairRequest{PutRow: &row, IfFree: &r.free[0]})
 	case heldNotLoaded:
 		// When the item was loaded is not known, only that it was before it was claimed.
 		end := endOf(r.claims[0].ClaimedAt, c.ItemLife)
-		row := engine.ItemRow{LoadID: repairedLoad, Generation: c.generation, EndsAt: end}
+		row := engine.ItemRow{LoadID: repairedLoad, EndsAt: end}
 		step(engine.RepairRequest{PutRow: &row, IfClaim: &r.claims[0]})
 	}
 	return steps
@@ -193,7 +193,7 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 // rightPlace returns the bank row that is where the item belongs.
 func (r itemRows) rightPlace() *engine.FreeItem {
 	for i, free := range r.free {
-		if r.item != nil && free.Shard.Generation == r.item.Generation && free.Shard.Number == r.hash.ShardOf(r.shards) {
+		if r.item != nil && free.Shard.Number == r.hash.ShardOf(r.shards) {
 			return &r.free[i]
 		}
 	}

@@ -47,7 +47,7 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 			chunk, inChunk = chunk[:0], map[engine.Hash]bool{}
 		}
 		inChunk[h] = true
-		chunk = append(chunk, engine.FreeItem{Shard: c.shardOf(h, c.generation), Hash: h, Value: line.Item})
+		chunk = append(chunk, engine.FreeItem{Shard: c.shardOf(h), Hash: h, Value: line.Item})
 	}
 	return report, b.withdraw(ctx, c, chunk, &report)
 }
@@ -125,9 +125,6 @@ func (b *Bank) countNotFree(ctx context.Context, c Campaign, item engine.FreeIte
 		report.Unknown++
 	case row.State != "":
 		report.Already++
-	case row.Generation != item.Shard.Generation: // it is in the bank of another generation
-		item.Shard.Generation = row.Generation
-		return b.withdraw(ctx, c, []engine.FreeItem{item}, report)
 	default:
 		report.Held++
 	}

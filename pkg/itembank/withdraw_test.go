@@ -17,7 +17,6 @@ var withdrawCases = []testCase{
 	{"items-in-each-place", withdrawItemsInEachPlace},
 	{"repeated-lines", withdrawRepeatedLines},
 	{"all-items", withdrawAll},
-	{"items-of-an-older-generation", withdrawOlderGeneration},
 	{"invalid-input-changes-nothing", withdrawInvalid},
 	{"cut-at-every-change", withdrawCut},
 	{"beside-claims", withdrawBesideClaims},
@@ -79,23 +78,6 @@ func withdrawAll(f *fixture) {
 		}
 		f.wantCounts(engine.Counts{Loaded: 120, Claimed: 1, Ended: 119})
 	}
-}
-
-// withdrawOlderGeneration: items may be in the bank of an older generation.
-func withdrawOlderGeneration(f *fixture) {
-	c, older := f.secondGeneration()
-	f.load("new")
-	for row, item := range []string{"old-1", "old-2"} {
-		f.Add([]engine.AddRequest{{Item: enginerows.FreeItem(older, item), LoadID: "l", Row: int64(row)}}, engine.AddDone)
-	}
-	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1, Unknown: 1}, "old-1", "not-loaded")
-	f.WantWhere("withdrawn", older, "old-1")
-	if got, err := f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil || got != (itembank.WithdrawReport{Withdrawn: 2}) {
-		f.Errorf("withdraw all: want 2, got %+v, %v", got, err)
-	}
-	f.WantWhere("withdrawn", older, "old-2")
-	f.WantWhere("withdrawn", c, "new")
-	f.reconciled()
 }
 
 func withdrawInvalid(f *fixture) {

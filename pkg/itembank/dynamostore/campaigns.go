@@ -17,6 +17,9 @@ import (
 // campaigns, in one transaction.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
 	const doing = "create campaign"
+	if err := s.checkLayout(ctx); err != nil {
+		return nil, err
+	}
 	listed := types.TransactWriteItem{Put: &types.Put{
 		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, c.Name}),
 	}}
@@ -34,7 +37,28 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.
 	if err := dynamo.Decode(reasons[0].Item, &row); err != nil {
 		return nil, err
 	}
-	return row.campaign(), nil
+	return row.campaign()
+}
+
+// checkLayout reads one of the campaigns, if there is any. All campaigns of a store have the
+// same layout: campaigns that share a scope must find each other's claims.
+func (s *Store) checkLayout(ctx context.Context) error {
+	names := s.partition(s.bankTable, campaignsKey)
+	names.Limit = aws.Int32(1)
+	page, err := s.client.Query(ctx, names)
+	if err != nil {
+		return failed("list campaigns", err)
+	}
+	for _, attributes := range page.Items {
+		var listed key
+		if err := dynamo.Decode(attributes, &listed); err != nil {
+			return err
+		}
+		if _, err := s.Campaign(ctx, listed.SK); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Campaign reads a campaign row.
@@ -44,7 +68,7 @@ func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, er
 	if err != nil || !found {
 		return nil, err
 	}
-	return row.campaign(), nil
+	return row.campaign()
 }
 
 // Campaigns reads the list of names, then each campaign row.
@@ -87,8 +111,8 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 // countReaders is how many partitions Counts reads at once.
 const countReaders = 8
 
-// Counts counts the item rows, the bank rows of all generations, and the claims of the
-// scope that name the campaign.
+// Counts counts the item rows, the bank rows, and the claims of the scope that name the
+// campaign.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
 	var loaded, ended, free, claimed counter
 	g, ctx := errgroup.WithContext(ctx)
@@ -115,11 +139,9 @@ func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, e
 		claims.ExpressionAttributeValues[":campaign"] = text(c.Name)
 		count(claims, &claimed, &ignored)
 	}
-	for generation := 1; generation <= c.Generation; generation++ {
-		for shard := range c.Shards {
-			bank := bankPartition(engine.Shard{Campaign: c.Name, Generation: generation, Number: shard})
-			count(s.partition(s.bankTable, bank), &free, &ignored)
-		}
+	for shard := range c.Shards {
+		bank := bankPartition(engine.Shard{Campaign: c.Name, Number: shard})
+		count(s.partition(s.bankTable, bank), &free, &ignored)
 	}
 	if err := g.Wait(); err != nil {
 		return engine.Counts{}, err

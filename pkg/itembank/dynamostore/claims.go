@@ -77,10 +77,11 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 		return engine.TakeResult{}, failed("claim", err)
 	}
 	result := engine.TakeResult{
-		ItemGone:      reasons[bank].Reason == dynamo.ConditionFailed,
-		ItemConflict:  reasons[bank].Reason == dynamo.Conflict,
-		ClaimConflict: reasons[claimed].Reason == dynamo.Conflict,
-		Throttled:     reasons[bank].Reason == dynamo.Throttled || reasons[claimed].Reason == dynamo.Throttled,
+		ItemGone:       reasons[bank].Reason == dynamo.ConditionFailed,
+		ItemConflict:   reasons[bank].Reason == dynamo.Conflict,
+		ClaimConflict:  reasons[claimed].Reason == dynamo.Conflict,
+		ItemThrottled:  reasons[bank].Reason == dynamo.Throttled,
+		ClaimThrottled: reasons[claimed].Reason == dynamo.Throttled,
 	}
 	if reasons[claimed].Reason == dynamo.ConditionFailed {
 		var row claimRow
@@ -97,18 +98,38 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	return result, nil
 }
 
-// HeldClaim reads a claim row.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	var row claimRow
-	found, err := s.get(ctx, "read claim", s.dedupeTable, claimKey(scope, claimant), &row)
-	if err != nil || !found {
-		return nil, err
+// HeldClaim reads a claim row with TransactGetItems. A consistent GetItem can show the writes of a
+// running transaction one by one; this read conflicts with the transaction instead. It costs 2
+// read units.
+func (s *Store) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
+	const doing = "read claim"
+	out, err := s.client.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{
+		Get: &types.Get{TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant))},
+	}}})
+	if reasons, cancelled := dynamo.Cancellations(err, 1); cancelled {
+		switch reasons[0].Reason {
+		case dynamo.Conflict:
+			return nil, true, nil
+		case dynamo.Throttled:
+			return nil, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrThrottled, err)
+		}
+		return nil, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 	}
-	return row.claim(scope, claimant)
+	if err != nil || len(out.Responses) == 0 || out.Responses[0].Item == nil {
+		return nil, false, failed(doing, err)
+	}
+	var row claimRow
+	if err := dynamo.Decode(out.Responses[0].Item, &row); err != nil {
+		return nil, false, err
+	}
+	held, err = row.claim(scope, claimant)
+	return held, false, err
 }
 
-// HeldClaimEventuallyConsistent reads a claim row with an eventually consistent read,
-// which costs half as much.
+// HeldClaimEventuallyConsistent reads a claim row with an eventually consistent GetItem, which
+// costs half a read unit.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant)),

@@ -3,13 +3,17 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -141,22 +145,88 @@ func TestEndFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// version1 is a client whose reads find a campaign that the first version wrote.
-type version1 struct{ dynamostore.Client }
+// layout1 is a client whose tables have a campaign of the first layout.
+type layout1 struct{ dynamostore.Client }
 
-func (version1) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+func (layout1) Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return &dynamodb.QueryOutput{Items: []row{{"pk": text("campaigns"), "sk": text("spring")}}}, nil
+}
+
+func (layout1) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	return &dynamodb.GetItemOutput{Item: row{
 		"pk": text("campaign#spring"), "sk": text("meta"), "name": text("spring"), "state": text("open"), "scope": text("spring"),
 		"shards": number(16), "page_size": number(30), "generation": number(1), "created_at": number(1000),
 	}}, nil
 }
 
-// TestCampaignsOfTheFirstVersion have no lives, and their items do not return.
-func TestCampaignsOfTheFirstVersion(t *testing.T) {
+// TestAnotherLayoutIsRefused: claims of another layout would not be found. A campaign of this
+// layout beside them could share their scope.
+func TestAnotherLayoutIsRefused(t *testing.T) {
 	t.Parallel()
-	c, err := dynamostore.New(version1{}, bankTable, dedupeTable).Campaign(t.Context(), "spring")
-	if err != nil || c.OnEnd != engine.Burn || c.ItemLife != 0 || c.ClaimLife != 0 || c.Shards != 16 {
-		t.Errorf("got %+v, %v", c, err)
+	store := dynamostore.New(layout1{}, bankTable, dedupeTable)
+	_, read := store.Campaign(t.Context(), "spring")
+	_, listed := store.Campaigns(t.Context())
+	_, created := store.CreateCampaign(t.Context(), engine.Campaign{Name: "summer"})
+	for doing, err := range map[string]error{"read": read, "list": listed, "create another": created} {
+		if !errors.Is(err, dynamostore.ErrLayout) {
+			t.Errorf("%s: want %v, got %v", doing, dynamostore.ErrLayout, err)
+		}
+	}
+}
+
+// reading is a client whose TransactGetItems ends with an error.
+type reading struct {
+	dynamostore.Client
+	err error
+}
+
+func (r reading) TransactGetItems(
+	context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
+) (*dynamodb.TransactGetItemsOutput, error) {
+	return &dynamodb.TransactGetItemsOutput{}, r.err
+}
+
+// TestHeldClaimOfARunningTransaction: the read says that it met a transaction. Everything else is
+// an error.
+func TestHeldClaimOfARunningTransaction(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		code     string
+		conflict bool
+		want     error
+	}{
+		{"TransactionConflict", true, nil},
+		{"ProvisionedThroughputExceeded", false, engine.ErrThrottled},
+		{"None", false, engine.ErrTryAgain},
+	} {
+		client := reading{err: &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{reason(test.code)}}}
+		held, conflict, err := dynamostore.New(client, bankTable, dedupeTable).HeldClaim(t.Context(), "spring", "ann")
+		if held != nil || conflict != test.conflict || !errors.Is(err, test.want) {
+			t.Errorf("%s: want conflict %t and %v; got %+v, %t, %v", test.code, test.conflict, test.want, held, conflict, err)
+		}
+	}
+}
+
+// TestServerTime: the Date of a response and the time since, not the own clock.
+func TestServerTime(t *testing.T) {
+	t.Parallel()
+	date := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", date.Format(http.TimeFormat))
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	store := dynamostore.New(itembankengines.Client(server.URL, nil), bankTable, dedupeTable)
+	if got := store.ServerTime(); !got.IsZero() {
+		t.Errorf("before the first response: want no time, got %v", got)
+	}
+	begin := time.Now()
+	if _, err := store.Campaign(t.Context(), "spring"); err != nil {
+		t.Fatal(err)
+	}
+	got, passed := store.ServerTime(), time.Since(begin)
+	if got.Before(date) || got.After(date.Add(passed)) {
+		t.Errorf("want %v and at most %v more, got %v", date, passed, got)
 	}
 }
 
@@ -167,14 +237,14 @@ func TestOneReadIsEventuallyConsistent(t *testing.T) {
 	reads := &readsSeen{}
 	store := dynamostore.New(reads, bankTable, dedupeTable)
 	_, eventually := store.HeldClaimEventuallyConsistent(t.Context(), "spring", "ann")
-	_, held := store.HeldClaim(t.Context(), "spring", "ann")
+	_, _, held := store.HeldClaim(t.Context(), "spring", "ann")
 	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
 	_, _, claims := store.ListClaims(t.Context(), "spring", "")
 	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
 	if err := errors.Join(eventually, held, row, claims, rows); err != nil {
 		t.Fatal(err)
 	}
-	if want := []bool{false, true, true, true, true}; !slices.Equal(reads.consistent, want) {
+	if want := []bool{false, true, true, true}; !slices.Equal(reads.consistent, want) {
 		t.Errorf("want %v, got %v", want, reads.consistent)
 	}
 }
@@ -188,6 +258,12 @@ type readsSeen struct {
 func (r *readsSeen) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	r.consistent = append(r.consistent, aws.ToBool(in.ConsistentRead))
 	return &dynamodb.GetItemOutput{}, nil
+}
+
+func (r *readsSeen) TransactGetItems(
+	context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
+) (*dynamodb.TransactGetItemsOutput, error) {
+	return &dynamodb.TransactGetItemsOutput{}, nil // it has no other consistency
 }
 
 func (r *readsSeen) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {

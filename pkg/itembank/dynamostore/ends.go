@@ -25,7 +25,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
 // {put bank row IF absent, count a return in the item row} or {write the state of the item
-// row}. The condition on the item row is its generation, and no state or the same state.
+// row}. The condition on the item row is the state that the Bank read.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
 	const claim, item, bank = 0, 1, 2 // positions of the actions and of their cancellation reasons
@@ -69,12 +69,12 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 // much as a condition check.
 func (s *Store) updateItemRow(r engine.CloseRequest) types.TransactWriteItem {
 	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(r.Claim.Campaign, r.Claim.ItemHash))
-	condition := "generation = :generation AND attribute_not_exists(#state)"
-	if r.Marked {
-		condition = "generation = :generation AND #state = :state"
+	condition := ifPresent + " AND attribute_not_exists(#state)"
+	if r.Row.State != "" {
+		condition = "#state = :state"
 	}
 	names := map[string]string{"#state": "state"}
-	values := map[string]types.AttributeValue{":generation": number(int64(r.Generation))}
+	values := map[string]types.AttributeValue{}
 	change := writeState
 	if r.Return != nil {
 		change, names["#returns"], values[":one"] = countReturn, "returns", number(1)

@@ -43,7 +43,7 @@ func (s *Store) change(r engine.RepairRequest) types.TransactWriteItem {
 	default:
 		return putIfAbsent(s.bankTable, itemRow{
 			key: itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
-			Generation: r.PutRow.Generation, EndsAt: millis(r.PutRow.EndsAt),
+			EndsAt: millis(r.PutRow.EndsAt),
 		})
 	}
 }
@@ -66,11 +66,9 @@ func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
 // itemRowCondition tests that the item row is the same, and counts a return in it if the
 // item goes back to the bank.
 func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem {
-	condition := "generation = :generation"
+	condition := ifPresent
 	names := map[string]string{"#state": "state", "#returns": "returns"}
-	values := map[string]types.AttributeValue{
-		":generation": number(int64(r.IfRow.Generation)), ":returns": number(int64(r.IfRow.Returns)),
-	}
+	values := map[string]types.AttributeValue{":returns": number(int64(r.IfRow.Returns))}
 	if r.IfRow.State == "" {
 		condition += " AND attribute_not_exists(#state)"
 	} else {

@@ -142,16 +142,16 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	expect("a new claim among repeated claims", 4, "GetItem", "TransactWriteItems")
 	counted.stale = 0 // these two reads may be
 	claim("cid", itembank.ErrSoldOut)
-	expect("the first sold out", 0, "Query", "GetItem", "GetItem")
+	expect("the first sold out", 0, "Query", "GetItem", "TransactGetItems")
 	claim("dan", itembank.ErrSoldOut)
-	expect("sold out while that is remembered", 0, "GetItem")
+	expect("sold out while that is remembered", 0, "TransactGetItems")
 	if err := bank.CloseCampaign(ctx, name); err != nil {
 		t.Fatal(err)
 	}
 	claim("eve", itembank.ErrClosed)
 	counted.since()
 	claim("eve", itembank.ErrClosed)
-	expect("closed", 0, "GetItem")
+	expect("closed", 0, "TransactGetItems")
 	held, err := bank.HeldClaim(ctx, name, "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	if _, err := bank.Release(ctx, name, "ann", held.ID); err != nil {
 		t.Fatal(err)
 	}
-	expect("a release", 4, "GetItem", "GetItem", "TransactWriteItems")
+	expect("a release", 4, "TransactGetItems", "GetItem", "TransactWriteItems")
 	if _, err := bank.Counts(ctx, name); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,10 @@ func (f failing) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynam
 	return &dynamodb.GetItemOutput{}, nil // no row
 }
 
+func (f failing) Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return &dynamodb.QueryOutput{}, nil // no rows
+}
+
 func (f failing) TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	return nil, f.err
 }
@@ -54,8 +58,8 @@ func TestTakeReadsConflictsAndThrottles(t *testing.T) {
 		{"conflict on the item", reason("TransactionConflict"), reason("None"), engine.TakeResult{ItemConflict: true}, false},
 		{"conflict on both", reason("TransactionConflict"), reason("TransactionConflict"), engine.TakeResult{ClaimConflict: true, ItemConflict: true}, false},
 		{"item gone, conflict on the claim", reason("ConditionalCheckFailed"), reason("TransactionConflict"), engine.TakeResult{ItemGone: true, ClaimConflict: true}, false},
-		{"bank throttled", reason("ThrottlingError"), reason("None"), engine.TakeResult{Throttled: true}, false},
-		{"claims throttled", reason("None"), reason("ProvisionedThroughputExceeded"), engine.TakeResult{Throttled: true}, false},
+		{"bank throttled", reason("ThrottlingError"), reason("None"), engine.TakeResult{ItemThrottled: true}, false},
+		{"claims throttled", reason("None"), reason("ProvisionedThroughputExceeded"), engine.TakeResult{ClaimThrottled: true}, false},
 		{"claim exists, conflict on the item", reason("TransactionConflict"), held, engine.TakeResult{ItemConflict: true}, true},
 	} {
 		store := dynamostore.New(cancelled(test.bank, test.claim), bankTable, dedupeTable)

@@ -1,7 +1,7 @@
 package dynamostore
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,10 +12,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// rowShards is the number of partitions of a campaign's item rows, and of a scope's claim
-// rows. It is a constant: campaigns that share a scope must find each other's claims, and
-// an item row must be found in every generation.
-const rowShards = 64
+// rowShards is the number of partition keys of a campaign's item rows, and of a scope's claim
+// rows. It is a constant, since campaigns that share a scope must find each other's claims.
+// DynamoDB places keys on partitions by a hash: of 64 keys on 16 partitions the fullest
+// partition has 7 to 10, so 64 keys would limit a scope to about 4,000 claims a second.
+const rowShards = 256
+
+// layout is the version of the rows and their keys. It is in every campaign row. Layout 1 had
+// 64 partition keys for claims and items, and no attribute.
+const layout = 2
+
+// bankGeneration is a part of the keys of bank rows. There is one generation.
+const bankGeneration = 1
 
 const (
 	metaKey      = "meta"      // the sort key of a campaign row
@@ -34,11 +42,11 @@ type key struct {
 func campaignKey(name string) key { return key{"campaign#" + name, metaKey} }
 
 func bankPartition(s engine.Shard) string {
-	return fmt.Sprintf("bank#%s#%d#%02d", s.Campaign, s.Generation, s.Number)
+	return fmt.Sprintf("bank#%s#%d#%02d", s.Campaign, bankGeneration, s.Number)
 }
 
 func itemPartition(campaign string, shard int) string {
-	return fmt.Sprintf("item#%s#%02d", campaign, shard)
+	return fmt.Sprintf("item#%s#%03d", campaign, shard)
 }
 
 func itemKey(campaign string, h engine.Hash) key {
@@ -46,7 +54,7 @@ func itemKey(campaign string, h engine.Hash) key {
 }
 
 func claimPartition(scope string, shard int) string {
-	return fmt.Sprintf("claim#%s#%02d", scope, shard)
+	return fmt.Sprintf("claim#%s#%03d", scope, shard)
 }
 
 func claimKey(scope, claimant string) key {
@@ -60,18 +68,18 @@ func loadPartition(campaign string) string { return "load#" + campaign }
 
 type campaignRow struct {
 	key
-	Name       string `dynamodbav:"name"`
-	State      string `dynamodbav:"state"` // engine.Mode
-	OpensAt    int64  `dynamodbav:"opens_at,omitempty"`
-	ClosesAt   int64  `dynamodbav:"closes_at,omitempty"`
-	Scope      string `dynamodbav:"scope"`
-	Shards     int    `dynamodbav:"shards"`
-	PageSize   int    `dynamodbav:"page_size"`
-	ItemLife   int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
-	ClaimLife  int64  `dynamodbav:"claim_life,omitempty"` // milliseconds
-	OnEnd      string `dynamodbav:"on_end,omitempty"`
-	Generation int    `dynamodbav:"generation"`
-	CreatedAt  int64  `dynamodbav:"created_at"`
+	Name      string `dynamodbav:"name"`
+	State     string `dynamodbav:"state"` // engine.Mode
+	OpensAt   int64  `dynamodbav:"opens_at,omitempty"`
+	ClosesAt  int64  `dynamodbav:"closes_at,omitempty"`
+	Scope     string `dynamodbav:"scope"`
+	Shards    int    `dynamodbav:"shards"`
+	PageSize  int    `dynamodbav:"page_size"`
+	ItemLife  int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
+	ClaimLife int64  `dynamodbav:"claim_life,omitempty"` // milliseconds
+	OnEnd     string `dynamodbav:"on_end"`
+	Layout    int    `dynamodbav:"layout"`
+	CreatedAt int64  `dynamodbav:"created_at"`
 }
 
 type bankRow struct {
@@ -82,12 +90,11 @@ type bankRow struct {
 
 type itemRow struct {
 	key
-	LoadID     string `dynamodbav:"load_id"`
-	Row        int64  `dynamodbav:"row"`
-	Generation int    `dynamodbav:"generation"`
-	EndsAt     int64  `dynamodbav:"ends_at,omitempty"`
-	State      string `dynamodbav:"state,omitempty"`
-	Returns    int    `dynamodbav:"returns,omitempty"`
+	LoadID  string `dynamodbav:"load_id"`
+	Row     int64  `dynamodbav:"row"`
+	EndsAt  int64  `dynamodbav:"ends_at,omitempty"`
+	State   string `dynamodbav:"state,omitempty"`
+	Returns int    `dynamodbav:"returns,omitempty"`
 }
 
 type claimRow struct {
@@ -102,14 +109,13 @@ type claimRow struct {
 
 type loadRow struct {
 	key
-	Digest     string `dynamodbav:"digest"`
-	Number     int    `dynamodbav:"number"`
-	Generation int    `dynamodbav:"generation"`
-	Finished   bool   `dynamodbav:"finished"`
-	Rows       int64  `dynamodbav:"rows_done"`
-	Added      int64  `dynamodbav:"added"`
-	Known      int64  `dynamodbav:"known"`
-	Repeated   int64  `dynamodbav:"repeated"`
+	Digest   string `dynamodbav:"digest"`
+	Number   int    `dynamodbav:"number"`
+	Finished bool   `dynamodbav:"finished"`
+	Rows     int64  `dynamodbav:"rows_done"`
+	Added    int64  `dynamodbav:"added"`
+	Known    int64  `dynamodbav:"known"`
+	Repeated int64  `dynamodbav:"repeated"`
 }
 
 func newCampaignRow(c engine.Campaign) campaignRow {
@@ -117,18 +123,26 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(), OnEnd: string(c.OnEnd),
-		Generation: c.Generation, CreatedAt: millis(c.CreatedAt),
+		CreatedAt: millis(c.CreatedAt), Layout: layout,
 	}
 }
 
-func (r campaignRow) campaign() *engine.Campaign {
+// ErrLayout says that the tables hold campaigns that another version of oncebox made, with
+// other keys. The engine changed nothing.
+var ErrLayout = errors.New("the tables have another layout")
+
+func (r campaignRow) campaign() (*engine.Campaign, error) {
+	if r.Layout != layout {
+		return nil, fmt.Errorf("dynamodb: %w: campaign %q has layout %d, and this version of oncebox reads layout %d; "+
+			"use the version that made it, or load the items into new tables", ErrLayout, r.Name, max(r.Layout, 1), layout)
+	}
 	return &engine.Campaign{
 		Name: r.Name, Mode: engine.Mode(r.State),
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
 		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
-		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: cmp.Or(engine.OnEnd(r.OnEnd), engine.Burn),
-		Generation: r.Generation, CreatedAt: fromMillis(r.CreatedAt),
-	}
+		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd),
+		CreatedAt: fromMillis(r.CreatedAt),
+	}, nil
 }
 
 func bankKey(i engine.FreeItem) key { return key{bankPartition(i.Shard), i.Hash.String()} }
@@ -148,13 +162,13 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 func newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
 		key: itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
-		Generation: r.Item.Shard.Generation, EndsAt: millis(r.Item.EndsAt),
+		EndsAt: millis(r.Item.EndsAt),
 	}
 }
 
 func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, Generation: r.Generation, EndsAt: fromMillis(r.EndsAt),
+		LoadID: r.LoadID, Row: r.Row, EndsAt: fromMillis(r.EndsAt),
 		State: engine.ItemState(r.State), Returns: r.Returns,
 	}
 }
@@ -179,14 +193,14 @@ func (r claimRow) claim(scope, claimant string) (*engine.Claim, error) {
 
 func newLoadRow(l engine.Load) loadRow {
 	return loadRow{
-		key: key{loadPartition(l.Campaign), l.ID()}, Digest: l.Digest, Number: l.Number, Generation: l.Generation,
+		key: key{loadPartition(l.Campaign), l.ID()}, Digest: l.Digest, Number: l.Number,
 		Finished: l.Finished, Rows: l.Tally.Rows, Added: l.Tally.Added, Known: l.Tally.Known, Repeated: l.Tally.Repeated,
 	}
 }
 
 func (r loadRow) load(campaign string) *engine.Load {
 	return &engine.Load{
-		Campaign: campaign, Digest: r.Digest, Number: r.Number, Generation: r.Generation, Finished: r.Finished,
+		Campaign: campaign, Digest: r.Digest, Number: r.Number, Finished: r.Finished,
 		Tally: engine.Tally{Rows: r.Rows, Added: r.Added, Known: r.Known, Repeated: r.Repeated},
 	}
 }

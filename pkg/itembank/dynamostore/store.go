@@ -30,6 +30,9 @@ type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	TransactGetItems(
+		context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
+	) (*dynamodb.TransactGetItemsOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 	TransactWriteItems(
 		context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options),
@@ -41,6 +44,7 @@ type Store struct {
 	client      Client
 	bankTable   string
 	dedupeTable string
+	server      serverClock
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -48,7 +52,7 @@ var _ engine.Store = (*Store)(nil)
 // New makes a Store on two existing tables: bankTable for campaigns, items and loads,
 // dedupeTable for claims. Record deduplication can use the same dedupeTable.
 func New(client Client, bankTable, dedupeTable string) *Store {
-	return &Store{client, bankTable, dedupeTable}
+	return &Store{client: client, bankTable: bankTable, dedupeTable: dedupeTable}
 }
 
 // ifAbsent is the condition of every put-if-absent. It does not name an owner: the old row
@@ -60,6 +64,11 @@ const ifPresent = "attribute_exists(pk)"
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
+// failed translates an error of the SDK. Requests that were throttled, after the SDK's own
+// retries, are engine.ErrThrottled.
 func failed(doing string, err error) error {
+	if dynamo.IsThrottled(err) {
+		return dynamo.Translate(doing, err, engine.ErrThrottled)
+	}
 	return dynamo.Translate(doing, err, engine.ErrTryAgain)
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The families of errors that engines return. Package itembank has the same values under
 // the same names.
@@ -8,6 +11,10 @@ var (
 	// ErrTryAgain says that the engine was busy, throttled or out of reach. Whether the
 	// write took effect is not known. The same call is safe again.
 	ErrTryAgain = errors.New("itembank: try again")
+
+	// ErrThrottled is the member of ErrTryAgain for a read that the engine refused because a
+	// key range or a table took too many requests. Another shard may be free.
+	ErrThrottled = fmt.Errorf("%w: throttled", ErrTryAgain)
 
 	// ErrInconsistent says that rows of the store contradict each other. The engine changed
 	// nothing.

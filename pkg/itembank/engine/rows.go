@@ -7,18 +7,17 @@ import (
 
 // Campaign is the row of a campaign. An engine stores it; the rules are the Bank's.
 type Campaign struct {
-	Name       string
-	Mode       Mode
-	OpensAt    time.Time     // zero: at once; UTC, whole milliseconds, as all times here
-	ClosesAt   time.Time     // zero: never
-	Scope      string        // the name space in which a claimant holds one claim
-	Shards     int           // parts of the bank
-	PageSize   int           // the least number of items read at a time
-	ItemLife   time.Duration // how long an item can be claimed after its load; 0: for ever
-	ClaimLife  time.Duration // how long a claim lives; 0: for ever
-	OnEnd      OnEnd
-	Generation int // part of the keys of bank rows; always 1
-	CreatedAt  time.Time
+	Name      string
+	Mode      Mode
+	OpensAt   time.Time     // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt  time.Time     // zero: never
+	Scope     string        // the name space in which a claimant holds one claim
+	Shards    int           // parts of the bank
+	PageSize  int           // the least number of items read at a time
+	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife time.Duration // how long a claim lives; 0: for ever
+	OnEnd     OnEnd
+	CreatedAt time.Time
 }
 
 // Mode says what decides whether a campaign is open.
@@ -42,9 +41,8 @@ const (
 
 // Shard names one part of a campaign's bank.
 type Shard struct {
-	Campaign   string
-	Generation int
-	Number     int // 0 to Campaign.Shards-1
+	Campaign string
+	Number   int // 0 to Campaign.Shards-1
 }
 
 // FreeItem is a bank row: an item that no claim holds.
@@ -58,12 +56,11 @@ type FreeItem struct {
 // ItemRow says that an item was ever loaded. It stays when the item leaves the bank, so
 // that the item is never loaded again.
 type ItemRow struct {
-	LoadID     string
-	Row        int64 // position among the load's items, from 1
-	Generation int
-	EndsAt     time.Time // zero: never
-	State      ItemState
-	Returns    int // how often the item came back to the bank from a claim
+	LoadID  string
+	Row     int64     // position among the load's items, from 1
+	EndsAt  time.Time // zero: never
+	State   ItemState
+	Returns int // how often the item came back to the bank from a claim
 }
 
 // ItemState is how an item ended. It is empty while the item is in the bank or held.
@@ -96,12 +93,11 @@ type Claim struct {
 
 // Load is the row that keeps a load's progress.
 type Load struct {
-	Campaign   string
-	Digest     string // of the items in order
-	Number     int    // 1 for the first load of these items, then 2 ...
-	Generation int
-	Finished   bool
-	Tally      Tally
+	Campaign string
+	Digest   string // of the items in order
+	Number   int    // 1 for the first load of these items, then 2 ...
+	Finished bool
+	Tally    Tally
 }
 
 // ID names the load in its item rows. The ids of one digest order by number.

@@ -18,14 +18,21 @@ const (
 
 // Store is what a Bank needs of an engine. These rules hold for all methods:
 //
-//   - Reads are strongly consistent, unless the method says otherwise.
+//   - Reads are strongly consistent, unless the method says otherwise. They may show some of
+//     the writes of a running transaction and not the others.
 //   - A write is one transaction: all of it becomes visible or nothing.
 //   - A nil result or found = false says that the row is absent. That is never an error.
 //   - A busy, throttled or unreachable engine returns an error of the family ErrTryAgain.
 //     The effect of the call is not known then.
 //   - Every method is safe to call again, and safe for concurrent use.
 //   - Times have a precision of one millisecond.
+//   - A read that is throttled returns ErrThrottled.
 type Store interface {
+	// ServerTime returns a lower bound of the engine's own time. It is late by a second or a
+	// little more at most. The zero time says that it is not known, because no request was
+	// answered yet, or that the engine has no other clock than the caller.
+	ServerTime() time.Time
+
 	// Campaigns.
 
 	// CreateCampaign puts the campaign row if it is absent. Otherwise it returns the
@@ -48,11 +55,13 @@ type Store interface {
 	// does not end by claim.ClaimedAt, and puts the claim row if the claimant has none in
 	// the scope. It does both or neither. The result names every condition that failed.
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
-	// HeldClaim reads the claim row of a claimant in a scope.
-	HeldClaim(ctx context.Context, scope, claimant string) (*Claim, error)
-	// HeldClaimEventuallyConsistent is HeldClaim with an eventually consistent read, if the
-	// engine has one that is cheaper. It may return a row that was deleted a moment ago, and
-	// miss one that was put a moment ago.
+	// HeldClaim reads the claim row of a claimant in a scope. The read is isolated: it shows
+	// the row before or after a transaction, never between the moments at which the writes of
+	// one transaction become visible. conflict = true: a transaction is working on the row;
+	// nothing is known about it.
+	HeldClaim(ctx context.Context, scope, claimant string) (held *Claim, conflict bool, err error)
+	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may
+	// return a row that was deleted a moment ago, and miss one that was put a moment ago.
 	HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*Claim, error)
 	// CloseClaim deletes a claim row. In the same transaction it puts the bank row and
 	// counts a return in the item row, or writes the state of the item row. The request says
@@ -116,11 +125,12 @@ type FreePage struct {
 // TakeResult says why a Take changed nothing. The zero value says that the claim was
 // made. Several fields can be set at once; the Bank decides which one counts.
 type TakeResult struct {
-	Held          *Claim // the claim row that was there
-	ClaimConflict bool   // another transaction was working on the claim row
-	ItemConflict  bool   // another transaction was working on the bank row
-	Throttled     bool   // the engine asked for fewer requests
-	ItemGone      bool   // the bank row was not there, or the item had ended
+	Held           *Claim // the claim row that was there
+	ClaimConflict  bool   // another transaction was working on the claim row
+	ClaimThrottled bool   // the key range of the claim row, or the table, took too many requests
+	ItemConflict   bool   // another transaction was working on the bank row
+	ItemThrottled  bool   // the key range of the bank row took too many requests
+	ItemGone       bool   // the bank row was not there, or the item had ended
 }
 
 // Taken reports that the claim was made.
@@ -153,15 +163,14 @@ const (
 // CloseRequest asks for the end of a claim. Its conditions are:
 //
 //   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy.
-//   - The item row has the generation. It has no state; with Marked it has State.
+//   - The item row is there and has the state of Row.
 //   - With Return, there is no such bank row.
 type CloseRequest struct {
-	Claim      Claim
-	EndedBy    time.Time // zero: the claim's end does not matter
-	Generation int       // of the item row
-	Return     *FreeItem // the bank row to put; nil: the item ends
-	State      ItemState // how the item ends
-	Marked     bool      // the item row has State already; only the claim row changes
+	Claim   Claim
+	EndedBy time.Time // zero: the claim's end does not matter
+	Row     ItemRow   // the item row, as the Bank read it
+	Return  *FreeItem // the bank row to put; nil: the item ends
+	State   ItemState // how the item ends; where Row has a state, the same one
 }
 
 // CloseResult says why CloseClaim changed nothing. The zero value says that the claim is
@@ -209,7 +218,7 @@ type RepairRequest struct {
 	DropFree *FreeItem // delete the bank row if it is there
 	PutRow   *ItemRow  // put the item row if it is absent
 
-	IfRow   *ItemRow  // the item row has this generation, state and number of returns
+	IfRow   *ItemRow  // the item row has this state and number of returns
 	IfClaim *Claim    // the claim row has this id
 	IfFree  *FreeItem // the bank row is there
 }

@@ -27,7 +27,7 @@ var end = time.Date(2033, 1, 1, 0, 0, 0, 5e6, time.UTC)
 
 func freeItemsInRanges(f *fixture) {
 	c, items := f.stocked(20, 1)
-	shard := engine.Shard{Campaign: c.Name, Generation: 1}
+	shard := engine.Shard{Campaign: c.Name}
 	hashes := make([]engine.Hash, len(items))
 	for i, item := range items {
 		hashes[i] = engine.HashItem(item)
@@ -63,7 +63,7 @@ func freeItemsInRanges(f *fixture) {
 			f.Errorf("%s: want %d items, more %t; got %d, more %t", test.name, len(test.want), test.more, len(got), page.More)
 		}
 	}
-	page, err := f.Store.FreeItems(f.Context(), engine.Shard{Campaign: c.Name, Generation: 2}, engine.Range{}, 1)
+	page, err := f.Store.FreeItems(f.Context(), engine.Shard{Campaign: c.Name, Number: c.Shards}, engine.Range{}, 1)
 	if len(page.Items) != 0 || page.More || err != nil {
 		f.Errorf("an empty shard: want nothing, got %+v, %v", page, err)
 	}
@@ -198,7 +198,7 @@ func (f *fixture) takeSettled(c engine.Campaign, claimant, item string) engine.T
 			f.Error(err)
 			return result
 		}
-		if !result.ClaimConflict && !result.ItemConflict && !result.Throttled {
+		if !result.ClaimConflict && !result.ItemConflict && !result.ItemThrottled && !result.ClaimThrottled {
 			return result
 		}
 	}

@@ -98,9 +98,6 @@ var obstacles = []obstacle{
 	{"no item row", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
 		f.dropItemRow(c, r.Claim.Item)
 	}, engine.CloseResult{ItemChanged: true}},
-	{"another generation", func(_ *fixture, _ engine.Campaign, r *engine.CloseRequest) {
-		r.Generation++
-	}, engine.CloseResult{ItemChanged: true}},
 	{"item ended", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
 		f.putState(c, r.Claim.Item, engine.Withdrawn)
 	}, engine.CloseResult{ItemChanged: true}},
@@ -143,7 +140,7 @@ func closeClaimConditions(f *fixture) {
 func closeClaimOfMarkedItem(f *fixture) {
 	c, items := f.stocked(1, 16)
 	request := enginerows.BurnOf(c, f.Take(c, "ann", items[0]))
-	request.Marked = true
+	request.Row.State = engine.Burned
 	for _, test := range []struct {
 		row  engine.ItemState
 		want engine.CloseResult

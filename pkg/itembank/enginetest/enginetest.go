@@ -73,7 +73,7 @@ func newFixture(t testing.TB, e Engine) *fixture {
 // campaign returns a new campaign with the defaults of a Bank.
 func (f *fixture) campaign(shards int) engine.Campaign {
 	return engine.Campaign{
-		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: shards, PageSize: 30, OnEnd: engine.Burn, Generation: 1,
+		Name: f.name, Mode: engine.ByTimes, Scope: f.name, Shards: shards, PageSize: 30, OnEnd: engine.Burn,
 	}
 }
 

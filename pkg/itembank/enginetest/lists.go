@@ -128,7 +128,7 @@ func listItemRowsInPages(f *fixture) {
 			continue
 		}
 		row := int64(len(want))
-		want = append(want, engine.ListedItem{Hash: free.Hash, ItemRow: engine.ItemRow{LoadID: loadID, Row: row, Generation: 1}})
+		want = append(want, engine.ListedItem{Hash: free.Hash, ItemRow: engine.ItemRow{LoadID: loadID, Row: row}})
 		chunk = append(chunk, engine.AddRequest{Item: free, LoadID: loadID, Row: row})
 		if len(chunk) == engine.MaxAddItems || len(want) == manyRows {
 			_, err := f.Store.AddItems(f.Context(), chunk)

@@ -21,7 +21,7 @@ func itemRow(f *fixture) {
 	free := enginerows.FreeItem(c, "a")
 	free.EndsAt = end
 	f.Add([]engine.AddRequest{{Item: free, LoadID: "l1", Row: 7}}, engine.AddDone)
-	want := engine.ItemRow{LoadID: "l1", Row: 7, Generation: 1, EndsAt: end}
+	want := engine.ItemRow{LoadID: "l1", Row: 7, EndsAt: end}
 	if got := f.ItemRow(c, "a"); got == nil || *got != want {
 		f.Errorf("want %+v, got %+v", want, got)
 	}
@@ -49,7 +49,7 @@ func addItems(f *fixture) {
 	f.Add([]engine.AddRequest{add("c", "l2", 1), add("b", "l2", 2), add("d", "l2", 3)},
 		engine.AddDone, engine.AddKnown, engine.AddDone)
 	added := f.Add([]engine.AddRequest{add("b", "l3", 9)}, engine.AddKnown)
-	if want := (engine.ItemRow{LoadID: "l1", Row: 2, Generation: 1, EndsAt: end}); added[0].Existing != want {
+	if want := (engine.ItemRow{LoadID: "l1", Row: 2, EndsAt: end}); added[0].Existing != want {
 		f.Errorf("want the row of the first load, %+v, got %+v", want, added[0].Existing)
 	}
 	f.WantCounts(c, engine.Counts{Loaded: 4, Free: 4})
@@ -79,7 +79,7 @@ func loadRows(f *fixture) {
 	}
 	f.wantLoads(f.name, false)
 	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
-		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n, Generation: 2}
+		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n}
 		started, err := f.Store.StartLoad(f.Context(), l)
 		f.Must(err)
 		again, err := f.Store.StartLoad(f.Context(), l)
@@ -94,7 +94,7 @@ func loadRows(f *fixture) {
 		}
 		f.wantLoads(f.name, true)
 	}
-	_, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40, Generation: 1})
+	_, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40})
 	f.Must(err)
 	got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
 	f.Must(err)
@@ -114,7 +114,7 @@ func (f *fixture) wantLoads(campaign string, want bool) {
 }
 
 func loadRowsMoveForwardOnly(f *fixture) {
-	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1, Generation: 1}
+	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1}
 	_, err := f.Store.StartLoad(f.Context(), l)
 	f.Must(err)
 	at := func(rows int64, finished bool) engine.Load {

@@ -40,39 +40,36 @@ var conditions = []condition{
 	{
 		"item row",
 		func(f *fixture, r *repairTest) {
-			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1}
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3}
 			r.putItemRow(f, *r.IfRow)
 		},
 		[]func(*fixture, *repairTest){
 			func(f *fixture, r *repairTest) { r.dropItemRow(f) },
 			func(f *fixture, r *repairTest) { f.putState(r.c, r.item, engine.Expired) },
 			func(f *fixture, r *repairTest) {
-				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 2})
-			},
-			func(f *fixture, r *repairTest) {
-				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 1})
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Returns: 1})
 			},
 		},
 	},
 	{
 		"item row with returns",
 		func(f *fixture, r *repairTest) {
-			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 2}
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Returns: 2}
 			r.putItemRow(f, *r.IfRow)
 		},
 		[]func(*fixture, *repairTest){
 			func(f *fixture, r *repairTest) {
-				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1})
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3})
 			},
 			func(f *fixture, r *repairTest) {
-				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, Returns: 3})
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Returns: 3})
 			},
 		},
 	},
 	{
 		"item row with a state",
 		func(f *fixture, r *repairTest) {
-			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, Generation: 1, State: engine.Burned}
+			r.IfRow = &engine.ItemRow{LoadID: "l", Row: 3, State: engine.Burned}
 			r.putItemRow(f, *r.IfRow)
 		},
 		[]func(*fixture, *repairTest){
@@ -149,14 +146,14 @@ var changes = []change{
 	{
 		putItemRow,
 		func(_ *fixture, r *repairTest) {
-			r.PutRow = &engine.ItemRow{LoadID: "repaired", Generation: 1, EndsAt: end}
+			r.PutRow = &engine.ItemRow{LoadID: "repaired", EndsAt: end}
 		},
 		func(f *fixture, r *repairTest) bool {
 			got := f.ItemRow(r.c, r.item)
 			return got != nil && *got == *r.PutRow
 		},
 		func(f *fixture, r *repairTest) {
-			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Generation: 1})
+			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3})
 		},
 	},
 }

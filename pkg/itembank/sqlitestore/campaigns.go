@@ -9,13 +9,13 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at, item_life, claim_life, on_end)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, on_end)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at,
+	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
 		item_life, claim_life, on_end FROM campaign ORDER BY name`
 
-	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, generation, created_at,
+	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
 		item_life, claim_life, on_end FROM campaign WHERE name = ?`
 
 	// One statement counts all rows at one moment.
@@ -33,7 +33,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing
 			return err
 		}
 		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
-			c.Scope, c.Shards, c.PageSize, c.Generation, sqlite.Millis(c.CreatedAt),
+			c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
 			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.OnEnd)
 		return err
 	})
@@ -78,7 +78,7 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 func intoCampaign(c *engine.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
-		&c.Scope, &c.Shards, &c.PageSize, &c.Generation, sqlite.IntoTime(&c.CreatedAt),
+		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
 		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), &c.OnEnd,
 	}
 }

@@ -14,7 +14,7 @@ const slot = 1
 const (
 	// A missing end of the range becomes a blob below or above every hash.
 	selectFree = `SELECT hash, item, ends_at FROM bank
-		WHERE campaign = ? AND generation = ? AND shard = ?
+		WHERE campaign = ? AND shard = ?
 			AND hash > coalesce(?, x'') AND hash <= coalesce(?, x'ffffffffffffffffffffffffffffffffff')
 		ORDER BY hash LIMIT ?`
 
@@ -22,10 +22,10 @@ const (
 		FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
 
 	// An item that ends by then is not free.
-	selectIsFree = `SELECT 1 FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?
+	selectIsFree = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
 		AND (ends_at IS NULL OR ends_at > ?)`
 
-	deleteFree = `DELETE FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?`
+	deleteFree = `DELETE FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`
 
 	insertClaim = `INSERT INTO claim
 		(scope, claimant, slot, id, campaign, item, item_hash, claimed_at, ends_at)
@@ -36,7 +36,7 @@ const (
 // exactly whether the range has others.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	var page engine.FreePage
-	a := sqlite.Args{shard.Campaign, shard.Generation, shard.Number, blob(r.After), blob(r.Through), limit + 1}
+	a := sqlite.Args{shard.Campaign, shard.Number, blob(r.After), blob(r.Through), limit + 1}
 	err := s.db.Read(ctx, "read the bank", func(ctx context.Context, on *sqlite.Statements) error {
 		return on.Each(ctx, selectFree, a, func(scan func(...any) error) error {
 			item := engine.FreeItem{Shard: shard}
@@ -90,18 +90,20 @@ func take(
 	return result, err
 }
 
-// HeldClaim reads the claim row of a claimant in a scope.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, err error) {
+// HeldClaim reads the claim row of a claimant in a scope. A transaction of SQLite becomes visible as
+// a whole, so there is never a conflict.
+func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, conflict bool, err error) {
 	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
 		held, err = readClaim(ctx, r, scope, claimant)
 		return err
 	})
-	return held, err
+	return held, false, err
 }
 
 // HeldClaimEventuallyConsistent is HeldClaim: SQLite has no cheaper read.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return s.HeldClaim(ctx, scope, claimant)
+	held, _, err := s.HeldClaim(ctx, scope, claimant)
+	return held, err
 }
 
 func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant string) (*engine.Claim, error) {
@@ -122,7 +124,7 @@ func intoClaim(c *engine.Claim) []any {
 
 // bankKey returns the key columns of a bank row.
 func bankKey(i engine.FreeItem) sqlite.Args {
-	return sqlite.Args{i.Shard.Campaign, i.Shard.Generation, i.Shard.Number, i.Hash[:]}
+	return sqlite.Args{i.Shard.Campaign, i.Shard.Number, i.Hash[:]}
 }
 
 // putFree puts a bank row that is absent.

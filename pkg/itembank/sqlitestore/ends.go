@@ -14,8 +14,8 @@ const (
 
 	deleteClaim = `DELETE FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
 
-	selectInBank = `SELECT 1 FROM bank WHERE campaign = ? AND generation = ? AND shard = ? AND hash = ?
-		AND (?5 IS NULL OR ends_at <= ?5)`
+	selectInBank = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
+		AND (?4 IS NULL OR ends_at <= ?4)`
 
 	updateState = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ? AND state IS NULL`
 
@@ -55,11 +55,7 @@ func closeClaim(
 		return result, err
 	}
 	result.ClaimChanged = !there
-	var marked engine.ItemState
-	if r.Marked {
-		marked = r.State
-	}
-	result.ItemChanged = row == nil || row.Generation != r.Generation || row.State != marked
+	result.ItemChanged = row == nil || row.State != r.Row.State
 	if r.Return != nil {
 		if result.ItemFree, err = inBank(ctx, w, *r.Return); err != nil {
 			return result, err

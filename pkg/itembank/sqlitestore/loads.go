@@ -11,12 +11,12 @@ import (
 const (
 	selectLoaded = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
 
-	selectLatestLoad = `SELECT campaign, digest, number, generation, finished, rows, added, known, repeated
+	selectLatestLoad = `SELECT campaign, digest, number, finished, rows, added, known, repeated
 		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
 
 	insertLoad = `INSERT INTO load
-		(campaign, digest, number, generation, finished, rows, added, known, repeated)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+		(campaign, digest, number, finished, rows, added, known, repeated)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// A row that is further stays as it is.
 	updateLoad = `UPDATE load
@@ -27,14 +27,14 @@ const (
 	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
 
 	// It inserts one row, or none because there is an item row or a bank row.
-	insertItem = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6
-		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND generation = ?5 AND shard = ?7 AND hash = ?2)
+	insertItem = `INSERT INTO item (campaign, hash, load_id, row, ends_at)
+		SELECT ?1, ?2, ?3, ?4, ?5
+		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND shard = ?6 AND hash = ?2)
 		ON CONFLICT DO NOTHING`
 
-	insertFree = `INSERT INTO bank (campaign, generation, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?, ?)`
+	insertFree = `INSERT INTO bank (campaign, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?)`
 
-	selectItem = `SELECT load_id, row, generation, ends_at, coalesce(state, ''), returns FROM item
+	selectItem = `SELECT load_id, row, ends_at, coalesce(state, ''), returns FROM item
 		WHERE campaign = ? AND hash = ?`
 )
 
@@ -60,7 +60,7 @@ func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest 
 	var l engine.Load
 	t := &l.Tally
 	found, err := r.One(ctx, selectLatestLoad, sqlite.Args{campaign, digest},
-		&l.Campaign, &l.Digest, &l.Number, &l.Generation, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
+		&l.Campaign, &l.Digest, &l.Number, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err
 	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
 		n, err := w.Exec(ctx, insertLoad,
-			l.Campaign, l.Digest, l.Number, l.Generation, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
+			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
 		started = n == 1
 		return err
 	})
@@ -123,7 +123,7 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 // add puts the item row and the bank row, or says which of them was there.
 func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine.AddResult, error) {
 	shard, hash, ends := r.Item.Shard, r.Item.Hash[:], sqlite.Millis(r.Item.EndsAt)
-	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, shard.Generation, ends, shard.Number)
+	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number)
 	if err != nil {
 		return engine.AddResult{}, err
 	}
@@ -153,5 +153,5 @@ func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, ha
 }
 
 func intoItemRow(row *engine.ItemRow) []any {
-	return []any{&row.LoadID, &row.Row, &row.Generation, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns}
+	return []any{&row.LoadID, &row.Row, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns}
 }

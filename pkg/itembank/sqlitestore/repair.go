@@ -25,7 +25,7 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 	case request.IfRow != nil:
 		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
 		want := request.IfRow
-		return row != nil && row.Generation == want.Generation && row.State == want.State && row.Returns == want.Returns, err
+		return row != nil && row.State == want.State && row.Returns == want.Returns, err
 	case request.IfClaim != nil:
 		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	default:
@@ -52,7 +52,7 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 	default:
 		row := request.PutRow
 		n, err := w.Exec(ctx, insertRow,
-			request.Campaign, request.Hash[:], row.LoadID, row.Row, row.Generation, sqlite.Millis(row.EndsAt))
+			request.Campaign, request.Hash[:], row.LoadID, row.Row, sqlite.Millis(row.EndsAt))
 		return n == 1, err
 	}
 }
@@ -61,5 +61,5 @@ func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool
 	return is(ctx, on, selectInBank, append(bankKey(i), nil)...)
 }
 
-const insertRow = `INSERT INTO item (campaign, hash, load_id, row, generation, ends_at) VALUES (?, ?, ?, ?, ?, ?)
+const insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at) VALUES (?, ?, ?, ?, ?)
 	ON CONFLICT DO NOTHING`

@@ -7,9 +7,9 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Version:  2,
+	Version:  3,
 	Tables:   makeTables,
-	Upgrades: []string{addLives},
+	Upgrades: []string{addLives, dropGenerations},
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
 }
@@ -26,7 +26,6 @@ const makeTables = `
 		scope      TEXT NOT NULL,
 		shards     INTEGER NOT NULL,
 		page_size  INTEGER NOT NULL,
-		generation INTEGER NOT NULL,
 		created_at INTEGER,
 		item_life  INTEGER NOT NULL DEFAULT 0,
 		claim_life INTEGER NOT NULL DEFAULT 0,
@@ -36,12 +35,11 @@ const makeTables = `
 	-- The free items.
 	CREATE TABLE bank (
 		campaign   TEXT NOT NULL,
-		generation INTEGER NOT NULL,
 		shard      INTEGER NOT NULL,
 		hash       BLOB NOT NULL CHECK (length(hash) = 16),
 		item       TEXT NOT NULL,
 		ends_at    INTEGER,
-		PRIMARY KEY (campaign, generation, shard, hash)
+		PRIMARY KEY (campaign, shard, hash)
 	) STRICT, WITHOUT ROWID;
 
 	-- Every item that was ever loaded.
@@ -50,7 +48,6 @@ const makeTables = `
 		hash       BLOB NOT NULL CHECK (length(hash) = 16),
 		load_id    TEXT NOT NULL,
 		row        INTEGER NOT NULL,
-		generation INTEGER NOT NULL,
 		ends_at    INTEGER,
 		state      TEXT CHECK (state <> ''),
 		returns    INTEGER NOT NULL DEFAULT 0,
@@ -61,7 +58,6 @@ const makeTables = `
 		campaign   TEXT NOT NULL,
 		digest     TEXT NOT NULL,
 		number     INTEGER NOT NULL,
-		generation INTEGER NOT NULL,
 		finished   INTEGER NOT NULL CHECK (finished IN (0, 1)),
 		rows       INTEGER NOT NULL,
 		added      INTEGER NOT NULL,
@@ -93,3 +89,20 @@ const addLives = `
 	ALTER TABLE campaign ADD COLUMN claim_life INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE campaign ADD COLUMN on_end TEXT NOT NULL DEFAULT 'burn';
 	ALTER TABLE item ADD COLUMN returns INTEGER NOT NULL DEFAULT 0;`
+
+// dropGenerations upgrades version 2 to 3. There was never a second generation.
+const dropGenerations = `
+	ALTER TABLE campaign DROP COLUMN generation;
+	ALTER TABLE item DROP COLUMN generation;
+	ALTER TABLE load DROP COLUMN generation;
+	CREATE TABLE bank3 (
+		campaign   TEXT NOT NULL,
+		shard      INTEGER NOT NULL,
+		hash       BLOB NOT NULL CHECK (length(hash) = 16),
+		item       TEXT NOT NULL,
+		ends_at    INTEGER,
+		PRIMARY KEY (campaign, shard, hash)
+	) STRICT, WITHOUT ROWID;
+	INSERT INTO bank3 SELECT campaign, shard, hash, item, ends_at FROM bank;
+	DROP TABLE bank;
+	ALTER TABLE bank3 RENAME TO bank;`

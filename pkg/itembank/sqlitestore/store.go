@@ -59,6 +59,9 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	return &Store{db}, nil
 }
 
+// ServerTime returns the zero time: a file has no clock but its machine's.
+func (s *Store) ServerTime() time.Time { return time.Time{} }
+
 // Close waits for a write that is under way and closes all files. The Store cannot be used
 // afterwards. Closing again does nothing.
 func (s *Store) Close() error { return s.db.Close() }

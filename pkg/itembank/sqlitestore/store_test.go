@@ -28,7 +28,7 @@ func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	if err != nil || len(all) != 1 || all[0] != c {
 		t.Errorf("campaigns are %+v (%v), want %+v alone", all, err, c)
 	}
-	if held, err := s.HeldClaim(t.Context(), "c", "ann"); held != nil || err != nil {
+	if held, _, err := s.HeldClaim(t.Context(), "c", "ann"); held != nil || err != nil {
 		t.Errorf("claim: %+v, %v", held, err)
 	}
 }
@@ -54,7 +54,7 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, startLoad := s.StartLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
-	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), Generation: 1, State: engine.Burned})
+	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), State: engine.Burned})
 	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
@@ -78,8 +78,8 @@ func TestContextEndsReads(t *testing.T) {
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
 	_, counts := s.Counts(ctx, c)
-	_, held := s.HeldClaim(ctx, "c", "ann")
-	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c", Generation: 1}, engine.Range{}, 1)
+	_, _, held := s.HeldClaim(ctx, "c", "ann")
+	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
 	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})
@@ -117,7 +117,7 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrNewer, "tables for claims have version 3"},
+		{newer, ErrNewer, "tables for claims have version 4"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -168,7 +168,7 @@ func TestCloseEndsTheStore(t *testing.T) {
 	item := free(t, s, 1)[0]
 	check(t, s.Close())
 	check(t, s.Close())
-	_, read := s.HeldClaim(t.Context(), "c", "ann")
+	_, _, read := s.HeldClaim(t.Context(), "c", "ann")
 	_, write := s.Take(t.Context(), item, annsClaim(item))
 	for _, err := range []error{read, write} {
 		if err == nil || errors.Is(err, itembank.ErrTryAgain) {

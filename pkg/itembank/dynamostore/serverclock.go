@@ -1,0 +1,46 @@
+package dynamostore
+
+import (
+	"sync"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/smithy-go/middleware"
+)
+
+// serverClock knows a lower bound of DynamoDB's time, from the Date of its latest response.
+// Clocks of Lambda containers and laptops can be wrong by minutes.
+type serverClock struct {
+	mu       sync.Mutex
+	date     time.Time
+	received time.Time // by the own clock
+}
+
+// observe notes the Date of a response.
+func (c *serverClock) observe(response middleware.Metadata) {
+	date, ok := awsmiddleware.GetServerTime(response)
+	if !ok {
+		return
+	}
+	received := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.date, c.received = date, received
+}
+
+// now returns the Date of the latest response and the time that has passed since. The smaller of
+// the wall clock's and the monotonic clock's time counts: the wall clock may have been set.
+func (c *serverClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.date.IsZero() {
+		return time.Time{}
+	}
+	now := time.Now()
+	passed := min(now.Sub(c.received), now.Round(0).Sub(c.received.Round(0)))
+	return c.date.Add(max(passed, 0)).UTC()
+}
+
+// ServerTime implements engine.Store. The Date of an HTTP response has whole seconds, so the
+// bound is up to a second early, and the way of the response more.
+func (s *Store) ServerTime() time.Time { return s.server.now() }
