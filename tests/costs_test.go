@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -30,6 +31,7 @@ import (
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -159,7 +161,7 @@ const counted = 1000
 type claimants struct {
 	*testing.T
 	*meter
-	store *dynamostore.Store
+	store engine.Store
 	clock *itembankfault.Clock
 }
 
@@ -220,7 +222,7 @@ func (c *claimants) ask(h *claimapi.Handler, request events.APIGatewayV2HTTPRequ
 // costsOfClaims counts the rows of docs/costs.md about claims.
 func costsOfClaims(t *testing.T) map[string]cost {
 	m, client, own := metered(t)
-	c := &claimants{t, m, dynamostore.New(client, own.bank, own.dedupe), itembankfault.NewClock()}
+	c := &claimants{t, m, itembankengines.CallersClock{Store: dynamostore.New(client, own.bank, own.dedupe)}, itembankfault.NewClock()}
 	costs := map[string]cost{}
 	each := func(n int, name string, work func(i int)) {
 		costs[name] = m.during(func() {

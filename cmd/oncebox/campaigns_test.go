@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -402,6 +403,6 @@ func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 		if err := dynamostore.CreateTables(t.Context(), client, bank, claims); err != nil {
 			t.Fatal(err)
 		}
-		test(t, dynamostore.New(client, bank, claims))
+		test(t, itembankengines.CallersClock{Store: dynamostore.New(client, bank, claims)})
 	})
 }

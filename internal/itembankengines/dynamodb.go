@@ -38,14 +38,15 @@ func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	if err := made.(func() error)(); err != nil {
 		t.Fatal(err)
 	}
-	store := callersClock{dynamostore.New(client, BankTable, DedupeTable)}
+	store := CallersClock{dynamostore.New(client, BankTable, DedupeTable)}
 	return enginetest.Engine{Store: store, Raw: DynamoDBRaw{client}}
 }
 
-// callersClock is an engine without a clock of its own, for tests that set the caller's.
-type callersClock struct{ engine.Store }
+// CallersClock is an engine without a clock of its own, for tests that set the caller's.
+type CallersClock struct{ engine.Store }
 
-func (callersClock) ServerTime() time.Time { return time.Time{} }
+// ServerTime implements engine.Store.
+func (CallersClock) ServerTime() time.Time { return time.Time{} }
 
 // Client makes a client of a local engine. A nil httpClient is the SDK's own.
 func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {

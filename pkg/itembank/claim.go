@@ -2,7 +2,9 @@ package itembank
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -36,8 +38,9 @@ type Grant struct {
 // claim until it is released or ends, also when no item is left or the campaign is
 // closed. Claim is safe to repeat after any error.
 //
-// Errors: *InvalidError; ErrTryAgain; the family ErrInconsistent; and these of the
-// family ErrRefused, which a claimant who holds an item of the campaign never gets:
+// Errors: *InvalidError; ErrTryAgain; ErrInconsistent if the rows of the claimant's claim
+// contradict each other, which repeating does not change (Reconcile finds them); and these of
+// the family ErrRefused, which a claimant who holds an item of the campaign never gets:
 // ErrNotOpen, ErrClosed, ErrSoldOut, *ClaimedElsewhereError. ErrNoCampaign if the
 // campaign does not exist.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, error) {
@@ -45,20 +48,19 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 		return Grant{}, err
 	}
 	started := b.clock.Now()
-	c, err := b.campaignRules(ctx, campaign)
-	if err != nil {
-		return Grant{}, err
+	c, rulesErr := b.campaignRules(ctx, campaign)
+	if rulesErr != nil {
+		known := false
+		if c, known = b.rules.latest(campaign); !known {
+			return Grant{}, rulesErr
+		}
 	}
-	id, err := b.newClaimID()
-	if err != nil {
+	r, err := b.newRequest(c, claimant, started)
+	switch {
+	case err != nil:
 		return Grant{}, err
-	}
-	now := b.now()
-	r := &request{
-		bank: b, memory: b.memoryOf(campaign), search: search{started: started}, campaign: c,
-		claim: engine.Claim{
-			ID: id, Campaign: campaign, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: endOf(now, c.ClaimLife),
-		},
+	case rulesErr != nil: // a scope never changes, so the old copy is good enough to find the claim
+		return r.unlessHeld(ctx, rulesErr)
 	}
 	grant, err := r.run(ctx)
 	r.memory.repeats.count(grant.Replayed)
@@ -75,6 +77,20 @@ type request struct {
 	waits    int
 }
 
+func (b *Bank) newRequest(c Campaign, claimant string, started time.Time) (*request, error) {
+	id, err := b.newClaimID()
+	if err != nil {
+		return nil, err
+	}
+	now := b.serverNow()
+	return &request{
+		bank: b, memory: b.memoryOf(c.Name), search: search{started: started}, campaign: c,
+		claim: engine.Claim{
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: endOf(now, c.ClaimLife),
+		},
+	}, nil
+}
+
 // stepResult says how a step of a request ended, where it did not end with an error. A
 // refusal is an error.
 type stepResult struct {
@@ -86,7 +102,7 @@ type outcome int
 
 const (
 	noClaim   outcome = iota // the claimant holds no claim
-	itemTaken                // another claimant has the candidate: try the next one
+	itemTaken                // the candidate is gone or throttled: try another one
 	lookAgain                // a row was busy, the rules changed, or an ended claim was closed: try again
 	answered                 // the grant is the answer
 )
@@ -95,21 +111,45 @@ const (
 func (r *request) run(ctx context.Context) (Grant, error) {
 	for n := range maxAttempts {
 		result, err := r.attempt(ctx, n == 0)
-		if err != nil || result.outcome == answered {
-			return result.grant, err
+		switch {
+		case err != nil:
+			return r.unlessHeld(ctx, err)
+		case result.outcome == answered:
+			return result.grant, nil
 		}
 	}
-	return Grant{}, fmt.Errorf("%w: %d times another request was faster", ErrTryAgain, maxAttempts)
+	return r.unlessHeld(ctx, fmt.Errorf("%w: %d times another request was faster", ErrTryAgain, maxAttempts))
+}
+
+// unlessHeld answers with the claim that the claimant holds, and otherwise with the failure: a
+// holder is answered whatever failed. The claim was read before a refusal already.
+func (r *request) unlessHeld(ctx context.Context, failure error) (Grant, error) {
+	if errors.Is(failure, ErrRefused) || errors.Is(failure, ErrInconsistent) || ctx.Err() != nil {
+		return Grant{}, failure
+	}
+	result, err := r.readHeld(ctx)
+	if err != nil || result.outcome != answered {
+		return Grant{}, failure
+	}
+	return result.grant, nil
 }
 
 // attempt goes through the life of a claim once: the rules, a candidate, the
 // transaction.
 func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
-	if state := r.campaign.StateAt(r.bank.clock.Now()); state != Open {
+	if state := r.campaign.StateAt(r.bank.serverNow()); state != Open {
 		return r.refuse(ctx, refusal(state))
 	}
-	found, err := r.memory.free.find(ctx, r.campaign, &r.search)
-	if err != nil {
+	if first && r.memory.repeats.frequent() && !r.memory.free.knownEmpty(r.campaign, &r.search) {
+		if held := r.bank.peek(ctx, r.campaign, r.claim.Claimant); held != nil {
+			return r.replay(*held), nil
+		}
+	}
+	found, held, err := r.find(ctx, first)
+	switch {
+	case held != nil:
+		return r.replay(*held), nil
+	case err != nil:
 		return stepResult{}, err
 	}
 	switch found.outcome {
@@ -119,13 +159,6 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	case nothingFree:
 		r.campaign = found.campaign
 		return r.refuse(ctx, ErrSoldOut)
-	}
-	if first && r.memory.repeats.frequent() {
-		result, err := r.readFirst(ctx)
-		if err != nil || result.outcome == answered {
-			r.memory.free.putBack(found.candidate)
-			return result, err
-		}
 	}
 	return r.take(ctx, found.candidate)
 }
@@ -137,24 +170,56 @@ func refusal(s State) error {
 	return ErrClosed
 }
 
-// readFirst reads the claimant's claim before the transaction. Where items are
-// burned, an eventually consistent read is enough: it can show a claim that has just
-// ended, but never an item that another claimant holds. noClaim: the transaction
-// decides.
-func (r *request) readFirst(ctx context.Context) (stepResult, error) {
-	read := r.bank.store.HeldClaimEventuallyConsistent
-	if r.campaign.OnEnd == Return {
-		read = r.bank.heldClaim
+// find looks for a candidate. While that takes more than one read, it reads the claim too: a
+// claimant who holds one does not wait for the proof that the bank is empty. Then held is the
+// claim, and the search ends. Later attempts do not read it: the first transaction found none.
+func (r *request) find(ctx context.Context, first bool) (found lookup, held *engine.Claim, err error) {
+	if !first {
+		r.search.slow = nil
+		found, err = r.memory.free.find(ctx, r.campaign, &r.search)
+		return found, nil, err
 	}
-	held, err := read(ctx, r.claim.Scope, r.claim.Claimant)
-	if err != nil || held == nil || held.Campaign != r.claim.Campaign {
-		return stepResult{outcome: noClaim}, err
+	searching, stop := context.WithCancel(ctx)
+	var peek sync.WaitGroup
+	r.search.slow = sync.OnceFunc(func() {
+		peek.Go(func() {
+			if held = r.bank.peek(searching, r.campaign, r.claim.Claimant); held != nil {
+				stop()
+			}
+		})
+	})
+	found, err = r.memory.free.find(searching, r.campaign, &r.search)
+	stop()
+	peek.Wait()
+	if held != nil && err == nil && found.outcome == itemFree {
+		r.memory.free.putBack(found.candidate)
 	}
-	return r.answer(ctx, *held)
+	return found, held, err
 }
 
-// take asks the store for the candidate, until there is an answer or another claimant
-// has the candidate.
+// peek reads the claimant's claim before the transaction, and returns it only if it is a sure
+// answer; the transaction finds all others. Where items are burned, an eventually consistent read
+// is enough: it can show a claim that has just ended, but never an item that another claimant holds.
+func (b *Bank) peek(ctx context.Context, c Campaign, claimant string) *engine.Claim {
+	read := b.store.HeldClaimEventuallyConsistent
+	if c.OnEnd == Return {
+		read = b.heldClaim
+	}
+	held, err := read(ctx, c.Scope, claimant)
+	if err != nil || held == nil || held.Campaign != c.Name || closable(*held, b.closersNow()) {
+		return nil
+	}
+	return held
+}
+
+// replay answers with a claim of the campaign that exists. A claim with this request's own id was
+// made by an earlier attempt whose reply was lost.
+func (r *request) replay(held engine.Claim) stepResult {
+	return stepResult{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}
+}
+
+// take asks the store for the candidate, until there is an answer or another candidate has to be
+// tried.
 func (r *request) take(ctx context.Context, item candidate) (stepResult, error) {
 	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
 	for {
@@ -170,6 +235,9 @@ func (r *request) take(ctx context.Context, item candidate) (stepResult, error) 
 		case taken.ItemGone:
 			r.memory.free.discardPage(item)
 			return result, err
+		case taken.ItemThrottled:
+			r.memory.free.avoid(item)
+			fallthrough
 		case err != nil || result.outcome == answered:
 			r.memory.free.putBack(item)
 			return result, err
@@ -208,7 +276,7 @@ func (r *request) refuse(ctx context.Context, refusal error) (stepResult, error)
 	return result, err
 }
 
-// readHeld reads the claimant's claim consistently and answers with it.
+// readHeld reads the claimant's claim, isolated from running transactions, and answers with it.
 func (r *request) readHeld(ctx context.Context) (stepResult, error) {
 	held, err := r.bank.heldClaim(ctx, r.claim.Scope, r.claim.Claimant)
 	if err != nil || held == nil {
@@ -217,11 +285,10 @@ func (r *request) readHeld(ctx context.Context) (stepResult, error) {
 	return r.answer(ctx, *held)
 }
 
-// answer answers with a claim that exists. A claim with this request's own id was made
-// by an earlier attempt whose reply was lost. A claim that ended is closed and is no
-// answer: its item may be in the bank now.
+// answer answers with a claim that exists. A claim that ended is closed and is no answer: its item
+// may be in the bank now.
 func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, error) {
-	if closable(held, r.bank.now()) {
+	if closable(held, r.bank.closersNow()) {
 		released, err := r.bank.closeEnded(ctx, held)
 		if err == nil && released.Already { // another request changed it
 			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
@@ -231,7 +298,7 @@ func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, er
 	if held.Campaign != r.claim.Campaign {
 		return stepResult{}, &ClaimedElsewhereError{held.Campaign}
 	}
-	return stepResult{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}, nil
+	return r.replay(held), nil
 }
 
 // wait waits before the request goes on, a limited number of times.

@@ -37,6 +37,9 @@ var claimCases = []testCase{
 	{"invalid-input", invalidClaims},
 	{"take-that-is-sent-twice", takeSentTwice},
 	{"busy-engine", busyEngine},
+	{"holder-is-answered-whatever-fails", holderAnswered},
+	{"holder-does-not-wait-for-the-proof", holderDoesNotWait},
+	{"throttled-shard-is-avoided", throttledShard},
 }
 
 // oneItemForEachClaimant: 20 customers claim 5 times each, at once.
@@ -156,8 +159,8 @@ func soldOutOnSlowEngine(f *fixture) {
 	slow := f.slow(clock, 70*time.Millisecond)
 	b := itembank.New(slow, itembank.WithClock(clock))
 	f.refused(b, "ann", itembank.ErrSoldOut)
-	if calls := slow.Calls(); len(calls) != 1+2+15+2 {
-		f.Errorf("want both halves of one shard and then the others read once, got %d calls", len(calls))
+	if calls := slow.Calls(); len(calls) != 1+2+1+15+2 {
+		f.Errorf("want both halves of one shard, the claim, and then the other shards read once, got %d calls", len(calls))
 	}
 	clock.Advance(time.Minute)
 	slow.Calls()
@@ -351,7 +354,7 @@ func callsOfClaim(f *fixture) {
 	}
 	counted.Calls()
 	f.refused(b, "too-late", itembank.ErrSoldOut)
-	f.wantCalls("the first sold out", counted, "FreeItems", "Campaign", "HeldClaim")
+	f.wantCalls("the first sold out", counted, "HeldClaimEventuallyConsistent", "FreeItems", "Campaign", "HeldClaim")
 	f.refused(b, "later", itembank.ErrSoldOut)
 	f.wantCalls("sold out within a second", counted, "HeldClaim")
 	f.Must(b.CloseCampaign(f.ctx, f.name))
@@ -541,4 +544,113 @@ func busyEngine(f *fixture) {
 		f.Errorf("waited %s for an engine that stayed busy", waited)
 	}
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
+}
+
+// holderAnswered: whatever the bank's side fails with, a holder gets the item. Others get the
+// failure.
+func holderAnswered(f *fixture) {
+	f.stocked(40, itembank.Settings{Shards: 4})
+	held := f.claim(f.bank(), "ann")
+	failed := errors.New("a failure of no family")
+	for _, method := range []string{"Campaign", "FreeItems", "Take"} {
+		for _, failure := range []error{engine.ErrThrottled, engine.ErrTryAgain, failed} {
+			clock := itembankfault.NewClock()
+			broken := f.counted()
+			b := itembank.New(broken, itembank.WithClock(clock))
+			f.claim(b, method+failure.Error()) // so that the Bank knows the rules
+			clock.Advance(time.Minute)
+			broken.Before = func(called string) error {
+				if called == method {
+					return failure
+				}
+				return nil
+			}
+			if grant, err := b.Claim(f.ctx, f.name, "ann"); err != nil || grant.Claim != held.Claim {
+				f.Errorf("%s fails with %v: want ann's claim, got %+v, %v", method, failure, grant, err)
+			}
+			if grant, err := b.Claim(f.ctx, f.name, "bob"); !errors.Is(err, failure) {
+				f.Errorf("%s: want %v for bob, got %+v, %v", method, failure, grant, err)
+			}
+		}
+	}
+}
+
+// holderDoesNotWait: a holder is answered while the proof that the bank is empty goes on.
+func holderDoesNotWait(f *fixture) {
+	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
+		one := f.named(string(onEnd))
+		one.stocked(1, itembank.Settings{Shards: 64, OnEnd: onEnd})
+		held := one.claim(one.bank(), "ann")
+		if grant := one.claimSoon(itembank.New(&endlessProof{Store: f.Store}), "ann"); grant.Claim != held.Claim {
+			f.Errorf("%s: want %+v, got %+v", onEnd, held.Claim, grant.Claim)
+		}
+	}
+}
+
+// endlessProof is an engine that answers two reads of the bank, which are both halves of one
+// shard, and no other.
+type endlessProof struct {
+	engine.Store
+	reads atomic.Int32
+}
+
+func (e *endlessProof) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int,
+) (engine.FreePage, error) {
+	if e.reads.Add(1) > 2 {
+		<-ctx.Done()
+		return engine.FreePage{}, ctx.Err()
+	}
+	return e.Store.FreeItems(ctx, s, r, limit)
+}
+
+// throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes
+// an item of another shard.
+func throttledShard(f *fixture) {
+	const banks, claims = 20, 4 // half of the Banks try the throttled shard first
+	c, _ := f.stocked(2*2*2*banks*claims, itembank.Settings{Shards: 2})
+	for _, method := range []string{"Take", "FreeItems"} {
+		hot := &hotShard{Store: f.Store, method: method, shard: 1}
+		clock := itembankfault.NewClock()
+		begin := clock.Now()
+		for n := range banks {
+			b := itembank.New(hot, itembank.WithClock(clock))
+			for i := range claims {
+				grant := f.claim(b, fmt.Sprintf("%s-%d-%d", method, n, i))
+				if shard := engine.HashItem(grant.Claim.Item).ShardOf(c.Shards); shard == hot.shard {
+					f.Fatalf("%s: got an item of the throttled shard", method)
+				}
+			}
+		}
+		if tried := hot.refused.Load(); tried == 0 || tried > 2*banks {
+			f.Errorf("%s: the throttled shard was tried %d times", method, tried)
+		}
+		if waited := clock.Now().Sub(begin); waited > time.Second {
+			f.Errorf("%s: waited %s in all", method, waited)
+		}
+	}
+}
+
+// hotShard is an engine that throttles one shard.
+type hotShard struct {
+	engine.Store
+	method  string
+	shard   int
+	refused atomic.Int32
+}
+
+func (h *hotShard) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if h.method == "Take" && i.Shard.Number == h.shard {
+		h.refused.Add(1)
+		return engine.TakeResult{ItemThrottled: true}, nil
+	}
+	return h.Store.Take(ctx, i, c)
+}
+
+func (h *hotShard) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	if h.method == "FreeItems" && s.Number == h.shard {
+		h.refused.Add(1)
+		return engine.FreePage{}, engine.ErrThrottled
+	}
+	return h.Store.FreeItems(ctx, s, r, limit)
 }

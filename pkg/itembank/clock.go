@@ -20,8 +20,28 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// now returns the time with the precision of the store.
+// now returns the own time with the precision of the store.
 func (b *Bank) now() time.Time { return wholeMillis(b.clock.Now()) }
+
+// serverNow returns a lower bound of the server's time, or the own time where the server's is not
+// known. It decides what has begun and ended, and makes ends: a hold that a container with a slow
+// clock makes lasts as long as any other.
+func (b *Bank) serverNow() time.Time {
+	if t := b.store.ServerTime(); !t.IsZero() {
+		return wholeMillis(t)
+	}
+	return b.now()
+}
+
+// closersNow returns serverNow, and never more than the own time. Nothing is closed before it: too
+// late is only a delay, too early would take an item from its holder.
+func (b *Bank) closersNow() time.Time {
+	server, own := b.serverNow(), b.now()
+	if own.Before(server) {
+		return own
+	}
+	return server
+}
 
 func wholeMillis(t time.Time) time.Time {
 	if t.IsZero() {

@@ -18,18 +18,11 @@ type emptyShards struct {
 	returns map[int]int       // how many items may have come back to a shard through this Bank
 }
 
-// shardRead is a read of a shard that may show it empty.
-type shardRead struct {
-	shard   int
-	started time.Time
-	returns int // when it started
-}
-
-func (l *freeList) startRead(shard engine.Shard) shardRead {
+func (l *freeList) startRead(shard int) shardRead {
 	started := l.bank.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return shardRead{shard.Number, started, l.empty.returns[shard.Number]}
+	return shardRead{shard, started, l.empty.returns[shard]}
 }
 
 // setEmpty notes that a read showed its shard empty, unless an item came back during
@@ -62,6 +55,11 @@ func (l *freeList) itemReturned(shard engine.Shard) {
 	}
 	e.returns[shard.Number]++
 	delete(e.since, shard.Number)
+}
+
+// knownEmpty reports that a search does not have to read any shard.
+func (l *freeList) knownEmpty(c Campaign, s *search) bool {
+	return len(l.notKnownEmpty(c, s.started)) == 0
 }
 
 // notKnownEmpty lists the shards that a request which began at start has to read. A

@@ -2,41 +2,29 @@ package itembank
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// maxReads limits how many shards a search reads: each shard once, and some again,
-// because other requests took the page or an item came back during the read.
+// A search reads one shard, then two, four and so on at a time, up to maxAtOnce: while items
+// are left the first read finds some, and a proof that the bank is empty has to be younger than
+// a second. With 32 at a time, 256 shards take at most 12 rounds, and 8 when all are small.
+const maxAtOnce = 32
+
+// maxReads limits how many shards a search reads: each shard once, and some again, because
+// other requests took the page or an item came back during the read.
 const maxReads = maxShards + 64
 
 var errReadsExceeded = fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
 
-// Items that have ended stay in the bank until a request takes them out. A search that
-// meets only such items goes past them in large reads and takes a few out: to read an
-// item costs a hundredth of what it costs to end it. Sweep takes out all of them.
-const (
-	// maxSkipped is how many ended items a request goes past. Then it gives up with
-	// ErrTryAgain, since items that have not ended may be behind them. These are at most
-	// 20 reads beyond four a shard, which is about what proves a bank empty, and 600
-	// read units at 120 bytes a row. The next request begins at another place.
-	maxSkipped = 20 * listPage
-
-	// maxEnded is how many of them a request takes out: one transaction. A claimant
-	// should not wait for the cleaning.
-	maxEnded = engine.MaxAddItems
-)
-
-var errTooManyEnded = fmt.Errorf("%w: the bank is full of ended items; sweep it", ErrTryAgain)
-
-// freeList is what a Bank knows about the free items of one campaign: a page of
-// items to hand out, and which shards it saw empty. A page serves many requests, so
-// that normally a claim costs one call to the store. One request at a time reads the
-// bank, for all requests that wait.
+// freeList is what a Bank knows about the free items of one campaign: pages of items to hand
+// out, which shards it saw empty, and which are throttled. A page serves many requests, so that
+// normally a claim costs one call to the store. One request at a time reads the bank, for all
+// requests that wait.
 type freeList struct {
 	bank *Bank
 
@@ -45,9 +33,10 @@ type freeList struct {
 	confirmed bool          // of the reader: the campaign was read after all shards were seen empty
 	loads     loads         // of the reader
 
-	mu    sync.Mutex // guards the rest
-	page  page
-	empty emptyShards
+	mu        sync.Mutex // guards the rest
+	pages     []*page
+	empty     emptyShards
+	throttled throttledShards
 }
 
 // loads says whether a load into the campaign was ever started. That none was is
@@ -62,16 +51,6 @@ const (
 
 func newFreeList(b *Bank) *freeList {
 	return &freeList{bank: b, reader: make(chan struct{}, 1)}
-}
-
-// search is one request's search for a free item. A request may call find several
-// times with it.
-type search struct {
-	started  time.Time         // when the request began
-	anyItem  bool              // the request asks only whether there is a free item
-	skipped  int               // ended items that the search went past
-	ended    []engine.FreeItem // some of them, to be taken out of the bank
-	takenOut bool              // that was done
 }
 
 // lookup says what a search found.
@@ -90,233 +69,147 @@ const (
 	campaignChanged                      // the campaign was closed
 )
 
-// find returns an item that can be handed out, from the page or by reading shards in
-// a random order. It reads each shard that is not known to be empty, and then the
-// campaign: empty shards of a campaign that is not open say nothing.
+// find returns an item that can be handed out, from a page or by reading shards in a random
+// order. It reads each shard that is not known to be empty, and then the campaign: empty shards
+// of a campaign that is not open say nothing.
 func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, error) {
-	if item, ok := l.pop(s); ok {
+	if item, ok := l.pop(s, false); ok {
 		return lookup{candidate: item}, nil
 	}
-	select {
-	case l.reader <- struct{}{}:
-		defer func() { <-l.reader }()
-	case <-ctx.Done():
-		return lookup{}, ctx.Err()
+	if err := l.startReading(ctx, s); err != nil {
+		return lookup{}, err
 	}
-	for range maxReads {
-		if item, ok := l.pop(s); ok {
+	defer func() { <-l.reader }()
+	for round, atOnce := 1, 1; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
+		if item, ok := l.pop(s, false); ok {
 			return lookup{candidate: item}, nil
 		}
-		shard, ok, err := l.chooseShard(c, s)
+		shards, calm, err := l.chooseShards(c, s, atOnce)
 		if err != nil {
 			return lookup{}, err
 		}
-		if !ok {
+		if !calm {
+			if item, ok := l.pop(s, true); ok {
+				return lookup{candidate: item}, nil
+			}
+		}
+		switch {
+		case len(shards) > 0:
+			if round > 1 || l.size.empty() {
+				s.isSlow()
+			}
+			found, err := l.readShards(ctx, c, shards, s)
+			if err != nil || found && s.anyItem {
+				return lookup{}, err
+			}
+		case len(s.failed) == 0:
 			return l.concludeEmpty(ctx, c, s)
-		}
-		found, err := l.readShard(ctx, c, shard, s)
-		if err != nil {
-			return lookup{}, err
-		}
-		if found && s.anyItem {
-			return lookup{}, nil
+		default:
+			if err := s.retryFailed(ctx, l.bank); err != nil {
+				l.takeOutEnded(ctx, s)
+				return lookup{}, err
+			}
 		}
 	}
 	return lookup{}, errReadsExceeded
 }
 
-// chooseShard chooses one of the shards that are not known to be empty.
-func (l *freeList) chooseShard(c Campaign, s *search) (shard engine.Shard, ok bool, err error) {
-	unknown := l.notKnownEmpty(c, s.started)
+// startReading waits until no other request reads the bank.
+func (l *freeList) startReading(ctx context.Context, s *search) error {
+	select {
+	case l.reader <- struct{}{}:
+		return nil
+	default:
+	}
+	s.isSlow()
+	select {
+	case l.reader <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// chooseShards chooses up to n of the shards that are not known to be empty, at random. Shards
+// whose read failed in this search are left out. Shards that are throttled come last; calm = true:
+// there are others.
+func (l *freeList) chooseShards(c Campaign, s *search, n int) (shards []int, calm bool, err error) {
+	unknown := slices.DeleteFunc(l.notKnownEmpty(c, s.started), func(shard int) bool { return s.failed[shard] != nil })
 	if len(unknown) == 0 {
-		return engine.Shard{}, false, nil
+		return nil, false, nil
 	}
 	r, err := l.bank.generator()
 	if err != nil {
-		return engine.Shard{}, false, err
+		return nil, false, err
 	}
-	return engine.Shard{Campaign: c.Name, Number: unknown[r.IntN(len(unknown))]}, true, nil
+	r.Shuffle(len(unknown), func(i, j int) { unknown[i], unknown[j] = unknown[j], unknown[i] })
+	throttled := l.throttledNow()
+	slices.SortStableFunc(unknown, func(x, y int) int {
+		switch {
+		case throttled[x] == throttled[y]:
+			return 0
+		case throttled[x]:
+			return 1
+		}
+		return -1
+	})
+	return unknown[:min(n, len(unknown))], !throttled[unknown[0]], nil
 }
 
-// readShard reads items of the shard, and goes on while all of them have ended. It
-// fills the page with the others. found = false: the shard is empty.
-func (l *freeList) readShard(ctx context.Context, c Campaign, shard engine.Shard, s *search) (found bool, err error) {
-	read := l.startRead(shard)
-	scan, items, err := l.firstItems(ctx, c, shard, s)
-	if err != nil {
-		return false, err
+// readShards reads shards at the same time. It makes a page of the items of each, and notes
+// which are empty.
+func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *search) (found bool, err error) {
+	s.reads += len(shards)
+	budget := max(s.skipsLeft()/len(shards), 1)
+	results := make([]shardResult, len(shards))
+	var all sync.WaitGroup
+	for i, n := range shards {
+		r := &shardReader{list: l, campaign: c, shard: engine.Shard{Campaign: c.Name, Number: n}, size: l.size, skips: budget}
+		all.Go(func() { results[i] = r.read(ctx, s.anyItem) })
 	}
-	live, err := l.skipEnded(ctx, scan, items, read.started, s)
-	switch {
-	case err != nil:
-		return false, err
-	case len(live) == 0:
-		l.setEmpty(read)
-		return false, nil
-	case s.anyItem:
-		return true, nil
+	all.Wait()
+	for _, r := range results {
+		s.skip(r.skipped, r.ended)
+		switch {
+		case r.err != nil && (!errors.Is(r.err, ErrTryAgain) || ctx.Err() != nil):
+			return false, r.err
+		case r.err != nil: // throttled, slow or too full of ended items: other shards may be better
+			s.fail(r.read.shard, r.err)
+			continue
+		}
+		if l.size = r.size; len(r.live) == 0 {
+			l.setEmpty(r.read)
+			continue
+		}
+		found = true
+		if !s.anyItem {
+			l.fill(r.read.shard, r.live, r.read.started)
+		}
 	}
-	if err := l.bank.shuffle(live); err != nil {
-		return false, err
+	if found {
+		l.takeOutEnded(ctx, s)
 	}
-	l.fill(live, read.started)
-	return true, nil
+	return found, nil
 }
 
-// firstItems begins to read a shard.
-func (l *freeList) firstItems(
-	ctx context.Context, c Campaign, shard engine.Shard, s *search,
-) (*shardScan, []engine.FreeItem, error) {
-	switch {
-	case s.anyItem:
-		return l.readOne(ctx, shard)
-	case l.size.smallShards(c):
-		return l.readWhole(ctx, c, shard)
+// takeOutEnded takes the ended items that the search kept out of the bank, once a search. The
+// request does not depend on it: items that stay are met again.
+func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
+	if s.takenOut || len(s.ended) == 0 {
+		return
 	}
-	return l.readPart(ctx, c, shard)
-}
-
-// readPart reads a page from a random place of the shard to its end, and then from
-// its beginning to that place, so that Banks rarely read the same items.
-func (l *freeList) readPart(
-	ctx context.Context, c Campaign, shard engine.Shard,
-) (*shardScan, []engine.FreeItem, error) {
-	place, err := l.bank.randomHash()
-	if err != nil {
-		return nil, nil, err
-	}
-	scan, limit := scanFrom(shard, place), l.size.pageSize(c)
-	items, err := scan.next(ctx, l.bank.store, limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(scan.left) == 1 && len(items) < limit { // a full page leaves the beginning unread
-		beginning, err := scan.next(ctx, l.bank.store, limit-len(items))
-		if err != nil {
-			return nil, nil, err
-		}
-		items = append(items, beginning...)
-	}
-	if scan.done() {
-		l.size.measureWhole(c, items)
-	} else {
-		l.size.measure(c, items, place)
-	}
-	return scan, items, nil
-}
-
-// readWhole reads a shard that is estimated to hold little, in one request instead of
-// two. If it holds more, this page begins where those of other Banks begin, and the
-// new estimate prevents another such page.
-func (l *freeList) readWhole(
-	ctx context.Context, c Campaign, shard engine.Shard,
-) (*shardScan, []engine.FreeItem, error) {
-	scan := scanAll(shard)
-	items, err := scan.next(ctx, l.bank.store, l.size.wholeLimit(c))
-	if err != nil {
-		return nil, nil, err
-	}
-	if scan.done() {
-		l.size.measureWhole(c, items)
-	} else {
-		l.size.measure(c, items, engine.Hash{})
-	}
-	return scan, items, nil
-}
-
-// readOne reads one item of the shard. If that one has ended, the scan goes on at a
-// random place.
-func (l *freeList) readOne(ctx context.Context, shard engine.Shard) (*shardScan, []engine.FreeItem, error) {
-	scan := scanAll(shard)
-	items, err := scan.next(ctx, l.bank.store, 1)
-	if err != nil || scan.done() {
-		return scan, items, err
-	}
-	place, err := l.bank.randomHash()
-	if err != nil {
-		return nil, nil, err
-	}
-	return scanFrom(shard, place), items, nil
-}
-
-// skipEnded returns the items that have not ended. While there are none it goes on
-// with the scan. After an error the rest of the shard is not known to be empty.
-func (l *freeList) skipEnded(
-	ctx context.Context, scan *shardScan, items []engine.FreeItem, now time.Time, s *search,
-) ([]engine.FreeItem, error) {
-	for {
-		live, ended := splitEnded(items, now)
-		if len(live) > 0 {
-			return live, l.takeOutEnded(ctx, s)
-		}
-		s.skip(ended)
-		if scan.done() {
-			return nil, nil
-		}
-		if s.skipped >= maxSkipped {
-			if err := l.takeOutEnded(ctx, s); err != nil {
-				return nil, err
-			}
-			return nil, errTooManyEnded
-		}
-		var err error
-		if items, err = scan.next(ctx, l.bank.store, listPage); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// skip counts ended items and keeps some of them. A scan can meet an item twice; a
-// transaction must name it once.
-func (s *search) skip(ended []engine.FreeItem) {
-	s.skipped += max(len(ended), 1) // a page may be empty and not the last
-	for _, item := range ended {
-		if len(s.ended) == maxEnded {
-			return
-		}
-		if !slices.ContainsFunc(s.ended, func(o engine.FreeItem) bool { return o.Hash == item.Hash }) {
-			s.ended = append(s.ended, item)
-		}
-	}
-}
-
-// takeOutEnded takes the ended items that the search kept out of the bank, once a
-// search. Items that others took out first, or whose item row is missing, do not
-// concern the request. It does not wait for busy rows either.
-func (l *freeList) takeOutEnded(ctx context.Context, s *search) error {
-	if s.takenOut {
-		return nil
-	}
-	for open := endRequests(s.ended, engine.Expired, l.bank.now()); len(open) > 0; {
-		s.takenOut = true
-		results, err := l.bank.store.EndItems(ctx, open)
-		if err != nil {
-			return err
-		}
-		var rest []engine.EndRequest
-		for i, r := range results {
-			if r == engine.EndUnsettled { // because of another item of the transaction
-				rest = append(rest, open[i])
-			}
-		}
-		if len(rest) == len(open) {
-			return nil
-		}
-		open = rest
-	}
-	return nil
+	s.takenOut = true
+	_, _ = l.bank.store.EndItems(ctx, endRequests(s.ended, engine.Expired, l.bank.closersNow()))
 }
 
 // concludeEmpty decides what it means that all shards are empty.
 func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lookup, error) {
-	if err := l.takeOutEnded(ctx, s); err != nil {
-		return lookup{}, err
-	}
+	l.takeOutEnded(ctx, s)
 	now, err := l.confirmCampaign(ctx, c)
 	if err != nil {
 		return lookup{}, err
 	}
-	if now.StateAt(l.bank.clock.Now()) != Open {
+	if now.StateAt(l.bank.serverNow()) != Open {
 		return lookup{outcome: campaignChanged, campaign: now}, nil
 	}
 	if s.anyItem {

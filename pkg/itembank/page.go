@@ -1,6 +1,7 @@
 package itembank
 
 import (
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -10,55 +11,60 @@ import (
 // answer.
 const pageLife = 10 * time.Second
 
-// page holds free items, in random order.
+// page holds free items of one shard, in random order.
 type page struct {
-	items  []engine.FreeItem
-	number int // counts the pages, so that a candidate knows its own
-	readAt time.Time
+	shard     int
+	items     []engine.FreeItem
+	readAt    time.Time
+	discarded bool
 }
 
 // candidate is a free item from a page.
 type candidate struct {
 	free engine.FreeItem
-	page int // its number
+	page *page
 }
 
-// pop takes an item off the page, if the page is young enough.
-func (l *freeList) pop(s *search) (candidate, bool) {
+// pop takes an item off a page that is young enough, and, unless throttled is set, of a shard that
+// is not throttled.
+func (l *freeList) pop(s *search, throttled bool) (candidate, bool) {
 	if s.anyItem { // an item of the page may be gone
 		return candidate{}, false
 	}
-	now := l.bank.clock.Now()
+	now, served := l.bank.clock.Now(), l.bank.serverNow()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := &l.page
-	if elapsed(p.readAt, now) > pageLife {
-		p.discard()
-	}
-	for last := len(p.items) - 1; last >= 0; last-- {
-		item := p.items[last]
-		p.items = p.items[:last]
-		if !hasEnded(item, now) {
-			return candidate{item, p.number}, true
+	l.pages = slices.DeleteFunc(l.pages, func(p *page) bool { return elapsed(p.readAt, now) > pageLife })
+	for i := len(l.pages) - 1; i >= 0; i-- {
+		p := l.pages[i]
+		if !throttled && l.throttled.has(p.shard, now) {
+			continue
+		}
+		for last := len(p.items) - 1; last >= 0; last-- {
+			item := p.items[last]
+			p.items = p.items[:last]
+			if !hasEnded(item, served) {
+				return candidate{item, p}, true
+			}
 		}
 	}
 	return candidate{}, false
 }
 
-// fill replaces the page.
-func (l *freeList) fill(items []engine.FreeItem, readAt time.Time) {
+// fill replaces the page of a shard.
+func (l *freeList) fill(shard int, items []engine.FreeItem, readAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.page.discard()
-	l.page.items, l.page.readAt = items, readAt
+	l.discard(func(p *page) bool { return p.shard == shard })
+	l.pages = append(l.pages, &page{shard: shard, items: items, readAt: readAt})
 }
 
 // putBack puts a candidate that is still free back on its page.
 func (l *freeList) putBack(item candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if item.page == l.page.number {
-		l.page.items = append(l.page.items, item.free)
+	if !item.page.discarded {
+		item.page.items = append(item.page.items, item.free)
 	}
 }
 
@@ -67,10 +73,13 @@ func (l *freeList) putBack(item candidate) {
 func (l *freeList) discardPage(item candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if item.page == l.page.number {
-		l.page.discard()
-	}
+	l.discard(func(p *page) bool { return p == item.page })
 }
 
-// discard empties the page. Candidates of it cannot be put back.
-func (p *page) discard() { p.items, p.number = nil, p.number+1 }
+// discard discards pages. Their candidates cannot be put back.
+func (l *freeList) discard(which func(*page) bool) {
+	l.pages = slices.DeleteFunc(l.pages, func(p *page) bool {
+		p.discarded = p.discarded || which(p)
+		return p.discarded
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -21,6 +22,8 @@ type evenBank struct {
 	asked    []int
 	whole    []bool // whether that was the whole shard
 }
+
+func (s *evenBank) ServerTime() time.Time { return time.Time{} }
 
 func (s *evenBank) Campaign(context.Context, string) (*engine.Campaign, error) {
 	return &s.campaign, nil

@@ -364,7 +364,7 @@ func reconcileLive(f *fixture) {
 	f.stocked(n, itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Minute, ItemLife: 2 * time.Minute})
 	clock := itembankfault.NewClock()
 	var done atomic.Bool
-	var moves atomic.Int64
+	var moves, withdrawn atomic.Int64
 	var all sync.WaitGroup
 	forever := func(do func(b *itembank.Bank, round int) error) {
 		b := f.bank(itembank.WithClock(clock))
@@ -397,11 +397,12 @@ func reconcileLive(f *fixture) {
 		return err
 	})
 	forever(func(b *itembank.Bank, round int) error {
-		_, err := b.Withdraw(f.ctx, f.name, itembank.Items(fmt.Sprintf("later-%d", round), fmt.Sprintf("code-%05d", round%n)))
+		report, err := b.Withdraw(f.ctx, f.name, itembank.Items(fmt.Sprintf("later-%d", round), fmt.Sprintf("code-%05d", round%n)))
+		withdrawn.Add(report.Withdrawn)
 		return err
 	})
 	b := f.bank(itembank.WithClock(clock))
-	for rounds := 0; !f.Failed() && (rounds < 2 || moves.Load() < 100); rounds++ {
+	for rounds := 0; !f.Failed() && (rounds < 2 || moves.Load() < 100 || withdrawn.Load() == 0); rounds++ {
 		report, err := b.Reconcile(f.ctx, f.name)
 		if err != nil || len(report.Inconsistencies) > 0 {
 			f.Errorf("a live campaign: %+v, %v", report, err)

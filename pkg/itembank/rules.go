@@ -26,6 +26,14 @@ func (r *ruleCache) get(name string, now time.Time) (Campaign, bool) {
 	return c.campaign, ok && elapsed(c.readAt, now) < r.life
 }
 
+// latest returns the copy, however old it is.
+func (r *ruleCache) latest(name string) (Campaign, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.copies[name]
+	return c.campaign, ok
+}
+
 func (r *ruleCache) put(c Campaign, readAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

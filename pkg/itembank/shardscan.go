@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -39,4 +40,129 @@ func (s *shardScan) next(ctx context.Context, store engine.Store, limit int) ([]
 		s.left[0].After = &last
 	}
 	return page.Items, nil
+}
+
+// shardReader reads items of one shard for a search. Several work at the same time.
+type shardReader struct {
+	list     *freeList
+	campaign Campaign
+	shard    engine.Shard
+	size     bankSize // the estimate, and then the new one
+	skips    int      // how many ended items it may go past
+}
+
+// shardResult is what a shardReader found. Without live items, and without an error, the shard
+// is empty.
+type shardResult struct {
+	read    shardRead
+	size    bankSize
+	live    []engine.FreeItem // in random order
+	ended   []engine.FreeItem // of the last page with ended items only
+	skipped int
+	err     error
+}
+
+// read reads a page of the shard, and goes on while all its items have ended.
+func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResult) {
+	result.read = r.list.startRead(r.shard.Number)
+	scan, items, err := r.first(ctx, anyItem)
+	for err == nil {
+		live, ended := splitEnded(items, r.list.bank.serverNow())
+		if len(live) > 0 {
+			result.live, err = live, r.list.bank.shuffle(live)
+			break
+		}
+		if err = r.list.bank.shuffle(ended); err != nil { // so that Banks rarely take out the same items
+			break
+		}
+		result.ended = append(result.ended, ended[:min(len(ended), maxEnded)]...)
+		result.skipped += max(len(ended), 1) // a page may be empty and not the last
+		if scan.done() {
+			break
+		}
+		if result.skipped >= r.skips {
+			err = errTooManyEnded
+			break
+		}
+		items, err = scan.next(ctx, r.list.bank.store, listPage)
+	}
+	result.size, result.err = r.size, err
+	return result
+}
+
+// first begins to read the shard.
+func (r *shardReader) first(ctx context.Context, anyItem bool) (*shardScan, []engine.FreeItem, error) {
+	switch {
+	case anyItem:
+		return r.one(ctx)
+	case r.size.smallShards(r.campaign):
+		return r.whole(ctx)
+	}
+	return r.part(ctx)
+}
+
+// part reads a page from a random place of the shard to its end, and then from its beginning to
+// that place, so that Banks rarely read the same items.
+func (r *shardReader) part(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
+	place, err := r.list.bank.randomHash()
+	if err != nil {
+		return nil, nil, err
+	}
+	scan, limit := scanFrom(r.shard, place), r.size.pageSize(r.campaign)
+	items, err := scan.next(ctx, r.list.bank.store, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(scan.left) == 1 && len(items) < limit { // a full page leaves the beginning unread
+		beginning, err := scan.next(ctx, r.list.bank.store, limit-len(items))
+		if err != nil {
+			return nil, nil, err
+		}
+		items = append(items, beginning...)
+	}
+	r.measure(scan, items, place)
+	return scan, items, nil
+}
+
+// whole reads a shard that is estimated to hold little, in one request instead of two. If it
+// holds more, this page begins where those of other Banks begin, and the new estimate prevents
+// another such page.
+func (r *shardReader) whole(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
+	scan := scanAll(r.shard)
+	items, err := scan.next(ctx, r.list.bank.store, r.size.wholeLimit(r.campaign))
+	if err != nil {
+		return nil, nil, err
+	}
+	r.measure(scan, items, engine.Hash{})
+	return scan, items, nil
+}
+
+// one reads one item of the shard. If that one has ended, the scan goes on at a random place.
+func (r *shardReader) one(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
+	scan := scanAll(r.shard)
+	items, err := scan.next(ctx, r.list.bank.store, 1)
+	if err != nil || scan.done() {
+		return scan, items, err
+	}
+	place, err := r.list.bank.randomHash()
+	if err != nil {
+		return nil, nil, err
+	}
+	return scanFrom(r.shard, place), items, nil
+}
+
+// measure estimates the size of the bank from items that were read from a place on.
+func (r *shardReader) measure(scan *shardScan, items []engine.FreeItem, place engine.Hash) {
+	if scan.done() {
+		r.size.measureWhole(r.campaign, items)
+	} else {
+		r.size.measure(r.campaign, items, place)
+	}
+}
+
+// shardRead is a read of a shard that may show it empty.
+type shardRead struct {
+	shard   int
+	started time.Time
+	returns int // when it started
 }

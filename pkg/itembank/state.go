@@ -18,7 +18,7 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 	}
 	s := &search{started: b.clock.Now(), anyItem: true}
 	for {
-		if state := c.StateAt(b.clock.Now()); state != Open {
+		if state := c.StateAt(b.serverNow()); state != Open {
 			return c, state, nil
 		}
 		found, err := b.memoryOf(name).free.find(ctx, c, s)
