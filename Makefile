@@ -88,11 +88,12 @@ SUBJECT ?= .
 .PHONY: bench
 bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
 	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie
-	ONCEBOX_REQUIRE=all go test -run='^$$' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x -timeout=60m ./bench
+	ONCEBOX_REQUIRE=all go test -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
+		-timeout=60m ./bench
 
 .PHONY: chart
 chart: ## Draw docs/claims-chart.svg: what claims cost while banks are handed out
-	go run ./bench/chart
+	go test -run='^TestDraw$$' ./bench/chart -target=../../docs/claims-chart
 
 .PHONY: picture
 picture: ## Draw docs/picture/jobs.svg from jobs.d2

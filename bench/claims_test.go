@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/bench/simulated"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -29,8 +28,7 @@ const (
 	smallBank = 2_000
 	largeBank = 100_000
 
-	handings    = 5  // of a small bank on the engine; their median is the figure
-	simulations = 20 // of it in simulation; their mean is
+	handings = 5 // of a small bank; their median is the figure
 )
 
 // Goals of claims.
@@ -80,12 +78,15 @@ func handOut(b *testing.B, workers int, start func(s *shop, campaign string) con
 	return s.toTheLast(smallBank, workers, func(campaign string) container { return start(s, campaign) })
 }
 
+// crowds are the workers that hand out a small bank, and the goals of a claim's requests.
+var crowds = []struct {
+	workers int
+	goal    float64
+}{{8, maxWith8}, {32, maxWith32}}
+
 func smallBanks(b *testing.B) {
 	b.Helper()
-	for _, c := range []struct {
-		workers int
-		goal    float64
-	}{{8, maxWith8}, {32, maxWith32}} {
+	for _, c := range crowds {
 		name := fmt.Sprintf("requests a claim, bank of %d, %d workers", smallBank, c.workers)
 		var handler, bare []float64
 		for range handings {
@@ -94,8 +95,6 @@ func smallBanks(b *testing.B) {
 		}
 		note(name, median(handler), c.goal, fmt.Sprintf("%.2f to %.2f, %d times", slices.Min(handler), slices.Max(handler), handings))
 		note(name+": bare loop", median(bare), 0, fmt.Sprintf("%.2f to %.2f", slices.Min(bare), slices.Max(bare)))
-		requests, _ := simulate(b, smallBank, c.workers, simulations)
-		note(name+": simulated", requests, c.goal, fmt.Sprintf("mean of %d", simulations))
 	}
 }
 
@@ -108,9 +107,6 @@ func theLargeBank(b *testing.B) {
 	handler := s.toTheLast(largeBank, 32, s.handler)
 	note("requests "+name, handler.requests/largeBank, maxOfLarge, "once")
 	note("lost races "+name, handler.lost/largeBank, maxLost, "")
-	requests, lost := simulate(b, largeBank, 32, 1)
-	note("requests "+name+": simulated", requests, maxOfLarge, "once")
-	note("lost races "+name+": simulated", lost, maxLost, "")
 }
 
 func askedAgain(b *testing.B) {
@@ -126,21 +122,6 @@ func askedAgain(b *testing.B) {
 // note is a figure that is no ratio of times.
 func note(name string, measured, goal float64, detail string) {
 	figures = append(figures, figure{name, measured, goal, detail})
-}
-
-// simulate plays banks to their last item, and returns what a claim cost.
-func simulate(b *testing.B, items, workers, times int) (requests, lost float64) {
-	b.Helper()
-	for seed := range times {
-		played, err := simulated.Play(uint64(seed), items, 16, workers, func(int, *simulated.Store) {})
-		if err != nil {
-			b.Fatal(err)
-		}
-		requests += float64(played.Requests)
-		lost += float64(played.Lost)
-	}
-	claims := float64(items * times)
-	return requests / claims, lost / claims
 }
 
 // shop is an engine with tables, and what its customers are served by.

@@ -3,30 +3,86 @@ package simulated
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 )
 
-// Play hands out a bank to its last item, each item to another claimant. The claimants come to
-// workers, which have a Bank each. After every claim Play calls claimed with the number of
-// claims so far.
-func Play(seed uint64, items, shards, workers int, claimed func(n int, s *Store)) (*Store, error) {
-	world := NewWorld(seed)
-	s, err := NewStore(world, items, shards)
+// Customers returns the names of so many customers.
+func Customers(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("customer-%d", i+1)
+	}
+	return names
+}
+
+// Repeated returns the names in a random order, each so many times.
+func Repeated(seed uint64, names []string, times int) (visits []string) {
+	for range times {
+		visits = append(visits, names...)
+	}
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(visits), func(i, j int) { visits[i], visits[j] = visits[j], visits[i] })
+	return visits
+}
+
+// Play lets customers come to the containers, each as soon as one is free, until all have an item. After every answer
+// it calls answered with the number of answers so far.
+func Play(m Model, customers []string, containers int, answered func(n int, s *Store)) (*Store, error) {
+	s, err := NewStore(m)
 	if err != nil {
 		return nil, err
 	}
-	asked, done := 0, 0
-	var failed error
-	world.Run(workers, func(int) {
-		bank := s.Bank()
-		for asked < items && failed == nil {
-			asked++
-			if _, err := bank.Claim(context.Background(), s.Name(), fmt.Sprintf("customer-%d", asked)); err != nil {
-				failed = err
-				return
-			}
-			done++
-			claimed(done, s)
+	p := play{store: s, customers: customers, answered: answered}
+	var working sync.WaitGroup
+	for n := range containers {
+		working.Go(func() { p.work(n) })
+	}
+	working.Wait()
+	return s, p.failed
+}
+
+// play is a queue of customers.
+type play struct {
+	store    *Store
+	answered func(n int, s *Store)
+
+	mu        sync.Mutex // guards the rest
+	customers []string
+	answers   int
+	failed    error
+}
+
+func (p *play) work(container int) {
+	bank := p.store.Bank(container)
+	for {
+		customer, ok := p.next()
+		if !ok {
+			return
 		}
-	})
-	return s, failed
+		_, err := bank.Claim(context.Background(), p.store.Name(), customer)
+		p.note(err)
+	}
+}
+
+func (p *play) next() (customer string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.customers) == 0 || p.failed != nil {
+		return "", false
+	}
+	customer, p.customers = p.customers[0], p.customers[1:]
+	return customer, true
+}
+
+func (p *play) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.failed = err
+		return
+	}
+	p.answers++
+	if p.answered != nil {
+		p.answered(p.answers, p.store)
+	}
 }

@@ -3,37 +3,58 @@ package simulated
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Store is an engine in memory with one campaign, behind a network. Its calls take time, and
-// it counts those that a claim makes.
+// Store is an engine in memory with one open campaign, behind a network.
 type Store struct {
 	*memstore.Items
-	world    *World
+	model    Model
 	campaign engine.Campaign
 
-	Requests int
-	Lost     int // takes of an item that was gone
+	mu           sync.Mutex // guards the rest
+	bank, claims *table     // nil without limits
+	cost         Cost
 }
 
-// NewStore makes a store with one open campaign of so many items.
-func NewStore(world *World, items, shards int) (*Store, error) {
-	s := &Store{Items: memstore.NewItems(), world: world, campaign: engine.Campaign{
-		Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: shards, PageSize: 30,
-		OnEnd: engine.Burn, CreatedAt: world.now,
+// Cost is what requests came to.
+type Cost struct {
+	Requests       int // the SDK's repetitions too
+	Lost           int // takes of an item that was gone
+	ItemThrottled  int // takes that the partition of the bank row throttled
+	ClaimThrottled int // takes that the partition of the claim row throttled
+	ReadsThrottled int
+	WriteUnits     float64
+	ReadUnits      float64
+}
+
+// rowSize is the size of a bank or claim row in bytes, about.
+const rowSize = 120
+
+// NewStore makes a store with the items of the model.
+func NewStore(m Model) (*Store, error) {
+	s := &Store{Items: memstore.NewItems(), model: m, campaign: engine.Campaign{
+		Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: m.Shards, PageSize: 30,
+		OnEnd: engine.Burn, CreatedAt: time.Now(),
 	}}
+	if m.Limits != nil {
+		s.bank, s.claims = newTable("bank", m), newTable("claims", m)
+	}
 	ctx := context.Background()
 	if _, err := s.CreateCampaign(ctx, s.campaign); err != nil {
 		return nil, err
 	}
-	for i := range items {
+	for i := range m.Items {
 		value := fmt.Sprintf("SAVE-%07d", i)
 		hash := engine.HashItem(value)
-		shard := engine.Shard{Campaign: s.campaign.Name, Number: hash.ShardOf(shards)}
+		shard := engine.Shard{Campaign: s.campaign.Name, Number: hash.ShardOf(m.Shards)}
 		item := engine.FreeItem{Shard: shard, Hash: hash, Value: value}
 		if _, err := s.AddItems(ctx, []engine.AddRequest{{Item: item, LoadID: "load", Row: int64(i) + 1}}); err != nil {
 			return nil, err
@@ -42,55 +63,230 @@ func NewStore(world *World, items, shards int) (*Store, error) {
 	return s, nil
 }
 
-// Bank returns a Bank on the store with the time and the random numbers of the world, as
-// each container has one.
-func (s *Store) Bank() *itembank.Bank {
-	return itembank.New(s, itembank.WithClock(s.world), itembank.WithRandom(s.world))
-}
-
 // Name is the name of the campaign.
 func (s *Store) Name() string { return s.campaign.Name }
 
-func (s *Store) request() {
-	s.world.wait(s.world.latency())
-	s.Requests++
+// Cost returns what was counted so far.
+func (s *Store) Cost() Cost {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cost
+}
+
+func (s *Store) count(change func(c *Cost)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.cost)
+}
+
+// forgetCost begins to count anew.
+func (s *Store) forgetCost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cost = Cost{}
+	if s.model.Limits != nil {
+		s.bank.forgetSpent()
+		s.claims.forgetSpent()
+	}
+}
+
+// Bank returns the Bank of a container, with the clock of production.
+func (s *Store) Bank(number int) *itembank.Bank {
+	c := &container{Store: s, number: number, sent: map[string]int{}}
+	return itembank.New(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
+}
+
+// container is the engine as the Bank of one container meets it.
+type container struct {
+	*Store
+	number int
+
+	mu   sync.Mutex
+	sent map[string]int // requests by what they are about
+}
+
+// send waits for as long as a request takes, and cost it.
+func (c *container) send(ctx context.Context, about string) error {
+	r := c.random(about)
+	c.count(func(n *Cost) { n.Requests++ })
+	return wait(ctx, c.model.Latency.of(r))
+}
+
+// random returns the random numbers of the next request about something.
+func (c *container) random(about string) *rand.Rand {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent[about]++
+	return draw(c.model.Seed, fmt.Sprintf("request %d %s %d", c.number, about, c.sent[about]))
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	alarm := time.NewTimer(d)
+	defer alarm.Stop()
+	select {
+	case <-alarm.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reading is a read of some rows of one partition key.
+type reading struct {
+	table    *table
+	key      string
+	about    string
+	unit     float64 // read units for 4 KB
+	attempts int     // of the SDK, while it is throttled
+}
+
+// The read units for 4 KB.
+const (
+	eventual   = 0.5
+	consistent = 1
+	isolated   = 2 // in a transaction
+)
+
+// read makes a read, and makes it again as the SDK does while it is throttled. result returns the number of rows.
+func (c *container) read(ctx context.Context, r reading, result func() (rows int, err error)) error {
+	for attempt := 1; ; attempt++ {
+		if err := c.send(ctx, r.about); err != nil {
+			return err
+		}
+		rows, err := result()
+		if err != nil {
+			return err
+		}
+		if c.spendRead(r.table, r.key, r.unit*math.Ceil(float64(max(rows, 1)*rowSize)/4096)) {
+			return nil
+		}
+		if attempt == r.attempts {
+			return engine.ErrThrottled
+		}
+		if err := wait(ctx, c.model.Limits.Retries.wait(c.random("retry "+r.about))); err != nil {
+			return err
+		}
+	}
+}
+
+// attempts is how often the SDK makes a read that is no transaction.
+func (s *Store) attempts() int {
+	if s.model.Limits == nil {
+		return 1
+	}
+	return s.model.Limits.Retries.Attempts
+}
+
+// spendRead spends the units of a read, if its partition has them.
+func (s *Store) spendRead(t *table, key string, units float64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != nil {
+		reads := &t.partition(key).reads
+		if !reads.has(units) {
+			s.cost.ReadsThrottled++
+			return false
+		}
+		reads.spend(units)
+	}
+	s.cost.ReadUnits += units
+	return true
+}
+
+// takeUnits is what each row of a Take costs.
+const takeUnits = 2
+
+// spendTake spends the units of a Take, if both partitions have them.
+func (s *Store) spendTake(item engine.FreeItem, claim engine.Claim) (throttled engine.TakeResult) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.model.Limits != nil {
+		bank := &s.bank.partition(shardKey(item.Shard.Number)).writes
+		claims := &s.claims.partition(s.claimKey(claim.Claimant)).writes
+		itemThrottled, claimThrottled := !bank.has(takeUnits), !claims.has(takeUnits)
+		if itemThrottled {
+			s.cost.ItemThrottled++
+		}
+		if claimThrottled {
+			s.cost.ClaimThrottled++
+		}
+		if itemThrottled || claimThrottled {
+			return engine.TakeResult{ItemThrottled: itemThrottled, ClaimThrottled: claimThrottled}
+		}
+		bank.spend(takeUnits)
+		claims.spend(takeUnits)
+	}
+	s.cost.WriteUnits += 2 * takeUnits
+	return engine.TakeResult{}
+}
+
+// claimKey is the partition key of a claimant's claims.
+func (s *Store) claimKey(claimant string) string {
+	if s.model.Limits == nil {
+		return ""
+	}
+	return claimKey(engine.HashItem(claimant).ShardOf(s.model.Limits.ClaimKeys))
 }
 
 // Campaign implements engine.Store.
-func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
-	s.request()
-	return s.Items.Campaign(ctx, name)
+func (c *container) Campaign(ctx context.Context, name string) (row *engine.Campaign, err error) {
+	r := reading{c.bank, campaignKey, campaignKey, consistent, c.attempts()}
+	err = c.read(ctx, r, func() (int, error) {
+		row, err = c.Items.Campaign(ctx, name)
+		return 1, err
+	})
+	return row, err
 }
 
 // FreeItems implements engine.Store. As on DynamoDB, a full page says that there is more,
 // whether or not there is.
-func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	s.request()
-	page, err := s.Items.FreeItems(ctx, shard, r, limit)
-	page.More = len(page.Items) == limit
+func (c *container) FreeItems(
+	ctx context.Context, shard engine.Shard, within engine.Range, limit int,
+) (page engine.FreePage, err error) {
+	key := shardKey(shard.Number)
+	err = c.read(ctx, reading{c.bank, key, key, consistent, c.attempts()}, func() (int, error) {
+		page, err = c.Items.FreeItems(ctx, shard, within, limit)
+		page.More = len(page.Items) == limit
+		return len(page.Items), err
+	})
 	return page, err
 }
 
 // Take implements engine.Store.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	s.request()
-	result, err := s.Items.Take(ctx, item, claim)
+func (c *container) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	if err := c.send(ctx, "take"); err != nil {
+		return engine.TakeResult{}, err
+	}
+	if throttled := c.spendTake(item, claim); !throttled.Taken() {
+		return throttled, nil
+	}
+	result, err := c.Items.Take(ctx, item, claim)
 	if result.ItemGone {
-		s.Lost++
+		c.count(func(n *Cost) { n.Lost++ })
 	}
 	return result, err
 }
 
-// HeldClaim implements engine.Store.
-func (s *Store) HeldClaim(
+// HeldClaim implements engine.Store. It is a transaction, which the SDK does not send again.
+func (c *container) HeldClaim(
 	ctx context.Context, scope, claimant string,
 ) (held *engine.Claim, conflict bool, err error) {
-	s.request()
-	return s.Items.HeldClaim(ctx, scope, claimant)
+	r := reading{c.claims, c.claimKey(claimant), "claim", isolated, 1}
+	err = c.read(ctx, r, func() (int, error) {
+		held, conflict, err = c.Items.HeldClaim(ctx, scope, claimant)
+		return 1, err
+	})
+	return held, conflict, err
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	s.request()
-	return s.Items.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+func (c *container) HeldClaimEventuallyConsistent(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, err error) {
+	r := reading{c.claims, c.claimKey(claimant), "claim", eventual, c.attempts()}
+	err = c.read(ctx, r, func() (int, error) {
+		held, err = c.Items.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+		return 1, err
+	})
+	return held, err
 }

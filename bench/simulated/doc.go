@@ -1,0 +1,39 @@
+// Package simulated plays claims against a bank in memory, in simulated time. It shows what claims cost in banks, and
+// at rates, that are too large for a local engine.
+//
+// Its functions run in a bubble of testing/synctest, where time passes only while all goroutines wait. So the Banks
+// are those of production, with their own clock and their own goroutines:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		store, err = simulated.Play(model, simulated.Customers(model.Items), 32, nil)
+//	})
+//
+// # The model
+//
+// A request takes a time: a least one, and an exponentially distributed one on top. The engine does its work at the end
+// of it, all at once: transactions never conflict. Nothing fails but for the limits below. An item never ends, and
+// nobody releases a claim.
+//
+// Each container has one Bank, with a memory and a source of random numbers of its own, and serves one customer at a
+// time.
+//
+// With Limits, each table has a number of partitions, and each partition key lies on a random one of them: in the bank
+// table the key of each shard and that of the campaign row, in the claims table each of the keys that claimants hash
+// to. A partition is two token buckets, of write units and of read units, that hold the units of a moment only.
+// DynamoDB saves up to five minutes of unused units and splits partitions that stay hot, so it is kinder than this
+// model.
+//
+//   - A Take needs two write units on the partition of the bank row and two on that of the claim row, also if a
+//     condition fails. If one of them has not enough left, the Take is throttled, spends nothing and names the row.
+//     The SDK does not send a cancelled transaction again.
+//   - A read needs a read unit for each 4 KB that are started, at 120 bytes a row. It needs half of that if it is
+//     eventually consistent, and twice that if it is isolated. A throttled read spends nothing. The SDK sends it again,
+//     as Retries says, unless it is isolated, which is a transaction. Then it is engine.ErrThrottled.
+//
+// # One seed
+//
+// Times and places are hashes of the seed and of what they belong to, such as "page 7, the third read of container
+// 12". So they do not depend on the order in which goroutines run. Runs of one seed agree as long as each container
+// makes its requests one after the other. Requests that a container makes at once may end at the same nanosecond, and
+// then the Go scheduler decides which comes first.
+package simulated

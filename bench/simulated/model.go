@@ -1,0 +1,63 @@
+package simulated
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/awsclient"
+)
+
+// Model says what is simulated. The package comment describes it.
+type Model struct {
+	Seed    uint64
+	Items   int // in the bank at the beginning
+	Shards  int // of the bank
+	Latency Latency
+	Limits  *Limits // nil: nothing is throttled
+}
+
+// Latency is the time that a request takes.
+type Latency struct {
+	Least time.Duration
+	Extra time.Duration // the mean of an exponentially distributed time on top
+}
+
+// InRegion is about what a request takes within a region.
+var InRegion = Latency{Least: 5 * time.Millisecond, Extra: 5 * time.Millisecond}
+
+func (l Latency) of(r *rand.Rand) time.Duration {
+	return l.Least + time.Duration(r.ExpFloat64()*float64(l.Extra))
+}
+
+// Limits are those of tables with partitions.
+type Limits struct {
+	Partitions int           // of each table
+	Writes     float64       // write units a second of a partition
+	Reads      float64       // read units a second of a partition
+	Burst      time.Duration // of how much time a partition saves the units
+	ClaimKeys  int           // partition keys of claims
+	Retries    Retries
+}
+
+// Retries are what the SDK does with throttled reads.
+type Retries struct {
+	Attempts           int
+	LeastWait, MaxWait time.Duration // between two attempts, evenly distributed
+}
+
+// DynamoDB returns the limits of tables with so many partitions, and so many partition keys of claims
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html).
+func DynamoDB(partitions, claimKeys int) *Limits {
+	return &Limits{
+		Partitions: partitions, Writes: 1000, Reads: 3000, Burst: 50 * time.Millisecond, ClaimKeys: claimKeys,
+		Retries: ClientRetries,
+	}
+}
+
+// ClientRetries are those of awsclient.NewDynamoDB. With a MaxBackoff of less than a second the SDK always waits for
+// just that long.
+var ClientRetries = Retries{awsclient.MaxAttempts, awsclient.MaxBackoff, awsclient.MaxBackoff}
+
+func (r Retries) wait(rng *rand.Rand) time.Duration {
+	return r.LeastWait + time.Duration(rng.Float64()*float64(r.MaxWait-r.LeastWait))
+}

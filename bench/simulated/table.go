@@ -1,0 +1,77 @@
+package simulated
+
+import (
+	"fmt"
+	"time"
+)
+
+// table is the partitions of a table.
+type table struct {
+	name       string
+	seed       uint64
+	partitions []partition
+}
+
+// partition has what is left of its units.
+type partition struct{ writes, reads bucket }
+
+func newTable(name string, m Model) *table {
+	t := &table{name: name, seed: m.Seed, partitions: make([]partition, m.Limits.Partitions)}
+	for i := range t.partitions {
+		t.partitions[i] = partition{newBucket(m.Limits.Writes, m.Limits.Burst), newBucket(m.Limits.Reads, m.Limits.Burst)}
+	}
+	return t
+}
+
+// place returns the number of the partition that a partition key lies on.
+func (t *table) place(key string) int {
+	return draw(t.seed, "place "+t.name+" "+key).IntN(len(t.partitions))
+}
+
+func (t *table) partition(key string) *partition { return &t.partitions[t.place(key)] }
+
+// fullest returns what the fullest partition wrote, as a multiple of its rate over the time.
+func (t *table) fullest(took time.Duration) (use float64) {
+	for _, p := range t.partitions {
+		use = max(use, p.writes.spent/(p.writes.rate*took.Seconds()))
+	}
+	return use
+}
+
+func (t *table) forgetSpent() {
+	for i := range t.partitions {
+		t.partitions[i].writes.spent, t.partitions[i].reads.spent = 0, 0
+	}
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	rate, size float64 // units a second, units
+	left       float64
+	at         time.Time // when left was right
+	spent      float64
+}
+
+func newBucket(rate float64, burst time.Duration) bucket {
+	size := rate * burst.Seconds()
+	return bucket{rate: rate, size: size, left: size, at: time.Now()}
+}
+
+// has reports that so many units are left.
+func (b *bucket) has(units float64) bool {
+	now := time.Now()
+	b.left = min(b.size, b.left+b.rate*now.Sub(b.at).Seconds())
+	b.at = now
+	return b.left >= units
+}
+
+func (b *bucket) spend(units float64) {
+	b.left -= units
+	b.spent += units
+}
+
+// The partition keys of the tables.
+const campaignKey = "campaign"
+
+func shardKey(shard int) string { return fmt.Sprintf("shard %d", shard) }
+func claimKey(key int) string   { return fmt.Sprintf("claims %d", key) }
