@@ -73,7 +73,8 @@ func (l Load) Run() (Report, error) {
 	f.report = Report{}
 	begun, arrivals := time.Now(), draw(l.Seed, "arrivals")
 	for n := 0; ; n++ {
-		time.Sleep(time.Duration(arrivals.ExpFloat64() * float64(time.Second) / l.Rate))
+		pause := time.Duration(arrivals.ExpFloat64() * float64(time.Second) / l.Rate)
+		time.Sleep(untilTurn(arrival, pause))
 		took := time.Since(begun)
 		if took >= l.Duration {
 			f.noteUse(took)

@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,20 @@ func TestLimits(t *testing.T) {
 	free.Limits = nil
 	if report := run(t, free); report.TryAgain > 0 || report.Time(1) > time.Second {
 		t.Errorf("without limits: %d times 503, at most %s", report.TryAgain, report.Time(1))
+	}
+}
+
+// TestLoadOfOneSeed: the same seed makes the same requests, also where containers wait and are throttled.
+func TestLoadOfOneSeed(t *testing.T) {
+	t.Parallel()
+	first, again := run(t, crowded()), run(t, crowded())
+	if first.Cost != again.Cost || !slices.Equal(first.times, again.times) {
+		t.Errorf("the same seed made %+v and %+v", first.Cost, again.Cost)
+	}
+	other := crowded()
+	other.Seed++
+	if run(t, other).Cost == first.Cost {
+		t.Error("another seed made the same")
 	}
 }
 

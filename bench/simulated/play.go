@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // Customers returns the names of so many customers.
@@ -54,6 +55,8 @@ type play struct {
 
 func (p *play) work(container int) {
 	bank := p.store.Bank(container)
+	start := draw(p.store.model.Seed, fmt.Sprintf("start %d", container))
+	time.Sleep(untilTurn(container, p.store.model.Latency.of(start)))
 	for {
 		customer, ok := p.next()
 		if !ok {

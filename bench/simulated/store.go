@@ -109,7 +109,7 @@ type container struct {
 func (c *container) send(ctx context.Context, about string) error {
 	r := c.random(about)
 	c.count(func(n *Cost) { n.Requests++ })
-	return wait(ctx, c.model.Latency.of(r))
+	return wait(ctx, untilTurn(c.number, c.model.Latency.of(r)))
 }
 
 // random returns the random numbers of the next request about something.
@@ -118,17 +118,6 @@ func (c *container) random(about string) *rand.Rand {
 	defer c.mu.Unlock()
 	c.sent[about]++
 	return draw(c.model.Seed, fmt.Sprintf("request %d %s %d", c.number, about, c.sent[about]))
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	alarm := time.NewTimer(d)
-	defer alarm.Stop()
-	select {
-	case <-alarm.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // reading is a read of some rows of one partition key.
