@@ -59,13 +59,13 @@ func (a Auth) check(names naming, claimantFrom string) error {
 			p.add("%s needs %s without empty names", jwt, p.of("an audience"))
 		}
 	}
-	switch needsJWT := strings.HasPrefix(claimantFrom, "jwt:"); {
-	case claimantFrom == "body" && a.kind == authJWT:
+	switch source, _, _ := strings.Cut(claimantFrom, ":"); {
+	case source == "body" && a.kind == authJWT:
 		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s",
 			from, jwt, p.of(string(authIAM)))
-	case claimantFrom == "iam" && a.kind != authIAM:
+	case source == "iam" && a.kind != authIAM:
 		p.add("%s needs %s: %s verifies no IAM identity", from, p.of(string(authIAM)), p.of(string(a.kind)))
-	case needsJWT && a.kind != authJWT:
+	case source == "jwt" && a.kind != authJWT:
 		p.add("%s needs %s: %s verifies no token", from, jwt, p.of(string(a.kind)))
 	}
 	return p.err()

@@ -19,8 +19,9 @@ type ClaimAPIProps struct {
 	// Auth says who may call the API: [AuthIAM], [AuthJWT] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam or body. The default is jwt:sub with AuthJWT. With AuthIAM
-	// it is body, because the caller is usually a back end that names the claimant. With AuthOpen it is body, too.
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role or body. The default is jwt:sub with
+	// AuthJWT. With AuthIAM it is body, because the caller is usually a back end that names the claimant. With AuthOpen
+	// it is body, too.
 	ClaimantFrom string
 
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.

@@ -40,6 +40,9 @@ var eventCases = map[string]eventCase{
 	"claim-jwt":               {"jwt:sub", 201, ""},
 	"claim-me-empty-body":     {"jwt:sub", 201, ""},
 	"claim-iam":               {"iam", 201, ""},
+	"claim-iam-cognito":       {"iam", 201, ""},
+	"claim-iam-session":       {"iam:session", 201, ""},
+	"claim-iam-role":          {"iam:role", 201, ""},
 	"stage-prefix":            {"body", 201, ""},
 	"claim-again":             {"body", 200, ""},
 	"claim-again-when-closed": {"body", 200, ""},
@@ -69,6 +72,8 @@ var eventCases = map[string]eventCase{
 	"bad-campaign-name":          {"body", 400, "invalid-request"},
 	"no-identity-jwt":            {"jwt:sub", 401, "unauthenticated"},
 	"no-identity-iam":            {"iam", 401, "unauthenticated"},
+	"role-session-iam":           {"iam", 401, "unauthenticated"},
+	"cognito-without-identity":   {"iam", 401, "unauthenticated"},
 	"identity-without-the-claim": {"jwt:sub", 401, "unauthenticated"},
 	"other-claimant":             {"jwt:sub", 403, "not-your-claim"},
 	"other-claimant-in-path":     {"jwt:sub", 403, "not-your-claim"},
@@ -92,7 +97,7 @@ var eventCases = map[string]eventCase{
 func loadCampaigns(t testing.TB, bank *itembank.Bank) {
 	t.Helper()
 	workshops := itembank.Settings{Scope: "workshops"}
-	addCampaign(t, bank, "spring", itembank.Settings{}, 10)
+	addCampaign(t, bank, "spring", itembank.Settings{}, 20)
 	addCampaign(t, bank, "empty", itembank.Settings{}, 0)
 	addCampaign(t, bank, "summer", itembank.Settings{}, 2)
 	addCampaign(t, bank, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)}, 1)

@@ -185,7 +185,7 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 	t.Parallel()
 	endpoint, own := testengine.Dynoxide(t), newTables()
 	loadCampaigns(t, own.create(t, endpoint))
-	for _, from := range []string{"body", "jwt:sub", "iam"} {
+	for _, from := range []string{"body", "jwt:sub", "iam", "iam:session", "iam:role"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
 			f := startFunction(t, own.settings(endpoint, from)...)

@@ -33,17 +33,20 @@
 // [ClaimantFrom] says who the claimant of a request is:
 //
 //	jwt:CLAIM      a claim of the token that API Gateway verified
-//	iam            the ARN of the IAM identity that signed the request
+//	iam            the identity that signed the request: of a Cognito identity pool, or the ARN of an IAM user
+//	iam:session    the same; a session of an IAM role is a claimant by its own ARN
+//	iam:role       the same; all sessions of an IAM role are one claimant, by the ARN without the session
 //	body           the claimant that the body or the path names; for back ends that call on behalf of claimants
 //	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
 //
-// With all but body, a request may name only its own claimant. A request without an identity is answered 401.
+// With all but body, a request may name only its own claimant. A request without an identity is answered 401, and so is
+// a session of an IAM role with iam: many customers may share its ARN.
 //
 // # Log
 //
 // Each request writes one line with the message "request": method, route, status, slug of the problem, request id,
-// campaign, duration. The line never holds a claimant or an item. The level is warn for 503, error for 500 with the
-// error's text, else info.
+// campaign, duration. The line never holds a claimant or an item. The level is warn for 503, error for 500, else info.
+// With 401, 500 and 503 the line has the error's text.
 //
 // # Life of a request
 //

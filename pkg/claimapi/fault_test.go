@@ -75,9 +75,9 @@ func TestRepeatAfterLostReply(t *testing.T) {
 func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 	t.Parallel()
 	for _, claimant := range []string{"ada@example.org", `ada "the first"`, `a\d`} {
-		b := newBench(t, "iam", "SPRING-1")
+		b := newBench(t, "jwt:sub", "SPRING-1")
 		b.failing(fmt.Errorf("row of %s: %q: gone", claimant, claimant))
-		b.do(t, withARN(post(spring, ""), claimant)).wants(t, http.StatusInternalServerError, "internal")
+		b.do(t, withSub(post(spring, ""), claimant)).wants(t, http.StatusInternalServerError, "internal")
 		equal(t, "error", b.lines(t)[0]["error"], any(`row of [claimant]: "[claimant]": gone`))
 	}
 }
@@ -96,9 +96,9 @@ func TestClaimantsLeaveOtherWordsAlone(t *testing.T) {
 		{"aa", "aaa aa", "aaa [claimant]"},
 		{"ada", "ada:ada ada@example.org Nevada", "[claimant]:[claimant] [claimant]@example.org Nevada"},
 	} {
-		b := newBench(t, "iam", "SPRING-1")
+		b := newBench(t, "jwt:sub", "SPRING-1")
 		b.failing(errors.New(c.text))
-		b.do(t, withARN(post(spring, ""), c.claimant)).wants(t, http.StatusInternalServerError, "internal")
+		b.do(t, withSub(post(spring, ""), c.claimant)).wants(t, http.StatusInternalServerError, "internal")
 		equal(t, "error for "+c.claimant, b.lines(t)[0]["error"], any(c.want))
 	}
 }

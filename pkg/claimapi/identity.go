@@ -16,7 +16,7 @@ import (
 // value has no source: with it, every claim is answered 401.
 type ClaimantFrom struct {
 	source string // one of the sources below
-	claim  string // with fromJWT: the name of the claim
+	part   string // with fromJWT: the name of the claim; with fromIAM: "", bySession or byRole
 }
 
 const (
@@ -26,8 +26,16 @@ const (
 	fromContext = "context"
 )
 
+// Which part of the ARN of a session of an IAM role is the claimant.
+const (
+	bySession = "session"
+	byRole    = "role"
+)
+
 // claimantFromForms lists what ParseClaimantFrom reads, for messages.
-const claimantFromForms = "jwt:CLAIM (a claim of the verified token, as in jwt:sub), iam (the ARN of the signer), " +
+const claimantFromForms = "jwt:CLAIM (a claim of the verified token, as in jwt:sub), " +
+	"iam (the Cognito identity or IAM user that signed), " +
+	"iam:session or iam:role (the same, and for sessions of IAM roles the session or the role), " +
 	"or body (the claimant that the request names)"
 
 // callerAlias stands for the caller in a path, where an identity says who the caller is.
@@ -38,15 +46,29 @@ var (
 	errNotYours        = errors.New("claimapi: names another claimant")
 )
 
-// ParseClaimantFrom reads `jwt:CLAIM`, `iam` or `body`. The error lists these forms and does not repeat the text.
+// The kinds of errUnauthenticated. Clients get the same answer to all; the log tells them apart.
+var (
+	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in %s", errUnauthenticated, varClaimantFrom)
+	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
+	errRoleSession = fmt.Errorf("%w: the caller is a session of an IAM role; choose %s=iam:session or iam:role if that "+
+		"part of the ARN is the claimant", errUnauthenticated, varClaimantFrom)
+)
+
+// ParseClaimantFrom reads `jwt:CLAIM`, `iam`, `iam:session`, `iam:role` or `body`. The error lists these forms and does
+// not repeat the text.
 func ParseClaimantFrom(text string) (ClaimantFrom, error) {
-	source, claim, named := strings.Cut(text, ":")
-	jwt := source == fromJWT && claim != ""
-	other := (source == fromIAM || source == fromBody) && !named
-	if !jwt && !other {
-		return ClaimantFrom{}, fmt.Errorf("must be %s", claimantFromForms)
+	if source, claim, _ := strings.Cut(text, ":"); source == fromJWT && claim != "" {
+		return ClaimantFrom{source, claim}, nil
 	}
-	return ClaimantFrom{source, claim}, nil
+	switch text {
+	case fromIAM, fromBody:
+		return ClaimantFrom{source: text}, nil
+	case fromIAM + ":" + bySession:
+		return ClaimantFrom{fromIAM, bySession}, nil
+	case fromIAM + ":" + byRole:
+		return ClaimantFrom{fromIAM, byRole}, nil
+	}
+	return ClaimantFrom{}, fmt.Errorf("must be %s", claimantFromForms)
 }
 
 // FromContext takes the claimant from the request's context, where WithCaller has put it.
@@ -62,40 +84,80 @@ func WithCaller(ctx context.Context, claimant string) context.Context {
 
 // String returns the text that ParseClaimantFrom reads.
 func (f ClaimantFrom) String() string {
-	if f.source == fromJWT {
-		return f.source + ":" + f.claim
+	if f.part != "" {
+		return f.source + ":" + f.part
 	}
 	return f.source
 }
 
-// caller returns the verified identity of the caller, or "" if callers name claimants freely. The error is
+// caller returns the verified identity of the caller, or "" if callers name claimants freely. The error wraps
 // errUnauthenticated if the identity is missing or cannot be a claimant: a token without the claim must not make its
 // bearer a claimant.
 func (f ClaimantFrom) caller(ctx context.Context, e events.APIGatewayV2HTTPRequest) (string, error) {
 	if f.source == fromBody {
 		return "", nil
 	}
-	id := f.identity(ctx, e.RequestContext.Authorizer)
-	if validateClaimant(id) != nil {
-		return "", errUnauthenticated // not *InvalidError: the client cannot correct it
+	id, err := f.identity(ctx, e.RequestContext.Authorizer)
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", errNoIdentity
+	case validateClaimant(id) != nil:
+		return "", errBadIdentity // not *InvalidError: the client cannot correct it
 	}
 	return id, nil
 }
 
+// identity returns "" if there is none.
 func (f ClaimantFrom) identity(
 	ctx context.Context, a *events.APIGatewayV2HTTPRequestContextAuthorizerDescription,
-) string {
+) (string, error) {
 	switch {
 	case f.source == fromContext:
 		caller, _ := ctx.Value(callerKey{}).(string)
-		return caller
+		return caller, nil
 	case a == nil:
 	case f.source == fromJWT && a.JWT != nil:
-		return a.JWT.Claims[f.claim]
+		return a.JWT.Claims[f.part], nil
 	case f.source == fromIAM && a.IAM != nil:
-		return a.IAM.UserARN
+		return f.signer(a.IAM)
 	}
-	return ""
+	return "", nil
+}
+
+// signer returns the identity that signed a request. The credentials of a Cognito identity pool are sessions of one
+// role with one session name, so there the identity of the pool is the claimant. Any other session of a role is a
+// claimant only if the operator says which part of its ARN names a customer.
+func (f ClaimantFrom) signer(a *events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription) (string, error) {
+	if id := a.CognitoIdentity.IdentityID; id != "" {
+		return id, nil
+	}
+	kind, name := resourceOf(a.UserARN)
+	role, session, _ := strings.Cut(name, "/")
+	switch {
+	case kind == "iam:root", kind == "iam:user" && name != "", kind == "sts:federated-user" && name != "":
+		return a.UserARN, nil
+	case kind != "sts:assumed-role" || role == "" || session == "":
+		return "", nil
+	case f.part == bySession:
+		return a.UserARN, nil
+	case f.part == byRole:
+		return strings.TrimSuffix(a.UserARN, "/"+session), nil
+	}
+	return "", errRoleSession
+}
+
+// resourceOf returns the service and type of what an ARN names, as in iam:user, and its name. The ARN has the form
+// arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME (IAM User Guide, "IAM identifiers").
+func resourceOf(arn string) (kind, name string) {
+	const fields = 6
+	field := strings.SplitN(arn, ":", fields)
+	if len(field) < fields {
+		return "", ""
+	}
+	resource, name, _ := strings.Cut(field[fields-1], "/")
+	return field[2] + ":" + resource, name
 }
 
 // claimantOf returns the claimant of a request, given the caller ("" without an identity) and the claimant that the

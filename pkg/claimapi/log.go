@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// report writes the log line of a request. It holds the text of an error only if the fault is the server's; a fault of
-// the client is in the slug.
+// report writes the log line of a request. It holds the text of an error only if the operator may have to act: with a
+// fault of the server, and with an identity that the settings do not accept. Other faults of clients are in the slug.
 func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took time.Duration) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
@@ -29,6 +29,8 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 	}
 	if r.status >= http.StatusInternalServerError {
 		level = slog.LevelError
+	}
+	if r.status >= http.StatusInternalServerError || r.status == http.StatusUnauthorized {
 		attrs = append(attrs, slog.String("error", c.maskClaimant(err.Error())))
 	}
 	if r.slug == slugTryAgain {

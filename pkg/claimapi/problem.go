@@ -31,7 +31,7 @@ var problems = []problem{
 	{
 		causes: []error{errUnauthenticated},
 		status: http.StatusUnauthorized, slug: "unauthenticated", title: "Not authenticated",
-		detail: "The request has no identity that can be a claimant.",
+		detail: "The request has no identity that can be a claimant. Credentials are missing, or do not name a customer.",
 	},
 	{
 		causes: []error{errNotYours},

@@ -214,6 +214,91 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
+// TestIAMIdentities: what the ARN of a signer is as a claimant, for each setting; "" is 401. A session of a role is a
+// claimant only if the setting names the part of its ARN, since many customers may share a role and a session name.
+func TestIAMIdentities(t *testing.T) {
+	t.Parallel()
+	const (
+		constant = "arn:aws:sts::123456789012:assumed-role/shop-customers/CognitoIdentityCredentials"
+		pool     = "eu-central-1:3f0d7a2e-6c1b-4f5e-9a8d-1b2c3d4e5f60"
+	)
+	for _, c := range []struct{ arn, identity, plain, session, role string }{
+		{"arn:aws:iam::123456789012:user/ada", "", "=", "=", "="},
+		{"arn:aws:iam::123456789012:user/team/ada", "", "=", "=", "="},
+		{"arn:aws:iam::123456789012:user/assumed-role/ada/x", "", "=", "=", "="},
+		{"arn:aws-cn:iam::123456789012:root", "", "=", "=", "="},
+		{"arn:aws:sts::123456789012:federated-user/ada", "", "=", "=", "="},
+
+		{constant, pool, pool, pool, pool},
+		{"arn:aws:iam::123456789012:user/ada", pool, pool, pool, pool},
+
+		{constant, "", "", "=", "arn:aws:sts::123456789012:assumed-role/shop-customers"},
+		{"arn:aws-cn:sts::123456789012:assumed-role/shop/ada", "", "", "=", "arn:aws-cn:sts::123456789012:assumed-role/shop"},
+		{"arn:aws-us-gov:sts::123456789012:assumed-role/a/a", "", "", "=", "arn:aws-us-gov:sts::123456789012:assumed-role/a"},
+		{"arn:aws:sts::123456789012:assumed-role/shop/a:b", "", "", "=", "arn:aws:sts::123456789012:assumed-role/shop"},
+
+		{"arn:aws:sts::123456789012:assumed-role/shop", "", "", "", ""},
+		{"arn:aws:sts::123456789012:assumed-role/shop/", "", "", "", ""},
+		{"arn:aws:sts::123456789012:assumed-role//ada", "", "", "", ""},
+		{"arn:aws:sts::123456789012:other/shop/ada", "", "", "", ""},
+		{"arn:aws:iam::123456789012:assumed-role/shop/ada", "", "", "", ""},
+		{"arn:aws:iam::123456789012:role/shop", "", "", "", ""},
+		{"arn:aws:iam::123456789012:user/", "", "", "", ""},
+		{"arn:aws:sts::123456789012:federated-user/", "", "", "", ""},
+		{"assumed-role/shop/ada", "", "", "", ""},
+		{"ada", "", "", "", ""},
+		{"", "", "", "", ""},
+	} {
+		for from, want := range map[string]string{"iam": c.plain, "iam:session": c.session, "iam:role": c.role} {
+			if want == "=" {
+				want = c.arn
+			}
+			b := newBench(t, from, "SPRING-1")
+			a := b.do(t, withCognito(post(spring, ""), c.arn, c.identity))
+			if want == "" {
+				a.wants(t, http.StatusUnauthorized, "unauthenticated")
+			}
+			equal(t, "claimant of "+c.arn+" with "+from, a.text("claimant"), want)
+		}
+	}
+}
+
+// TestCustomersOfAnIdentityPool: they all sign as the same session of the same role, and are claimants of their own.
+func TestCustomersOfAnIdentityPool(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:sts::123456789012:assumed-role/shop-customers/CognitoIdentityCredentials"
+	b := newBench(t, "iam", "SPRING-1", "SPRING-2")
+	ada := b.do(t, withCognito(post(spring, ""), arn, "eu-central-1:ada")).wants(t, http.StatusCreated, "")
+	bob := b.do(t, withCognito(post(spring, ""), arn, "eu-central-1:bob")).wants(t, http.StatusCreated, "")
+	if ada.text("item") == bob.text("item") {
+		t.Errorf("both hold %s", ada.text("item"))
+	}
+	own := b.do(t, withCognito(get(spring+"/me"), arn, "eu-central-1:bob")).wants(t, http.StatusOK, "")
+	equal(t, "bob's item", own.text("item"), bob.text("item"))
+}
+
+// TestLogSaysWhyAnIdentityIsRefused: clients get one fixed text, operators learn what to set. No ARN is in either.
+func TestLogSaysWhyAnIdentityIsRefused(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:sts::123456789012:assumed-role/shop/ada"
+	for says, r := range map[string]request{
+		"iam:session or iam:role": withARN(post(spring, ""), arn),
+		"has none of the kind":    post(spring, ""),
+		"not a valid claimant":    withARN(post(spring, ""), "arn:aws:iam::123456789012:user/a\x00"),
+	} {
+		b := newBench(t, "iam", "SPRING-1")
+		a := b.do(t, r).wants(t, http.StatusUnauthorized, "unauthenticated")
+		line := b.lines(t)[0]
+		if text, _ := line["error"].(string); !strings.Contains(text, says) || strings.Contains(b.log.String(), "ada") {
+			t.Errorf("want %q and no ARN in %s", says, b.log)
+		}
+		if strings.Contains(a.Body, "iam:") {
+			t.Errorf("the client reads about settings: %s", a.Body)
+		}
+		equal(t, "level", line["level"], any("INFO"))
+	}
+}
+
 func TestIdentitiesInPaths(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "jwt:sub", "SPRING-1")

@@ -42,7 +42,7 @@ type Settings struct {
 //
 //	ONCEBOX_BANK_TABLE      required: the table of campaigns and items
 //	ONCEBOX_DEDUPE_TABLE    required: the table of claims
-//	ONCEBOX_CLAIMANT_FROM   required: jwt:CLAIM, iam or body
+//	ONCEBOX_CLAIMANT_FROM   required: jwt:CLAIM, iam, iam:session, iam:role or body
 //	ONCEBOX_CAMPAIGN_CACHE  how long a copy of a campaign's rules is used, 0 to 5s; default 5s
 //	ONCEBOX_LOG_LEVEL       debug, info, warn or error; default info
 //

@@ -34,6 +34,11 @@ func TestSettingsGiven(t *testing.T) {
 		must(t, err)
 		equal(t, "campaign cache", s.CampaignCache, want)
 	}
+	for _, text := range []string{"jwt:sub", "jwt:https://x.org/id", "iam", "iam:session", "iam:role", "body"} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=" + text))
+		must(t, err)
+		equal(t, "claimant from", s.ClaimantFrom.String(), text)
+	}
 	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 		"error": slog.LevelError} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
@@ -59,6 +64,8 @@ func TestSettingsRefused(t *testing.T) {
 		"jwt without claim":  {with("ONCEBOX_CLAIMANT_FROM=jwt:"), "ONCEBOX_CLAIMANT_FROM"},
 		"jwt alone":          {with("ONCEBOX_CLAIMANT_FROM=jwt"), "ONCEBOX_CLAIMANT_FROM"},
 		"iam with more":      {with("ONCEBOX_CLAIMANT_FROM=iam:hunter2"), "ONCEBOX_CLAIMANT_FROM"},
+		"iam with nothing":   {with("ONCEBOX_CLAIMANT_FROM=iam:"), "ONCEBOX_CLAIMANT_FROM"},
+		"body with a part":   {with("ONCEBOX_CLAIMANT_FROM=body:session"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
 		"other identity":     {with("ONCEBOX_CLAIMANT_FROM=JWT:sub"), "ONCEBOX_CLAIMANT_FROM"},
 		"negative cache":     {with("ONCEBOX_CAMPAIGN_CACHE=-1s"), "ONCEBOX_CAMPAIGN_CACHE"},

@@ -107,9 +107,15 @@ func withJWT(r request, claims map[string]string) request {
 
 func withSub(r request, sub string) request { return withJWT(r, map[string]string{"sub": sub}) }
 
-func withARN(r request, arn string) request {
+func withARN(r request, arn string) request { return withCognito(r, arn, "") }
+
+// withCognito makes a request with the credentials of a Cognito identity pool.
+func withCognito(r request, arn, identity string) request {
 	r.RequestContext.Authorizer = &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{
-		IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{UserARN: arn},
+		IAM: &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
+			UserARN:         arn,
+			CognitoIdentity: events.APIGatewayV2HTTPRequestContextAuthorizerCognitoIdentity{IdentityID: identity},
+		},
 	}
 	return r
 }

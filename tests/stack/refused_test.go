@@ -118,6 +118,8 @@ var refusals = []struct{ context, says string }{
 	{"claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=iam verifies no token"},
 	{"auth=open; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=open"},
 	{"auth=open; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam"},
+	{jwt + "; claimant-from=iam:session", "oncebox:claimant-from=iam:session needs oncebox:auth=iam"},
+	{"auth=open; claimant-from=iam:role", "oncebox:claimant-from=iam:role needs oncebox:auth=iam"},
 	{"parallelization=2", "oncebox:parallelization=2 needs oncebox:aggregation=off ... KPL aggregates"},
 	{"source-stream-arn=" + theirStream, "oncebox:source-stream-arn needs oncebox:source-retention"},
 
@@ -147,6 +149,7 @@ var refusals = []struct{ context, says string }{
 
 	// What the functions would refuse.
 	{"claimant-from=header", "oncebox:claimant-from ... jwt:CLAIM"},
+	{"claimant-from=iam:user", "oncebox:claimant-from ... iam:session or iam:role"},
 	{"campaign-cache=-1s", "oncebox:campaign-cache "},
 	{"campaign-cache=6s", "oncebox:campaign-cache is longer than 5s"},
 	{"log-level=loud", "oncebox:log-level "},
