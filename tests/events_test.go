@@ -236,7 +236,7 @@ func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse,
 	equal(t, "Content-Type", r.Headers["Content-Type"], "application/problem+json")
 	equal(t, "status member", body.Status, r.StatusCode)
 	equal(t, "Allow is there", r.Headers["Allow"] != "", r.StatusCode == http.StatusMethodNotAllowed)
-	equal(t, "Retry-After", r.Headers["Retry-After"], map[int]string{503: "1"}[r.StatusCode])
+	equal(t, "Retry-After is there", r.Headers["Retry-After"] != "", r.StatusCode == http.StatusServiceUnavailable)
 	equal(t, "errors are there", len(body.Errors) > 0, r.StatusCode == http.StatusBadRequest)
 	equal(t, "campaign is there", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
 	if body.Title == "" || body.Detail == "" || body.Item != "" || !strings.HasPrefix(body.Type, "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#") {

@@ -40,6 +40,7 @@ func TestStoreErrors(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, "body", "SPRING-1")
 			b.failing(c.err)
+			b.SetIntN(func(int) int { return 0 })
 			a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, c.status, c.slug)
 			equal(t, "Retry-After", a.Headers["Retry-After"], map[string]string{"try-again": "1"}[c.slug])
 			if strings.Contains(a.Body, "hunter2") {
@@ -50,6 +51,20 @@ func TestStoreErrors(t *testing.T) {
 			equal(t, "request_id", line["request_id"], any("request-1"))
 			equal(t, "error", line["error"], any(c.err.Error()))
 		})
+	}
+}
+
+// TestRetryAfterIsSpread: clients that are told to come back at one moment come back in three different seconds.
+func TestRetryAfterIsSpread(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	b.failing(itembank.ErrTryAgain)
+	for drawn, want := range []string{"1", "2", "3"} {
+		b.SetIntN(func(n int) int {
+			equal(t, "seconds to choose from", n, 3)
+			return drawn
+		})
+		equal(t, "Retry-After", b.do(t, post(spring, `{"claimant":"ada"}`)).Headers["Retry-After"], want)
 	}
 }
 

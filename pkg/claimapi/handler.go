@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -23,11 +24,12 @@ type Handler struct {
 	bank *itembank.Bank
 	from ClaimantFrom
 	log  *slog.Logger
+	intN func(n int) int // a random number from 0 to n-1
 }
 
 // New makes a Handler over a bank. The log gets one line for each request; the line never holds a claimant or an item.
 func New(bank *itembank.Bank, from ClaimantFrom, log *slog.Logger) *Handler {
-	return &Handler{bank, from, log}
+	return &Handler{bank, from, log, rand.IntN}
 }
 
 // call is one request while it is being answered.
@@ -67,7 +69,7 @@ func (h *Handler) respond(ctx context.Context, event events.APIGatewayV2HTTPRequ
 	c := &call{event: event, id: requestID(ctx, event)}
 	r, err := h.answer(ctx, c)
 	if err != nil {
-		r = refusal(err, c.id)
+		r = h.refusal(err, c.id)
 	}
 	h.report(ctx, c, r, err, time.Since(begun))
 	return r.response()

@@ -23,7 +23,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRead))
 	id := uuid.NewString()
 	if err != nil {
-		write(w, refusal(badDocument("could not be read to its end"), id).response())
+		write(w, h.refusal(badDocument("could not be read to its end"), id).response())
 		return
 	}
 	write(w, h.respond(r.Context(), toEvent(r, id, body)))

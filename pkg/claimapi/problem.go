@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -133,8 +134,18 @@ func problemOf(err error) problem {
 	return internal
 }
 
+// Clients are told to come back after 1 to 3 seconds, drawn for each answer. After one fixed time, the requests that the
+// store could not take in one second would all come again in the same later second. Three seconds make three waves of a
+// third of the size, and the wait is still one that a customer takes; a table throttles second by second. A client that
+// is told again has to wait longer by itself: only the client knows how often it was told.
+const minRetryAfter, maxRetryAfter = 1, 3
+
+func (h *Handler) retryAfter() string {
+	return strconv.Itoa(minRetryAfter + h.intN(maxRetryAfter-minRetryAfter+1))
+}
+
 // refusal is the answer to an error.
-func refusal(err error, requestID string) reply {
+func (h *Handler) refusal(err error, requestID string) reply {
 	p := problemOf(err)
 	body := problemBody{
 		Type: problemDocs + p.slug, Title: p.title, Status: p.status, Detail: p.detail, Instance: requestID,
@@ -150,7 +161,7 @@ func refusal(err error, requestID string) reply {
 		headers["Allow"] = strings.Join(e.allowed, ", ")
 	}
 	if p.slug == slugTryAgain {
-		headers["Retry-After"] = "1"
+		headers["Retry-After"] = h.retryAfter()
 	}
 	return reply{status: p.status, headers: headers, body: body, slug: p.slug}
 }
