@@ -28,6 +28,15 @@
 // Every answer is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md explains
 // each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
 //
+// The families of errors of package itembank are answered so:
+//
+//	ErrInvalid       400
+//	ErrRefused       404 (no such campaign, no claim) or 409, one problem for each member
+//	ErrTryAgain      503 with Retry-After; the same request again is safe and useful
+//	ErrInconsistent  500 inconsistent-claim: the operator has to repair rows; the same request again is safe and useless
+//
+// Any other error is answered 500 internal. The texts of errors go to the log and to no client.
+//
 // # Claimants
 //
 // [ClaimantFrom] says who the claimant of a request is:

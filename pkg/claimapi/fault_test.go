@@ -1,9 +1,11 @@
 package claimapi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -30,11 +33,11 @@ func TestStoreErrors(t *testing.T) {
 		slug   string
 		level  string
 	}{
-		"busy":      {fmt.Errorf("%w: %s", itembank.ErrTryAgain, secret), http.StatusServiceUnavailable, "try-again", "WARN"},
-		"deadline":  {fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), http.StatusServiceUnavailable, "try-again", "WARN"},
-		"cancelled": {fmt.Errorf("%s: %w", secret, context.Canceled), http.StatusServiceUnavailable, "try-again", "WARN"},
-		"unknown":   {errors.New(secret), http.StatusInternalServerError, "internal", "ERROR"},
-		"orphan":    {fmt.Errorf("%s: %w", secret, &itembank.InconsistentError{Kind: "free-not-loaded"}), http.StatusInternalServerError, "internal", "ERROR"},
+		"busy":         {fmt.Errorf("%w: %s", itembank.ErrTryAgain, secret), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"deadline":     {fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"cancelled":    {fmt.Errorf("%s: %w", secret, context.Canceled), http.StatusServiceUnavailable, "try-again", "WARN"},
+		"unknown":      {errors.New(secret), http.StatusInternalServerError, "internal", "ERROR"},
+		"inconsistent": {fmt.Errorf("%s: %w", secret, &itembank.InconsistentError{Kind: "held-and-free", Detail: "claim 17"}), http.StatusInternalServerError, "inconsistent-claim", "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,8 +52,36 @@ func TestStoreErrors(t *testing.T) {
 			line := b.lines(t)[0]
 			equal(t, "level", line["level"], any(c.level))
 			equal(t, "request_id", line["request_id"], any("request-1"))
-			equal(t, "error", line["error"], any(c.err.Error()))
+			equal(t, "error", line["error"], any(c.err.Error())) // with the kind and the claim of an *InconsistentError
 		})
+	}
+}
+
+// TestInconsistentClaim: a claim has ended, and no row says that its item was loaded. Its holder gets a problem of its
+// own, others are served, and the log names the claim and the kind.
+func TestInconsistentClaim(t *testing.T) {
+	t.Parallel()
+	store, log := memstore.NewItems(), &bytes.Buffer{}
+	b := &bench{bank: itembank.New(store), log: log}
+	b.campaign(t, "spring", itembank.Settings{ClaimLife: time.Hour}, "SPRING-1")
+	must(t, store.PutClaim(t.Context(), engine.Claim{
+		ID: "claim-17", Campaign: "spring", Scope: "spring", Claimant: "ada", Item: "SPRING-9",
+		ItemHash: engine.HashItem("SPRING-9"), EndsAt: time.Now().Add(-time.Hour),
+	}))
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(t, err)
+	b.Handler = claimapi.New(b.bank, from, slog.New(slog.NewJSONHandler(log, nil)))
+
+	a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusInternalServerError, "inconsistent-claim")
+	b.do(t, post(spring, `{"claimant":"bob"}`)).wants(t, http.StatusCreated, "")
+	text, _ := b.lines(t)[0]["error"].(string)
+	for _, part := range []string{"claim-17", "held-not-loaded"} {
+		if !strings.Contains(text, part) || strings.Contains(a.Body, part) {
+			t.Errorf("want %s in the log and not in the answer, got %q and %s", part, text, a.Body)
+		}
+	}
+	if strings.Contains(log.String(), "ada") || strings.Contains(log.String(), "SPRING-9") {
+		t.Errorf("the log holds a claimant or an item: %s", log)
 	}
 }
 

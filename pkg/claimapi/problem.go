@@ -90,6 +90,12 @@ var problems = []problem{
 		detail: "The body of the request must have the content type application/json.",
 	},
 	{
+		causes: []error{itembank.ErrInconsistent},
+		status: http.StatusInternalServerError, slug: "inconsistent-claim", title: "Inconsistent claim",
+		detail: "The stored rows of the claimant's claim contradict each other. Repeating the request does not help: " +
+			"the operator has to repair the rows. To report it, give the instance.",
+	},
+	{
 		// The time is nearly up, or the client is gone.
 		causes: []error{itembank.ErrTryAgain, context.DeadlineExceeded, context.Canceled},
 		status: http.StatusServiceUnavailable, slug: slugTryAgain, title: "Try again",
