@@ -32,6 +32,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
-	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default()).Handle)
+	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default()))
 	return nil
 }

@@ -5,11 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
+	"iter"
 	"unicode/utf8"
 
-	"github.com/aws/aws-lambda-go/events"
-
+	"github.com/oncebox/oncebox/internal/jsonscan"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -30,7 +29,7 @@ func badClaimant(detail string) error {
 
 // namedInBody returns the claimant that the body names, or "" if it names none.
 // Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
-func namedInBody(e events.APIGatewayV2HTTPRequest) (string, error) {
+func namedInBody(e event) (string, error) {
 	body, err := decodeBody(e)
 	switch {
 	case err != nil:
@@ -39,13 +38,13 @@ func namedInBody(e events.APIGatewayV2HTTPRequest) (string, error) {
 		return "", errTooLarge
 	case len(body) == 0:
 		return "", nil
-	case !isJSON(e.Headers):
+	case !e.isJSON():
 		return "", errNotJSON
 	}
 	return claimantIn(body)
 }
 
-func decodeBody(e events.APIGatewayV2HTTPRequest) ([]byte, error) {
+func decodeBody(e event) ([]byte, error) {
 	if !e.IsBase64Encoded {
 		return []byte(e.Body), nil
 	}
@@ -54,17 +53,6 @@ func decodeBody(e events.APIGatewayV2HTTPRequest) ([]byte, error) {
 		return nil, badDocument("is not valid base64")
 	}
 	return body, nil
-}
-
-// isJSON reports whether the content type is JSON. The header's name may be in upper or lower case.
-func isJSON(headers map[string]string) bool {
-	for name, value := range headers {
-		if strings.EqualFold(name, "content-type") {
-			mediaType, _, _ := strings.Cut(value, ";")
-			return strings.EqualFold(strings.TrimSpace(mediaType), "application/json")
-		}
-	}
-	return false
 }
 
 // claimantIn returns the body's member "claimant", or "" if it has none, and ignores other members. It is stricter than
@@ -76,44 +64,52 @@ func claimantIn(body []byte) (string, error) {
 	if !json.Valid(body) {
 		return "", badDocument("is not one valid JSON value")
 	}
-	values, err := membersNamed(body, "claimant")
+	text := jsonscan.Text(body)
+	if text.At(text.Space(0)) != '{' {
+		return "", badDocument("is not a JSON object")
+	}
+	var value jsonscan.Text
+	for name, v := range members(text) {
+		switch {
+		case unquote(name) != "claimant":
+		case value != nil:
+			return "", badClaimant("occurs more than once")
+		default:
+			value = v
+		}
+	}
 	switch {
-	case err != nil:
-		return "", err
-	case len(values) == 0:
+	case value == nil:
 		return "", nil
-	case len(values) > 1:
-		return "", badClaimant("occurs more than once")
-	}
-	return claimantText(values[0])
-}
-
-// membersNamed returns the values of all members of one name in a JSON object.
-func membersNamed(object []byte, name string) (values []json.RawMessage, err error) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return nil, badDocument("is not a JSON object")
-	}
-	for d.More() {
-		var value json.RawMessage
-		key, err := d.Token()
-		if err == nil {
-			err = d.Decode(&value)
-		}
-		if err != nil {
-			return nil, badDocument("is not valid JSON")
-		}
-		if key == name {
-			values = append(values, value)
-		}
-	}
-	return values, nil
-}
-
-func claimantText(value json.RawMessage) (string, error) {
-	var text *string
-	if err := json.Unmarshal(value, &text); err != nil || text == nil {
+	case value.At(0) != '"':
 		return "", badClaimant("is not a string")
 	}
-	return *text, validateClaimant(*text)
+	claimant := unquote(value)
+	return claimant, validateClaimant(claimant)
+}
+
+// members returns the names, with their quotes, and the values of a valid JSON object.
+func members(object jsonscan.Text) iter.Seq2[jsonscan.Text, jsonscan.Text] {
+	return func(yield func(name, value jsonscan.Text) bool) {
+		at := object.Space(object.Space(0) + len("{"))
+		for object.At(at) == '"' {
+			colon, _ := object.String(at)
+			value := object.Space(object.Space(colon) + len(":"))
+			end := object.Skip(value, maxBody) // no deeper than it is long
+			if !yield(object[at:colon], object[value:end]) {
+				return
+			}
+			at = object.Space(object.Space(end) + len(","))
+		}
+	}
+}
+
+// unquote reads a valid JSON string. Escapes, which are rare, go to encoding/json.
+func unquote(quoted jsonscan.Text) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text
 }

@@ -9,7 +9,7 @@
 //	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
 //	from, err := claimapi.ParseClaimantFrom("jwt:sub")
 //	...
-//	lambda.Start(claimapi.New(bank, from, slog.Default()).Handle)
+//	lambda.Start(claimapi.New(bank, from, slog.Default()))
 //
 // Package awsclient makes the client. ParseSettings reads the ONCEBOX_ variables of the function in functions/claim.
 //
@@ -59,7 +59,8 @@
 //
 // # Life of a request
 //
-//  1. Handle sets a deadline and catches panics. ServeHTTP makes an event of its request first.
+//  1. Invoke decodes the event. Handle and ServeHTTP make one of their request. Handler.answer sets a deadline and
+//     catches panics.
 //  2. call.find finds the route. It looks at nothing else in the request.
 //  3. ClaimantFrom.caller finds the caller. namedInBody or the path finds the claimant that the request names.
 //     claimantOf decides whether the caller may name that claimant. The bank is asked after all checks.

@@ -70,7 +70,7 @@ func authenticate(next http.Handler) http.Handler {
 }
 
 // The claim API in a Lambda function of your own, behind an API Gateway HTTP API with a JWT authorizer.
-func ExampleHandler_Handle() {
+func ExampleHandler_Invoke() {
 	client, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
 	if err != nil {
 		log.Fatal(err)
@@ -80,5 +80,5 @@ func ExampleHandler_Handle() {
 		log.Fatal(err)
 	}
 	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
-	lambda.Start(claimapi.New(bank, from, slog.Default()).Handle)
+	lambda.Start(claimapi.New(bank, from, slog.Default()))
 }

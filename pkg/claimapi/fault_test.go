@@ -203,5 +203,10 @@ func TestEventThatIsNoRequest(t *testing.T) {
 			t.Errorf("version %q: want %v, got %v", version, claimapi.ErrNotHTTP, err)
 		}
 	}
-	equal(t, "log lines", len(b.lines(t)), 2)
+	for _, raw := range []string{``, `{"version":"2.0"`, `{"version":2}`, `{"Records":[]}`, `[]`} {
+		if _, err := b.Invoke(t.Context(), []byte(raw)); !errors.Is(err, claimapi.ErrNotHTTP) {
+			t.Errorf("%q: want %v, got %v", raw, claimapi.ErrNotHTTP, err)
+		}
+	}
+	equal(t, "log lines", len(b.lines(t)), 7)
 }

@@ -5,10 +5,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/uuid"
 )
 
@@ -23,42 +21,31 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRead))
 	id := uuid.NewString()
 	if err != nil {
-		write(w, h.refusal(badDocument("could not be read to its end"), id).response())
+		write(w, h.refusal(badDocument("could not be read to its end"), id))
 		return
 	}
 	write(w, h.respond(r.Context(), toEvent(r, id, body)))
 }
 
-func write(w http.ResponseWriter, r events.APIGatewayV2HTTPResponse) {
-	for name, value := range r.Headers {
+func write(w http.ResponseWriter, r reply) {
+	for name, value := range r.headers {
 		w.Header().Set(name, value)
 	}
-	w.WriteHeader(r.StatusCode)
-	_, _ = io.WriteString(w, r.Body) // a client that is gone can repeat the request
+	w.WriteHeader(r.status)
+	_, _ = io.WriteString(w, r.text()) // a client that is gone can repeat the request
 }
 
-// toEvent makes the event that an API Gateway HTTP API makes of a request: header names are in lower case, their values
-// joined with commas, and the path is percent-decoded.
-func toEvent(r *http.Request, id string, body []byte) events.APIGatewayV2HTTPRequest {
-	headers := make(map[string]string, len(r.Header)+1)
-	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = strings.Join(values, ",")
+// toEvent makes the event that an API Gateway HTTP API makes of a request: several headers of one name are joined with
+// commas, and the path is percent-decoded.
+func toEvent(r *http.Request, id string, body []byte) event {
+	e := event{
+		Version: payloadVersion, RawPath: r.URL.Path, Body: string(body),
+		Headers:        eventHeaders{strings.Join(r.Header.Values("Content-Type"), ",")},
+		RequestContext: requestContext{Stage: defaultStage, RequestID: id},
 	}
-	headers["host"] = r.Host
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet // net/http leaves the body out
-	}
-	e := events.APIGatewayV2HTTPRequest{
-		Version: payloadVersion, RouteKey: defaultStage, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
-		Headers: headers, Body: string(body),
-		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey: defaultStage, Stage: defaultStage, RequestID: id, DomainName: r.Host,
-			TimeEpoch: time.Now().UnixMilli(),
-			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
-				Method: method, Path: r.URL.Path, Protocol: r.Proto, UserAgent: r.UserAgent(),
-			},
-		},
+	e.RequestContext.HTTP.Method = r.Method
+	if r.Method == http.MethodHead {
+		e.RequestContext.HTTP.Method = http.MethodGet // net/http leaves the body out
 	}
 	if !utf8.Valid(body) {
 		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true

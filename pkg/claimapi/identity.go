@@ -93,11 +93,11 @@ func (f ClaimantFrom) String() string {
 // caller returns the verified identity of the caller, or "" if callers name claimants freely. The error wraps
 // errUnauthenticated if the identity is missing or cannot be a claimant: a token without the claim must not make its
 // bearer a claimant.
-func (f ClaimantFrom) caller(ctx context.Context, e events.APIGatewayV2HTTPRequest) (string, error) {
+func (f ClaimantFrom) caller(ctx context.Context, a *authorizer) (string, error) {
 	if f.source == fromBody {
 		return "", nil
 	}
-	id, err := f.identity(ctx, e.RequestContext.Authorizer)
+	id, err := f.identity(ctx, a)
 	switch {
 	case err != nil:
 		return "", err
@@ -110,9 +110,7 @@ func (f ClaimantFrom) caller(ctx context.Context, e events.APIGatewayV2HTTPReque
 }
 
 // identity returns "" if there is none.
-func (f ClaimantFrom) identity(
-	ctx context.Context, a *events.APIGatewayV2HTTPRequestContextAuthorizerDescription,
-) (string, error) {
+func (f ClaimantFrom) identity(ctx context.Context, a *authorizer) (string, error) {
 	switch {
 	case f.source == fromContext:
 		caller, _ := ctx.Value(callerKey{}).(string)

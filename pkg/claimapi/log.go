@@ -19,7 +19,7 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("method", c.event.RequestContext.HTTP.Method),
-		slog.String("route", c.routeName()),
+		slog.String("route", c.route.name),
 		slog.Int("status", r.status),
 		slog.String("slug", r.slug),
 		slog.String("request_id", c.id),
@@ -40,13 +40,6 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 		attrs = append(attrs, slog.String("stack", string(c.stack))) // it holds addresses and no texts
 	}
 	h.log.LogAttrs(ctx, level, "request", attrs...)
-}
-
-func (c *call) routeName() string {
-	if c.route.serve == nil {
-		return ""
-	}
-	return c.route.name()
 }
 
 // validCampaign returns the campaign if the name is valid. The path of a request may hold anything.

@@ -156,7 +156,7 @@ func (h *Handler) refusal(err error, requestID string) reply {
 	body := problemBody{
 		Type: problemDocs + p.slug, Title: p.title, Status: p.status, Detail: p.detail, Instance: requestID,
 	}
-	headers := map[string]string{"Content-Type": "application/problem+json"}
+	headers := newHeaders("application/problem+json")
 	if e, ok := errors.AsType[*itembank.InvalidError](err); ok && p.status == http.StatusBadRequest {
 		body.Errors = []memberError{{pointer(e.Field), e.Detail}}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -53,7 +54,7 @@ type stateBody struct {
 // granted is the answer to a claimant who holds an item: 201 with the Location of a new claim, or 200 for a claim that
 // existed before. base is the path of the request.
 func granted(g itembank.Grant, base string) reply {
-	r := reply{status: http.StatusCreated, headers: jsonHeaders(), replayed: g.Replayed, body: NewClaimBody(g)}
+	r := reply{status: http.StatusCreated, headers: newHeaders("application/json"), replayed: g.Replayed, body: NewClaimBody(g)}
 	if g.Replayed {
 		r.status = http.StatusOK
 		r.headers["Idempotent-Replayed"] = "true"
@@ -64,12 +65,14 @@ func granted(g itembank.Grant, base string) reply {
 }
 
 func stateOf(c itembank.Campaign, s itembank.State) reply {
-	return reply{status: http.StatusOK, headers: jsonHeaders(), body: stateBody{
+	return reply{status: http.StatusOK, headers: newHeaders("application/json"), body: stateBody{
 		Campaign: c.Name, State: s, OpensAt: timestamp(c.OpensAt), ClosesAt: timestamp(c.ClosesAt),
 	}}
 }
 
-func jsonHeaders() map[string]string { return map[string]string{"Content-Type": "application/json"} }
+func newHeaders(contentType string) map[string]string {
+	return map[string]string{"Content-Type": contentType, "Cache-Control": "no-store"}
+}
 
 // timestamp writes a time in UTC with milliseconds, and the zero time as "".
 func timestamp(t time.Time) string {
@@ -79,14 +82,32 @@ func timestamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// response encodes the reply for API Gateway.
+// text is the body of the reply.
+func (r reply) text() string { return encode(r.body) }
+
+// response is the reply as API Gateway reads it.
 func (r reply) response() events.APIGatewayV2HTTPResponse {
-	var body bytes.Buffer
-	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // the client gets the item as it was loaded
-	_ = e.Encode(r.body)   // strings, numbers and booleans cannot fail
-	r.headers["Cache-Control"] = "no-store"
-	return events.APIGatewayV2HTTPResponse{
-		StatusCode: r.status, Headers: r.headers, Body: string(bytes.TrimSpace(body.Bytes())),
-	}
+	return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: r.headers, Body: r.text()}
+}
+
+// encoder is a JSON encoder with its buffer.
+type encoder struct {
+	buffer bytes.Buffer
+	json   *json.Encoder
+}
+
+// encoders keeps encoders between requests, since a container answers thousands.
+var encoders = sync.Pool{New: func() any {
+	e := &encoder{}
+	e.json = json.NewEncoder(&e.buffer)
+	e.json.SetEscapeHTML(false) // the client gets the item as it was loaded
+	return e
+}}
+
+func encode(value any) string {
+	e, _ := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.buffer.Reset()
+	_ = e.json.Encode(value) // strings, numbers and booleans cannot fail
+	return string(bytes.TrimSpace(e.buffer.Bytes()))
 }

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-
-	"github.com/aws/aws-lambda-go/events"
 )
 
 // route is one kind of request.
 type route struct {
 	method string
 	tail   string // what follows /campaigns/{campaign}
+	name   string // in logs; it holds no text from the client
 	serve  func(*Handler, context.Context, *call) (reply, error)
+}
+
+func newRoute(method, tail string, serve func(*Handler, context.Context, *call) (reply, error)) route {
+	return route{method, tail, method + " " + root + "{campaign}" + tail, serve}
 }
 
 const (
@@ -24,9 +27,9 @@ const (
 
 // routes lists all kinds of requests.
 var routes = []route{
-	{http.MethodPost, claimsTail, (*Handler).claim},
-	{http.MethodGet, claimsTail + "/" + claimantParam, (*Handler).heldClaim},
-	{http.MethodGet, "", (*Handler).campaignState},
+	newRoute(http.MethodPost, claimsTail, (*Handler).claim),
+	newRoute(http.MethodGet, claimsTail+"/"+claimantParam, (*Handler).heldClaim),
+	newRoute(http.MethodGet, "", (*Handler).campaignState),
 }
 
 var errNoRoute = errors.New("claimapi: no such route")
@@ -38,9 +41,6 @@ type methodError struct{ allowed []string }
 
 func (e *methodError) Error() string { return errMethod.Error() }
 func (e *methodError) Unwrap() error { return errMethod }
-
-// name is the route in logs. It holds no text from the client.
-func (r route) name() string { return r.method + " " + root + "{campaign}" + r.tail }
 
 // match reports whether the tail of a path is that of the route. A claimant is the whole rest of the path: the path is
 // decoded, so a claimant may contain slashes.
@@ -92,7 +92,7 @@ const defaultStage = "$default"
 // stagePrefix returns what API Gateway puts before the path: the name of the stage, except for $default and behind a
 // custom domain. The base path of a custom domain's mapping is not removed: if the handler answered under any prefix, a
 // route without authorizer could reach it.
-func stagePrefix(e events.APIGatewayV2HTTPRequest) string {
+func stagePrefix(e event) string {
 	stage := e.RequestContext.Stage
 	prefix := "/" + stage
 	if stage == "" || stage == defaultStage || !strings.HasPrefix(e.RawPath, prefix+"/") {

@@ -1,0 +1,80 @@
+package claimapi
+
+import (
+	"context"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+)
+
+// payloadVersion is the payload format of the events.
+const payloadVersion = "2.0"
+
+// event is what the handler reads of a request with payload format 2.0. It has the names of
+// events.APIGatewayV2HTTPRequest, of which it leaves out what nobody looks at: to decode that costs more than all else
+// that the handler does.
+type event struct {
+	Version         string         `json:"version"`
+	RawPath         string         `json:"rawPath"`
+	Headers         eventHeaders   `json:"headers"`
+	RequestContext  requestContext `json:"requestContext"`
+	Body            string         `json:"body"`
+	IsBase64Encoded bool           `json:"isBase64Encoded"`
+}
+
+// eventHeaders are headers of a request. encoding/json finds their names in upper and lower case.
+type eventHeaders struct {
+	ContentType string `json:"content-type"`
+}
+
+type requestContext struct {
+	Stage      string      `json:"stage"`
+	RequestID  string      `json:"requestId"`
+	Authorizer *authorizer `json:"authorizer"`
+	HTTP       struct {
+		Method string `json:"method"`
+	} `json:"http"`
+}
+
+type authorizer = events.APIGatewayV2HTTPRequestContextAuthorizerDescription
+
+// eventOf takes from a request what the handler reads.
+func eventOf(r events.APIGatewayV2HTTPRequest) event {
+	e := event{
+		Version: r.Version, RawPath: r.RawPath, Headers: eventHeaders{contentType(r.Headers)},
+		Body: r.Body, IsBase64Encoded: r.IsBase64Encoded,
+		RequestContext: requestContext{
+			Stage: r.RequestContext.Stage, RequestID: r.RequestContext.RequestID, Authorizer: r.RequestContext.Authorizer,
+		},
+	}
+	e.RequestContext.HTTP.Method = r.RequestContext.HTTP.Method
+	return e
+}
+
+// contentType finds the header, whose name may be in upper or lower case.
+func contentType(headers map[string]string) string {
+	for name, value := range headers {
+		if strings.EqualFold(name, "content-type") {
+			return value
+		}
+	}
+	return ""
+}
+
+// isJSON reports whether the content type is JSON.
+func (e event) isJSON() bool {
+	mediaType, _, _ := strings.Cut(e.Headers.ContentType, ";")
+	return strings.EqualFold(strings.TrimSpace(mediaType), "application/json")
+}
+
+// requestID returns API Gateway's id of the request, or Lambda's for an event that has none.
+func (e event) requestID(ctx context.Context) string {
+	if id := e.RequestContext.RequestID; id != "" {
+		return id
+	}
+	if lc, ok := lambdacontext.FromContext(ctx); ok {
+		return lc.AwsRequestID
+	}
+	return ""
+}
