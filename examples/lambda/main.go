@@ -21,7 +21,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambda.Start(handler.Handle)
+	lambda.Start(handler)
 }
 
 func newHandler(ctx context.Context) (*claimapi.Handler, error) {
