@@ -57,15 +57,19 @@ func soldOutOrEmpty(ctx context.Context, b *itembank.Bank, campaign string, sold
 }
 
 type statusCommand struct {
-	Campaign string `arg:"" help:"The campaign."`
+	Campaign   string `arg:"" help:"The campaign."`
+	Consistent bool   `help:"Count with strongly consistent reads, at twice the price."`
 }
 
 func (statusCommand) Help() string {
 	return `Counts the rows in the store, so it takes as long as reading the campaign. At rest loaded = free + claimed +
 ended. While claims are made, the numbers belong to slightly different moments.
 
-Example:
-  oncebox status spring`
+On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
+
+Examples:
+  oncebox status spring
+  oncebox status spring --consistent`
 }
 
 func (c statusCommand) Run(ctx context.Context, a *app) error {
@@ -95,7 +99,11 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 	if err != nil {
 		return err
 	}
-	counts, err := b.Counts(ctx, c.Campaign)
+	count := b.Counts
+	if c.Consistent {
+		count = b.ConsistentCounts
+	}
+	counts, err := count(ctx, c.Campaign)
 	if err != nil {
 		return err
 	}

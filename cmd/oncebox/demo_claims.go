@@ -99,7 +99,7 @@ func (d *demo) storm(ctx context.Context, customers []string) (codes map[string]
 		}
 		codes[r.customer], holders[r.code] = r.code, r.customer
 	}
-	if d.result.AfterStorm, err = d.bank.Counts(ctx, d.campaign); err != nil {
+	if d.result.AfterStorm, err = d.bank.ConsistentCounts(ctx, d.campaign); err != nil {
 		return nil, err
 	}
 	d.step(fmt.Sprintf("%d customers send %d requests at once", demoCustomers, demoRequests),
@@ -144,7 +144,7 @@ func (d *demo) emptyBank(ctx context.Context) error {
 		}
 	}
 	var err error
-	if d.result.AfterAll, err = d.bank.Counts(ctx, d.campaign); err != nil {
+	if d.result.AfterAll, err = d.bank.ConsistentCounts(ctx, d.campaign); err != nil {
 		return err
 	}
 	d.step(fmt.Sprintf("%d other customers ask", demoOthers), "%d got a code, %d were told \"sold out\"; %d free",
@@ -161,7 +161,7 @@ func (d *demo) loadAgain(ctx context.Context) (err error) {
 	if d.result.Reloaded, err = d.load(ctx); err != nil {
 		return err
 	}
-	counts, err := d.bank.Counts(ctx, d.campaign)
+	counts, err := d.bank.ConsistentCounts(ctx, d.campaign)
 	if err != nil {
 		return err
 	}

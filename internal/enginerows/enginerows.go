@@ -157,7 +157,7 @@ func (r Rows) WantWhere(want string, c engine.Campaign, item string, claimants .
 // WantCounts compares the counts of a campaign.
 func (r Rows) WantCounts(c engine.Campaign, want engine.Counts) {
 	r.Helper()
-	got, err := r.Store.Counts(r.Context(), c)
+	got, err := r.Store.Counts(r.Context(), c, true)
 	r.Must(err)
 	if got != want {
 		r.Errorf("counts: want %+v, got %+v", want, got)

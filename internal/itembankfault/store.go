@@ -73,7 +73,7 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "ItemRow":
+	case "FreeItems", "ItemRow", "ItemRows":
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
@@ -294,6 +294,13 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 	}})
 }
 
+// ItemRows implements engine.Store.
+func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRows", do: func() ([]*engine.ItemRow, error) {
+		return s.Store.ItemRows(ctx, campaign, hashes)
+	}})
+}
+
 // AddItems implements engine.Store. A fault that refuses settles only items that are
 // known, as a DynamoDB transaction does.
 func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
@@ -373,9 +380,9 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 }
 
 // Counts implements engine.Store.
-func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
 	return through(ctx, s, call[engine.Counts]{method: "Counts", do: func() (engine.Counts, error) {
-		return s.Store.Counts(ctx, c)
+		return s.Store.Counts(ctx, c, consistent)
 	}})
 }
 

@@ -184,6 +184,19 @@ func (s *Items) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 	return lookUp(s.rows[campaign], h), nil
 }
 
+// ItemRows implements engine.Store. It reads all rows at one moment.
+func (s *Items) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	rows := make([]*engine.ItemRow, len(hashes))
+	for i, h := range hashes {
+		rows[i] = lookUp(s.rows[campaign], h)
+	}
+	return rows, nil
+}
+
 // AddItems implements engine.Store. It settles all requests.
 func (s *Items) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	if err := s.begin(ctx); err != nil {
@@ -356,7 +369,7 @@ func pageAfter(keys []string, cursor string) (page []string, more bool) {
 }
 
 // Counts implements engine.Store.
-func (s *Items) Counts(ctx context.Context, c engine.Campaign) (counts engine.Counts, err error) {
+func (s *Items) Counts(ctx context.Context, c engine.Campaign, _ bool) (counts engine.Counts, err error) {
 	if err := s.begin(ctx); err != nil {
 		return counts, err
 	}

@@ -43,7 +43,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	advance := s.AdvanceLoad(ctx, engine.Load{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
-	_, counts := s.Counts(ctx, c)
+	_, counts := s.Counts(ctx, c, true)
 	_, repair := s.Repair(ctx, engine.RepairRequest{PutRow: &engine.ItemRow{}, IfRow: &engine.ItemRow{}})
 	for method, err := range map[string]error{
 		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "SetMode": setMode, "FreeItems": free,

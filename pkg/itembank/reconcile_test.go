@@ -246,7 +246,7 @@ func reconcileAllInconsistencies(f *fixture) {
 	if !slices.IsSortedFunc(report.Inconsistencies, func(x, y itembank.Inconsistency) int { return strings.Compare(x.Hash, y.Hash) }) {
 		f.Error("the inconsistencies are not in the order of their hashes")
 	}
-	counts, err := f.bank().Counts(f.ctx, c.Name)
+	counts, err := f.bank().ConsistentCounts(f.ctx, c.Name)
 	f.Must(err)
 	if report.Counts != counts {
 		f.Errorf("want the counts %+v, got %+v", counts, report.Counts)

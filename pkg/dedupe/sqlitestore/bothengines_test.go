@@ -63,7 +63,7 @@ func TestBothEnginesOnOneFile(t *testing.T) {
 	claims, err = bankstore.Open(ctx, path)
 	check(t, err)
 	defer func() { check(t, claims.Close()) }()
-	n, err := claims.Counts(ctx, engine.Campaign{Name: "c"})
+	n, err := claims.Counts(ctx, engine.Campaign{Name: "c"}, true)
 	if want := (engine.Counts{Loaded: 2 * writes, Claimed: 2 * writes}); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}

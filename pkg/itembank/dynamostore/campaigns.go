@@ -112,13 +112,13 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 const countReaders = 8
 
 // Counts counts the item rows, the bank rows, and the claims of the scope that name the
-// campaign.
-func (s *Store) Counts(ctx context.Context, c engine.Campaign) (engine.Counts, error) {
+// campaign. Eventually consistent reads cost half as much.
+func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
 	var loaded, ended, free, claimed counter
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countReaders)
 	count := func(q *dynamodb.QueryInput, matched, scanned *counter) {
-		q.Select = types.SelectCount
+		q.Select, q.ConsistentRead = types.SelectCount, aws.Bool(consistent)
 		g.Go(func() error {
 			return s.query(ctx, "count rows", q, func(page *dynamodb.QueryOutput) error {
 				matched.add(page.Count)

@@ -23,6 +23,29 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 	return &item, nil
 }
 
+// ItemRows reads item rows with one BatchGetItem. Each row costs as much as with ItemRow.
+func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+	keys, places := make([]key, len(hashes)), make(map[key]int, len(hashes))
+	for i, h := range hashes {
+		keys[i] = itemKey(campaign, h)
+		places[keys[i]] = i
+	}
+	rows := make([]*engine.ItemRow, len(hashes))
+	err := s.batchGet(ctx, "read items", s.bankTable, keys, func(attributes map[string]types.AttributeValue) error {
+		var row itemRow
+		if err := dynamo.Decode(attributes, &row); err != nil {
+			return err
+		}
+		item := row.itemRow()
+		rows[places[row.key]] = &item
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
 // {put bank row IF absent, count a return in the item row} or {write the state of the item
 // row}. The condition on the item row is the state that the Bank read.

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -9,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // get reads one row with a consistent read.
@@ -24,6 +26,37 @@ func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (f
 		return false, nil
 	}
 	return true, dynamo.Decode(out.Item, row)
+}
+
+// batchGet reads rows of one table with consistent reads, and calls each for those that are
+// there. A reply may leave out keys that were throttled; they are sent again while replies make
+// progress.
+func (s *Store) batchGet(
+	ctx context.Context, doing, table string, keys []key, each func(attributes map[string]types.AttributeValue) error,
+) error {
+	rest := types.KeysAndAttributes{ConsistentRead: aws.Bool(true)}
+	for _, k := range keys {
+		rest.Keys = append(rest.Keys, dynamo.Encode(k))
+	}
+	for len(rest.Keys) > 0 {
+		out, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{table: rest},
+		})
+		if err != nil {
+			return failed(doing, err)
+		}
+		left := out.UnprocessedKeys[table].Keys
+		if len(left) == len(rest.Keys) {
+			return fmt.Errorf("dynamodb: %s: %w", doing, engine.ErrThrottled)
+		}
+		for _, attributes := range out.Responses[table] {
+			if err := each(attributes); err != nil {
+				return err
+			}
+		}
+		rest.Keys = left
+	}
+	return nil
 }
 
 // partition returns a consistent query of all rows of a partition.

@@ -161,7 +161,7 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 		t.Fatal(err)
 	}
 	expect("a release", 4, "TransactGetItems", "GetItem", "TransactWriteItems")
-	if _, err := bank.Counts(ctx, name); err != nil {
+	if _, err := bank.ConsistentCounts(ctx, name); err != nil {
 		t.Fatal(err)
 	}
 	if counted.stale > 0 {

@@ -10,6 +10,11 @@ import (
 // (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
 const MaxAddItems = 50
 
+// MaxItemRows is the largest number of items of one call of ItemRows: a DynamoDB
+// BatchGetItem reads 100 items
+// (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html).
+const MaxItemRows = 100
+
 // The largest sizes of texts, in bytes of UTF-8. The Bank checks them.
 const (
 	MaxItem     = 512
@@ -72,6 +77,10 @@ type Store interface {
 
 	// ItemRow reads an item row.
 	ItemRow(ctx context.Context, campaign string, h Hash) (*ItemRow, error)
+	// ItemRows reads the item rows of at most MaxItemRows different hashes, each as ItemRow
+	// does, not all at one moment. The rows are in the order of the hashes; nil: the row is
+	// absent.
+	ItemRows(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
 	// AddItems puts the item row and the bank row of each item, if both are absent. There
 	// are at most MaxAddItems requests, of different hashes and of one campaign. The results
 	// are in the order of the requests. The caller sends requests that are AddUnsettled
@@ -104,8 +113,9 @@ type Store interface {
 	ListClaims(ctx context.Context, scope, cursor string) (claims []Claim, next string, err error)
 	// ListItemRows lists the item rows of a campaign.
 	ListItemRows(ctx context.Context, campaign, cursor string) (rows []ListedItem, next string, err error)
-	// Counts counts the rows of a campaign.
-	Counts(ctx context.Context, c Campaign) (Counts, error)
+	// Counts counts the rows of a campaign. consistent = false: the engine may count with its
+	// cheapest reads, which may miss the writes of the last seconds.
+	Counts(ctx context.Context, c Campaign, consistent bool) (Counts, error)
 
 	// Repair makes one change if its condition holds, in one transaction. done = false: the
 	// condition does not hold or the change is made already; nothing was changed.

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -10,6 +11,7 @@ import (
 
 var loadCases = []testCase{
 	{"item-row", itemRow},
+	{"item-rows", itemRows},
 	{"add-items", addItems},
 	{"add-items-finds-orphans", addItemsFindsOrphans},
 	{"load-rows", loadRows},
@@ -34,6 +36,35 @@ func itemRow(f *fixture) {
 	for _, absent := range []*engine.ItemRow{f.ItemRow(c, "b"), f.ItemRow(other, "a")} {
 		if absent != nil {
 			f.Errorf("an item that was never loaded has the row %+v", absent)
+		}
+	}
+}
+
+// itemRows: the rows come in the order of the hashes, also of the longest list, and with nil
+// where there is none.
+func itemRows(f *fixture) {
+	c, items := f.stocked(engine.MaxItemRows, 16)
+	other := f.campaign(16)
+	other.Name += "-other"
+	f.load(f.create(other), "elsewhere")
+	f.Close(enginerows.BurnOf(c, f.Take(c, "ann", items[3])))
+	slices.Reverse(items)
+	items[7], items[9] = "elsewhere", "nowhere"
+	hashes := make([]engine.Hash, len(items))
+	for i, item := range items {
+		hashes[i] = engine.HashItem(item)
+	}
+	for _, n := range []int{len(hashes), 1} {
+		rows, err := f.Store.ItemRows(f.Context(), c.Name, hashes[:n])
+		f.Must(err)
+		if len(rows) != n {
+			f.Fatalf("want %d rows, got %d", n, len(rows))
+		}
+		for i, got := range rows {
+			want := f.ItemRow(c, items[i])
+			if (got == nil) != (want == nil) || want != nil && *got != *want {
+				f.Errorf("%s: want %+v, got %+v", items[i], want, got)
+			}
 		}
 	}
 }

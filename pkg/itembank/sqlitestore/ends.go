@@ -31,6 +31,23 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (ro
 	return row, err
 }
 
+// ItemRows reads item rows, all at one moment.
+func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+	rows := make([]*engine.ItemRow, len(hashes))
+	err := s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		for i, h := range hashes {
+			if rows[i], err = readItemRow(ctx, r, campaign, h[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
 // CloseClaim deletes a claim row and returns or ends its item, if all conditions hold.
 // Otherwise it changes nothing and reports every condition that failed.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {

@@ -67,7 +67,7 @@ func TestProcessesClaimEachItemOnce(t *testing.T) {
 		t.Errorf("%d of %d items were given", len(holder), contestedItems)
 	}
 	want := engine.Counts{Loaded: contestedItems, Claimed: contestedItems}
-	if n, err := s.Counts(t.Context(), c); err != nil || n != want {
+	if n, err := s.Counts(t.Context(), c, true); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // checkUntouched checks that the store is as newStore made it with one item.
 func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	t.Helper()
-	n, err := s.Counts(t.Context(), c)
+	n, err := s.Counts(t.Context(), c, true)
 	if want := (engine.Counts{Loaded: 1, Free: 1}); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}
@@ -77,7 +77,7 @@ func TestContextEndsReads(t *testing.T) {
 	cancel()
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
-	_, counts := s.Counts(ctx, c)
+	_, counts := s.Counts(ctx, c, true)
 	_, _, held := s.HeldClaim(ctx, "c", "ann")
 	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
@@ -150,7 +150,7 @@ func TestFullDiskLeavesNoHalves(t *testing.T) {
 		t.Errorf("full: %v", full)
 	}
 	checkTakes(t, s, item) // deleting makes room
-	if n, err := s.Counts(t.Context(), c); err != nil || n.Loaded != n.Free+n.Claimed {
+	if n, err := s.Counts(t.Context(), c, true); err != nil || n.Loaded != n.Free+n.Claimed {
 		t.Errorf("after the disk was full: %+v, %v", n, err)
 	}
 }

@@ -106,7 +106,7 @@ func checkUpgraded(t *testing.T, s *Store) {
 		t.Errorf("ann gets %+v, %v", grant, err)
 	}
 	want := itembank.Counts{Loaded: 2, Claimed: 1, Ended: 1}
-	if n, err := bank.Counts(t.Context(), "c"); err != nil || n != want {
+	if n, err := bank.ConsistentCounts(t.Context(), "c"); err != nil || n != want {
 		t.Errorf("counts are %+v (%v), want %+v", n, err, want)
 	}
 }
