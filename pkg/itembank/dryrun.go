@@ -3,6 +3,8 @@ package itembank
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -10,10 +12,6 @@ import (
 // dryRunPass is how many rows of the input are compared with the store at a time. It
 // limits memory: a map of so many items has about 50 MB.
 const dryRunPass = 1 << 20
-
-// rowsPerLookup is how many item rows a list returns for the cost of reading one: a
-// DynamoDB read unit is 4 KB, and an item row has about 170 bytes.
-const rowsPerLookup = 24
 
 // DryRun reports what Load would report, and changes nothing. It checks the source as
 // Load does, with the same errors. It reads the source twice, and once more for every
@@ -25,8 +23,7 @@ const rowsPerLookup = 24
 // the same items, which Load would resume. DryRun does not look for items of the kind
 // "free-not-loaded", at which Load stops; Reconcile finds them.
 //
-// DryRun looks items up one by one, or lists all items of the campaign, whichever is
-// cheaper.
+// DryRun looks every item up, which costs one read unit for each on DynamoDB.
 //
 // Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; ErrInputChanged.
@@ -93,37 +90,19 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 }
 
 // removeKnown removes the items that other loads have added, and returns how many rows
-// they have. It lists item rows until that has cost as much as looking up the items that
-// are left, and then looks those up. So it costs at most twice the cheaper way, and a
-// page.
+// they have.
 func (b *Bank) removeKnown(ctx context.Context, l engine.Load, items map[engine.Hash]int64) (known int64, err error) {
-	remove := func(h engine.Hash, row engine.ItemRow) {
-		if row.LoadID != l.ID() {
-			known += items[h]
-			delete(items, h)
-		}
-	}
-	spent := 0
-	for cursor := ""; spent < len(items); {
-		var rows []engine.ListedItem
-		if rows, cursor, err = b.store.ListItemRows(ctx, l.Campaign, cursor); err != nil {
-			return 0, err
-		}
-		for _, row := range rows {
-			remove(row.Hash, row.ItemRow)
-		}
-		if cursor == "" {
-			return known, nil
-		}
-		spent += max(1, len(rows)/rowsPerLookup)
-	}
-	for h := range items {
-		row, err := b.store.ItemRow(ctx, l.Campaign, h)
+	all := slices.Collect(maps.Keys(items))
+	for part := range slices.Chunk(all, engine.MaxItemRows) {
+		rows, err := b.itemRowsOf(ctx, l.Campaign, part)
 		if err != nil {
 			return 0, err
 		}
-		if row != nil {
-			remove(h, *row)
+		for h, row := range rows {
+			if row.LoadID != l.ID() {
+				known += items[h]
+				delete(items, h)
+			}
 		}
 	}
 	return known, nil

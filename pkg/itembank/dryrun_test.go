@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 
 	"pgregory.net/rapid"
 
@@ -59,7 +58,7 @@ func dryRunIsTrue(f *fixture) {
 		said, err := itembank.DryRunInPasses(itembank.New(counted), f.ctx, campaign, itembank.Items(items...), rowsPerPass)
 		must(err)
 		for _, call := range counted.Calls() {
-			if !slices.Contains([]string{"Campaign", "LatestLoad", "ListItemRows", "ItemRow"}, call) {
+			if !slices.Contains([]string{"Campaign", "LatestLoad", "ItemRows"}, call) {
 				rt.Fatalf("a dry run called %s", call)
 			}
 		}
@@ -69,37 +68,6 @@ func dryRunIsTrue(f *fixture) {
 			rt.Fatalf("the dry run said %+v, the load did %+v", said, done)
 		}
 	})
-}
-
-// TestDryRunLooksUpOrLists: a dry run of a few items does not list thousands. The numbers are those
-// of an engine with pages of 1,000 rows.
-func TestDryRunLooksUpOrLists(t *testing.T) {
-	t.Parallel()
-	f := inMemory(t)
-	_, stock := f.stocked(3500, itembank.Settings{})
-	counted := f.counted()
-	bank := itembank.New(counted)
-	for _, test := range []struct {
-		items   []string
-		lookups int // at least; a page of 1,000 rows has fewer than all of the items
-		want    itembank.Tally
-	}{
-		{[]string{stock[1], "new", stock[2], "new", stock[1]}, 1, itembank.Tally{Rows: 5, Known: 3, Added: 1, Repeated: 1}},
-		{append([]string{"new"}, stock...), 0, itembank.Tally{Rows: 3501, Known: 3500, Added: 1}},
-	} {
-		counted.Calls()
-		report, err := bank.DryRun(f.ctx, f.name, itembank.Items(test.items...))
-		if err != nil || report.Tally != test.want {
-			f.Errorf("want %+v, got %+v, %v", test.want, report, err)
-		}
-		calls := map[string]int{}
-		for _, call := range counted.Calls() {
-			calls[call]++
-		}
-		if calls["ItemRow"] < test.lookups || test.lookups == 0 && calls["ItemRow"] > 0 || test.lookups > 0 && calls["ListItemRows"] > 1 {
-			f.Errorf("%d items: %v", len(test.items), calls)
-		}
-	}
 }
 
 // errorsOfDryRun are those of a load.
@@ -121,7 +89,7 @@ func errorsOfDryRun(f *fixture) {
 			f.Errorf("%s: want %v, got %v", test.name, test.want, err)
 		}
 	}
-	for _, call := range []string{"Campaign", "LatestLoad", "ListItemRows"} {
+	for _, call := range []string{"Campaign", "LatestLoad", "ItemRows"} {
 		failing := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
 			if method == call {
 				return itembank.ErrTryAgain

@@ -6,6 +6,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
+// The functions of this file keep to the rate of WithRate.
+
 // eachClaim calls do for every claim of a scope.
 func (b *Bank) eachClaim(ctx context.Context, scope string, do func(engine.Claim) error) error {
 	for cursor := ""; ; {
@@ -14,6 +16,9 @@ func (b *Bank) eachClaim(ctx context.Context, scope string, do func(engine.Claim
 			return err
 		}
 		for _, claim := range claims {
+			if err := b.pace(ctx, 1); err != nil { // one by one: do may write
+				return err
+			}
 			if err := do(claim); err != nil {
 				return err
 			}
@@ -29,6 +34,9 @@ func (b *Bank) eachItemRow(ctx context.Context, campaign string, do func(engine.
 	for cursor := ""; ; {
 		rows, next, err := b.store.ListItemRows(ctx, campaign, cursor)
 		if err != nil {
+			return err
+		}
+		if err := b.pace(ctx, len(rows)); err != nil {
 			return err
 		}
 		for _, row := range rows {
@@ -51,10 +59,34 @@ func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]engine.Fr
 			if err != nil {
 				return err
 			}
+			if err := b.pace(ctx, len(items)); err != nil {
+				return err
+			}
 			if err := do(items); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// itemRowsOf reads the item rows of at most MaxItemRows items. An item that was never loaded
+// has none.
+func (b *Bank) itemRowsOf(
+	ctx context.Context, campaign string, items []engine.Hash,
+) (map[engine.Hash]engine.ItemRow, error) {
+	if err := b.pace(ctx, len(items)); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.ItemRows(ctx, campaign, items)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[engine.Hash]engine.ItemRow, len(items))
+	for i, row := range rows {
+		if row != nil {
+			found[items[i]] = *row
+		}
+	}
+	return found, nil
 }

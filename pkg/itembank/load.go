@@ -59,7 +59,8 @@ type LoadReport struct {
 // Load is safe to repeat. The same items resume a load that was interrupted, and its
 // tally is exact. After a finished load the same items are all known. Several processes
 // can load the same or overlapping items at once. progress may be nil; it counts rows,
-// those of an earlier run included.
+// those of an earlier run included. A Load of items that the campaign knows only reads: it
+// looks items up before it adds them, as long as it meets known ones.
 //
 // Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; the family ErrInconsistent, with ErrInputChanged. After an error the report
@@ -80,7 +81,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, campaign: c, load: l, counted: l.Tally, input: in}
+	w := &loading{bank: b, campaign: c, load: l, counted: l.Tally, input: in, lookUp: true}
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	w.progress()
 	err = w.run(ctx, source)
@@ -166,6 +167,7 @@ type loading struct {
 	counted  engine.Tally // the part of load.Tally that the store has
 	input    input
 	chunk    []engine.AddRequest
+	lookUp   bool // look the items of the next chunk up before they are added
 	progress func()
 }
 
@@ -218,21 +220,15 @@ func (w *loading) flush(ctx context.Context) error {
 		return nil
 	}
 	requests := firstRows(w.chunk)
-	results, err := w.bank.addItems(ctx, requests)
+	rows, err := w.knownRows(ctx, requests)
 	if err != nil {
 		return err
 	}
-	rows := make(map[engine.Hash]engine.ItemRow, len(requests))
-	for i, r := range requests {
-		switch results[i].Outcome {
-		case engine.AddOrphan:
-			return &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", r.Row)}
-		case engine.AddDone:
-			rows[r.Item.Hash] = engine.ItemRow{LoadID: r.LoadID, Row: r.Row}
-		default:
-			rows[r.Item.Hash] = results[i].Existing
-		}
+	added, err := w.addUnknown(ctx, requests, rows)
+	if err != nil {
+		return err
 	}
+	w.lookUp = added < len(requests)
 	for _, r := range w.chunk {
 		countRow(&w.load.Tally, r, rows[r.Item.Hash])
 	}
@@ -242,6 +238,62 @@ func (w *loading) flush(ctx context.Context) error {
 	}
 	w.progress()
 	return nil
+}
+
+// knownRows reads the item rows of a chunk, if the chunk before had known items or this is the
+// first. A known item that is not looked up makes a transaction fail, which costs 4 write units
+// for each of its items and locks the rows of items that are free. A lookup costs one read unit
+// for each item. So new items are looked up in the first chunk only.
+func (w *loading) knownRows(
+	ctx context.Context, requests []engine.AddRequest,
+) (map[engine.Hash]engine.ItemRow, error) {
+	if !w.lookUp {
+		return map[engine.Hash]engine.ItemRow{}, nil
+	}
+	hashes := make([]engine.Hash, len(requests))
+	for i, r := range requests {
+		hashes[i] = r.Item.Hash
+	}
+	return w.bank.itemRowsOf(ctx, w.campaign.Name, hashes)
+}
+
+// addUnknown adds the items that have no row, notes the rows that all items have then, and
+// returns how many were added. The transaction decides: an item may have become known since
+// it was looked up.
+func (w *loading) addUnknown(
+	ctx context.Context, requests []engine.AddRequest, rows map[engine.Hash]engine.ItemRow,
+) (added int, err error) {
+	var unknown []engine.AddRequest
+	for _, r := range requests {
+		if _, known := rows[r.Item.Hash]; !known {
+			unknown = append(unknown, r)
+		}
+	}
+	results, err := w.bank.addItems(ctx, unknown)
+	w.bank.mayHoldItems(unknown) // also after an error: the items may have been added
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range unknown {
+		switch results[i].Outcome {
+		case engine.AddOrphan:
+			return 0, &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", r.Row)}
+		case engine.AddDone:
+			rows[r.Item.Hash] = engine.ItemRow{LoadID: r.LoadID, Row: r.Row}
+			added++
+		default:
+			rows[r.Item.Hash] = results[i].Existing
+		}
+	}
+	return added, nil
+}
+
+// mayHoldItems forgets that this Bank saw the shards of the items empty. Other Banks do not
+// know of the load; they read again a second later.
+func (b *Bank) mayHoldItems(requests []engine.AddRequest) {
+	for _, r := range requests {
+		b.memoryOf(r.Item.Shard.Campaign).free.itemReturned(r.Item.Shard)
+	}
 }
 
 // maxUncounted is how many rows a resumed load may have to go over again. A tally after

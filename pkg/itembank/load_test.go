@@ -32,6 +32,8 @@ var loadCases = []testCase{
 	{"orphan-item", loadOrphanItem},
 	{"progress", loadProgress},
 	{"busy-engine", loadOnBusyEngine},
+	{"known-items-are-looked-up", knownItemsAreLookedUp},
+	{"own-sold-out-ends-at-once", ownSoldOutEnds},
 }
 
 // wantTally loads items, and compares the tally.
@@ -503,6 +505,62 @@ func loadOnBusyEngine(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
 }
 
+// knownItemsAreLookedUp: a load of known items reads them and adds nothing. New items are looked
+// up in the first chunk, and after known ones.
+func knownItemsAreLookedUp(f *fixture) {
+	f.create(itembank.Settings{})
+	const n = engine.MaxAddItems
+	known, fresh := codes("known", 3*n), codes("new", 4*n)
+	counted := f.counted()
+	for _, test := range []struct {
+		name    string
+		items   []string
+		lookups []bool // of each chunk
+		adds    int
+		want    itembank.Tally
+	}{
+		{"new items", known, []bool{true, false, false}, 3, itembank.Tally{Rows: 3 * n, Added: 3 * n}},
+		{"known items", known, []bool{true, true, true}, 0, itembank.Tally{Rows: 3 * n, Known: 3 * n}},
+		{"known items after new ones", slices.Concat(fresh[:2*n], known, fresh[2*n:]),
+			[]bool{true, false, false, true, true, true, false}, 4, itembank.Tally{Rows: 7 * n, Added: 4 * n, Known: 3 * n}},
+	} {
+		counted.Calls()
+		var lookups []bool
+		adds, lookedUp := 0, false
+		counted.Before = func(method string) error {
+			lookedUp = lookedUp || method == "ItemRows"
+			return nil
+		}
+		chunkDone := func(done, _ int64) {
+			if done > 0 {
+				lookups, lookedUp = append(lookups, lookedUp), false
+			}
+		}
+		report, err := itembank.New(counted).Load(f.ctx, f.name, itembank.Items(test.items...), chunkDone)
+		if err != nil || report.Tally != test.want || !slices.Equal(lookups, test.lookups) {
+			f.Errorf("%s: want %+v, looked up %v, got %+v, %v, %v", test.name, test.want, test.lookups, report.Tally, lookups, err)
+		}
+		for _, call := range counted.Calls() {
+			if call == "AddItems" {
+				adds++
+			}
+		}
+		if test.adds == 0 && adds > 0 || adds < test.adds { // an engine may take several calls to add a chunk with known items
+			f.Errorf("%s: want %d calls of AddItems, got %d", test.name, test.adds, adds)
+		}
+	}
+}
+
+// ownSoldOutEnds: a Bank that loads does not remember that it saw the bank empty.
+func ownSoldOutEnds(f *fixture) {
+	f.create(itembank.Settings{Shards: 2})
+	b := f.bank(itembank.WithClock(itembankfault.NewClock())) // no time passes
+	f.refused(b, "ann", itembank.ErrSoldOut)
+	_, err := b.Load(f.ctx, f.name, itembank.Items("late"), nil)
+	f.Must(err)
+	f.claim(b, "ann")
+}
+
 // TestLoadCountsSeldom: a load writes few counts. When it is cut it goes over few rows again,
 // however often that happens, and its tally is exact all the same. An engine that does not settle
 // a chunk in one call cannot be cut after so many chunks.
@@ -523,11 +581,11 @@ func TestLoadCountsSeldom(t *testing.T) {
 	var resumed int64
 	counts := 0
 	for _, chunks := range []int64{0, 1, 2, 9, 16, 5, 19, 60} { // that are done before the cut
-		left := chunks
+		left := chunks + 1 // progress is told at the start and after each chunk
 		counting := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
 			switch method {
-			case "AddItems":
-				if left--; left < 0 {
+			case "ItemRows", "AddItems":
+				if left == 0 {
 					return errCut
 				}
 			case "AdvanceLoad":
@@ -535,11 +593,11 @@ func TestLoadCountsSeldom(t *testing.T) {
 			}
 			return nil
 		}}
-		report, err := itembank.New(counting).Load(f.ctx, f.name, itembank.Items(items...), nil)
+		report, err := itembank.New(counting).Load(f.ctx, f.name, itembank.Items(items...), func(int64, int64) { left-- })
 		if report.Resumed != resumed {
 			f.Errorf("want it resumed after %d rows, got %d", resumed, report.Resumed)
 		}
-		if left >= 0 { // the last one
+		if left > 0 { // the last one
 			if err != nil || report.Tally != want {
 				f.Errorf("want %+v, got %+v, %v", want, report.Tally, err)
 			}

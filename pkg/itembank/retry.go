@@ -56,6 +56,9 @@ func sendAll[Request, Result any](ctx context.Context, b *Bank, batch []Request,
 		for i, j := range open {
 			part[i] = batch[j]
 		}
+		if err := b.pace(ctx, len(part)); err != nil {
+			return results, err
+		}
 		got, err := send(ctx, part)
 		if err != nil {
 			return results, err

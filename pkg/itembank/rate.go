@@ -1,0 +1,41 @@
+package itembank
+
+import (
+	"context"
+
+	"golang.org/x/time/rate"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// WithRate limits the operations that work on many rows (Load, DryRun, Withdraw, WithdrawAll,
+// Sweep, Reconcile and Repair), so that they leave the store's capacity to claims: together
+// they read or write at most so many rows a second. A row is an item, a claim or a line of a
+// load, and counts each time it is read or written. Claims and counts are not limited. With 0,
+// the default, nothing is.
+func WithRate(rowsPerSecond int) Option {
+	return func(b *Bank) {
+		b.rate = nil
+		if rowsPerSecond > 0 {
+			b.rate = rate.NewLimiter(rate.Limit(rowsPerSecond), engine.MaxAddItems)
+		}
+	}
+}
+
+// pace waits until so many more rows may be read or written.
+func (b *Bank) pace(ctx context.Context, rows int) error {
+	if b.rate == nil {
+		return nil
+	}
+	for rows > 0 {
+		n := min(rows, b.rate.Burst())
+		now := b.clock.Now()
+		if wait := b.rate.ReserveN(now, n).DelayFrom(now); wait > 0 {
+			if err := b.clock.Sleep(ctx, wait); err != nil {
+				return err
+			}
+		}
+		rows -= n
+	}
+	return nil
+}
