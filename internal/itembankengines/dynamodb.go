@@ -104,6 +104,9 @@ func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.L
 	if i.State != "" {
 		attributes["state"] = Text(string(i.State))
 	}
+	if i.Withdraw {
+		attributes["withdraw"] = &types.AttributeValueMemberBOOL{Value: true}
+	}
 	return r.Put(ctx, BankTable, ItemKey(campaign, i.Hash), attributes)
 }
 

@@ -46,9 +46,9 @@ func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 
 // PutItemRow puts or replaces an item row.
 func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
-	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns)
-		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?)`,
-		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns)
+	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns, withdraw)
+		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?, ?)`,
+		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw)
 }
 
 // DropItemRow deletes an item row, if it is there.

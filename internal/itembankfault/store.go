@@ -79,7 +79,7 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, SlowReply, ClaimConflict)
 	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
-	case "CloseClaim", "AddItems", "EndItems":
+	case "CloseClaim", "AddItems", "EndItems", "MarkWithdrawn":
 		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Repair":
 		faults = append(faults, LostReply)
@@ -329,6 +329,15 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 			return s.Store.EndItems(ctx, requests)
 		},
 		refuse: func(Fault) []engine.EndResult { return make([]engine.EndResult, len(requests)) },
+	})
+}
+
+// MarkWithdrawn implements engine.Store. A fault that refuses marks nothing.
+func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
+	return through(ctx, s, call[bool]{
+		method: "MarkWithdrawn",
+		do:     func() (bool, error) { return s.Store.MarkWithdrawn(ctx, item) },
+		refuse: func(Fault) bool { return false },
 	})
 }
 

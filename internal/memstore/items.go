@@ -158,7 +158,7 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	row, hasRow := s.rows[claim.Campaign][claim.ItemHash]
 	result := engine.CloseResult{
 		ClaimChanged: !isHeld || held.ID != claim.ID || !r.EndedBy.IsZero() && (held.EndsAt.IsZero() || !held.EndsAt.Before(r.EndedBy)),
-		ItemChanged:  !hasRow || row.State != r.Row.State,
+		ItemChanged:  !hasRow || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw,
 		ItemFree:     r.Return != nil && s.freeItem(*r.Return) != nil,
 	}
 	if !result.Closed() {
@@ -252,6 +252,21 @@ func (s *Items) end(r engine.EndRequest) engine.EndResult {
 	put(s.rows, campaign, hash, row)
 	s.banks[r.Item.Shard].remove(hash)
 	return engine.EndDone
+}
+
+// MarkWithdrawn implements engine.Store.
+func (s *Items) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (done bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	row, found := s.rows[item.Shard.Campaign][item.Hash]
+	if !found || row.State != "" || s.freeItem(item) != nil {
+		return false, nil
+	}
+	row.Withdraw = true
+	put(s.rows, item.Shard.Campaign, item.Hash, row)
+	return true, nil
 }
 
 // Loaded implements engine.Store.
@@ -410,7 +425,7 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 	switch {
 	case r.IfRow != nil:
 		row, found := s.rows[r.Campaign][r.Hash]
-		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns
+		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns && row.Withdraw == r.IfRow.Withdraw
 	case r.IfClaim != nil:
 		held, found := s.claims[r.IfClaim.Scope][r.IfClaim.Claimant]
 		return found && held.ID == r.IfClaim.ID

@@ -111,13 +111,16 @@ func (b *Bank) closeClaim(
 	}
 }
 
-// newCloseRequest decides what happens to the item.
+// newCloseRequest decides what happens to the item. An item that was withdrawn while the claim
+// held it ends.
 func newCloseRequest(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Time) engine.CloseRequest {
 	item := engine.FreeItem{
 		Shard: c.shardOf(claim.ItemHash), Hash: claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
 	}
 	closing := engine.CloseRequest{Claim: claim, Row: row}
 	switch {
+	case row.Withdraw:
+		closing.State = engine.Withdrawn
 	case hasEnded(item, now):
 		closing.State = engine.Expired
 	case c.OnEnd == Return:

@@ -3,6 +3,7 @@ package itembank
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -12,14 +13,17 @@ import (
 type WithdrawReport struct {
 	Withdrawn int64 `json:"withdrawn"` // taken out of the bank now
 	Already   int64 `json:"already"`   // had ended before, in any way
-	Held      int64 `json:"held"`      // not in the bank and not ended: held, or what Reconcile calls missing or misplaced
+	Held      int64 `json:"held"`      // held by claimants: they end as withdrawn when their claims end
 	Unknown   int64 `json:"unknown"`   // were never loaded
 }
 
-// Withdraw takes free items out of the campaign's bank for good: they are neither
-// handed out nor loaded again. Items that are held stay with their claimants. First
-// Withdraw checks the whole source; if a line is invalid it changes nothing. It is safe
-// to repeat and to interrupt.
+// Withdraw takes items out of the campaign for good: they are neither handed out nor loaded
+// again. An item that is held stays with its claimant as long as the claim lives. When the
+// claim ends or is released, the item ends as withdrawn, whatever the campaign's OnEnd. An
+// item that Reconcile calls missing or misplaced counts as held.
+//
+// First Withdraw checks the whole source; if a line is invalid it changes nothing. It is
+// safe to repeat, to interrupt, and to run while items are claimed and released.
 //
 // Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; the family ErrInconsistent. After an error the report says what was done
@@ -52,8 +56,12 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 	return report, b.withdraw(ctx, c, chunk, &report)
 }
 
-// WithdrawAll withdraws all free items of the campaign. progress may be nil; it counts
-// the items.
+// WithdrawAll withdraws all free items of the campaign. It does not mark items that are held:
+// those that come back later are free again. The report counts withdrawn items only. progress
+// may be nil; it counts the items that were read.
+//
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent. After an
+// error the report says what was done before it.
 func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progress) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
@@ -62,23 +70,41 @@ func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progre
 	}
 	count := counter(progress)
 	err = b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
-		for len(items) > 0 {
-			n := min(len(items), engine.MaxAddItems)
-			if err := b.withdraw(ctx, c, items[:n], &report); err != nil {
+		for chunk := range slices.Chunk(items, engine.MaxAddItems) {
+			if _, err := b.withdrawFree(ctx, c, chunk, &report); err != nil {
 				return err
 			}
-			count(n)
-			items = items[n:]
+			count(len(chunk))
 		}
 		return nil
 	})
 	return report, err
 }
 
+// withdraw withdraws items, wherever they are. An item may move while it is looked for: from a
+// claim to the bank, or back. Then it is looked for again.
 func (b *Bank) withdraw(ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport) error {
-	if len(items) == 0 {
-		return nil
+	for tries := 0; len(items) > 0; tries++ {
+		if tries > 0 {
+			if err := b.backOff(ctx, tries-1, maxWaits, "items moved between the bank and claims"); err != nil {
+				return err
+			}
+		}
+		notFree, err := b.withdrawFree(ctx, c, items, report)
+		if err != nil {
+			return err
+		}
+		if items, err = b.withdrawHeld(ctx, c, notFree, report); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// withdrawFree ends the items that are in the bank, and returns the others.
+func (b *Bank) withdrawFree(
+	ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport,
+) (notFree []engine.FreeItem, err error) {
 	results, err := b.endItems(ctx, endRequests(items, engine.Withdrawn, time.Time{}))
 	for _, r := range results { // counted first: the report is right also after an error
 		if r == engine.EndDone {
@@ -86,20 +112,63 @@ func (b *Bank) withdraw(ctx context.Context, c Campaign, items []engine.FreeItem
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, r := range results {
 		switch r {
-		case engine.EndDone:
+		case engine.EndNotFree:
+			notFree = append(notFree, items[i])
 		case engine.EndInconsistent:
-			return b.inconsistentItem(ctx, c, items[i])
+			return nil, b.inconsistentItem(ctx, c, items[i])
+		}
+	}
+	return notFree, nil
+}
+
+// withdrawHeld marks the items that claims hold, and returns those that have moved since.
+func (b *Bank) withdrawHeld(
+	ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport,
+) (moved []engine.FreeItem, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	hashes := make([]engine.Hash, len(items))
+	for i, item := range items {
+		hashes[i] = item.Hash
+	}
+	rows, err := b.itemRowsOf(ctx, c.Name, hashes)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		row, loaded := rows[item.Hash]
+		switch {
+		case !loaded:
+			report.Unknown++
+		case row.State != "":
+			report.Already++
+		case row.Withdraw: // by an earlier Withdraw; only the end of the claim moves the item
+			report.Held++
 		default:
-			if err := b.countNotFree(ctx, c, items[i], report); err != nil {
-				return err
+			marked, err := b.markWithdrawn(ctx, item)
+			if err != nil {
+				return nil, err
+			}
+			if marked {
+				report.Held++
+			} else {
+				moved = append(moved, item)
 			}
 		}
 	}
-	return nil
+	return moved, nil
+}
+
+func (b *Bank) markWithdrawn(ctx context.Context, item engine.FreeItem) (done bool, err error) {
+	if err := b.pace(ctx, 1); err != nil {
+		return false, err
+	}
+	return b.store.MarkWithdrawn(ctx, item)
 }
 
 // inconsistentItem says what is wrong with an item in the bank that cannot end.
@@ -113,20 +182,4 @@ func (b *Bank) inconsistentItem(ctx context.Context, c Campaign, item engine.Fre
 		kind = freeNotLoaded
 	}
 	return &InconsistentError{kind, fmt.Sprintf("%q", item.Value)}
-}
-
-// countNotFree counts an item that was not in the bank.
-func (b *Bank) countNotFree(ctx context.Context, c Campaign, item engine.FreeItem, report *WithdrawReport) error {
-	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
-	switch {
-	case err != nil:
-		return err
-	case row == nil:
-		report.Unknown++
-	case row.State != "":
-		report.Already++
-	default:
-		report.Held++
-	}
-	return nil
 }

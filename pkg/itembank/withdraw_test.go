@@ -19,6 +19,9 @@ var withdrawCases = []testCase{
 	{"all-items", withdrawAll},
 	{"invalid-input-changes-nothing", withdrawInvalid},
 	{"cut-at-every-change", withdrawCut},
+	{"held-items-end-with-their-claims", withdrawHeld},
+	{"items-that-come-back-meanwhile", withdrawReturning},
+	{"items-that-keep-moving", withdrawMoving},
 	{"beside-claims", withdrawBesideClaims},
 	{"beside-a-load", withdrawBesideLoad},
 }
@@ -46,8 +49,8 @@ func withdrawItemsInEachPlace(f *fixture) {
 	f.refused(f.bank(), "cid", itembank.ErrSoldOut)
 	f.wantCounts(engine.Counts(n))
 
-	f.released(f.bank(), *f.Held(c, "ann"), itembank.Released{Returned: true})
-	f.withdrawn(itembank.WithdrawReport{Withdrawn: 1}, items[0])
+	f.released(f.bank(), *f.Held(c, "ann"), itembank.Released{Ended: "withdrawn"})
+	f.withdrawn(itembank.WithdrawReport{Already: 1}, items[0])
 	f.wantCounts(engine.Counts{Loaded: 70, Ended: 70})
 }
 
@@ -128,6 +131,86 @@ func withdrawCut(f *fixture) {
 			}
 		}
 	}
+}
+
+// withdrawHeld: a held item that is withdrawn stays with its claimant, and Reconcile finds it
+// right. It ends as withdrawn however its claim ends.
+func withdrawHeld(f *fixture) {
+	for i, test := range []struct {
+		settings itembank.Settings
+		end      func(one *fixture, b *itembank.Bank, claim engine.Claim, clock *itembankfault.Clock)
+	}{
+		{itembank.Settings{OnEnd: itembank.Return}, releasedAsWithdrawn},
+		{itembank.Settings{OnEnd: itembank.Burn}, releasedAsWithdrawn},
+		{itembank.Settings{OnEnd: itembank.Return, ItemLife: time.Hour}, func(one *fixture, b *itembank.Bank, claim engine.Claim, clock *itembankfault.Clock) {
+			clock.Advance(2 * time.Hour) // its own life is over, too
+			releasedAsWithdrawn(one, b, claim, clock)
+		}},
+		{itembank.Settings{OnEnd: itembank.Return, ClaimLife: time.Hour}, func(one *fixture, b *itembank.Bank, _ engine.Claim, clock *itembankfault.Clock) {
+			clock.Advance(2 * time.Hour)
+			_, err := b.Sweep(one.ctx, one.name, nil)
+			one.Must(err)
+		}},
+		{itembank.Settings{OnEnd: itembank.Return, ClaimLife: time.Hour}, func(one *fixture, b *itembank.Bank, _ engine.Claim, clock *itembankfault.Clock) {
+			clock.Advance(2 * time.Hour)
+			one.refused(b, "ann", itembank.ErrSoldOut)
+		}},
+	} {
+		one := f.named(fmt.Sprint(i))
+		c, items := one.stocked(1, test.settings)
+		clock := itembankfault.NewClock()
+		b := f.bank(itembank.WithClock(clock))
+		claim := one.claim(b, "ann").Claim
+		for range 2 {
+			one.withdrawn(itembank.WithdrawReport{Held: 1}, items...)
+		}
+		if again := one.claim(b, "ann"); again.Claim != claim || !again.Replayed {
+			f.Errorf("%+v: ann held %+v, and got %+v", test.settings, claim, again)
+		}
+		if report, err := b.Reconcile(f.ctx, one.name); err != nil || len(report.Inconsistencies) > 0 {
+			f.Errorf("%+v: want no inconsistency, got %+v, %v", test.settings, report.Inconsistencies, err)
+		}
+		test.end(one, b, rowOf(claim), clock)
+		one.WantWhere("withdrawn", c, items[0], "ann")
+		one.withdrawn(itembank.WithdrawReport{Already: 1}, items...)
+	}
+}
+
+func releasedAsWithdrawn(one *fixture, b *itembank.Bank, claim engine.Claim, _ *itembankfault.Clock) {
+	one.released(b, claim, itembank.Released{Ended: "withdrawn"})
+}
+
+// withdrawReturning: an item that comes back to the bank while it is looked for is withdrawn there.
+func withdrawReturning(f *fixture) {
+	c, items := f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
+	claim := f.Take(c, "ann", items[0])
+	store := f.interruptedAt(1, false, func() error {
+		f.released(f.bank(), claim, itembank.Released{Returned: true})
+		return nil
+	}, "MarkWithdrawn")
+	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	if got, err := b.Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil || got != (itembank.WithdrawReport{Withdrawn: 1}) {
+		f.Errorf("want it withdrawn, got %+v, %v", got, err)
+	}
+	f.WantWhere("withdrawn", c, items[0], "ann")
+}
+
+// withdrawMoving: Withdraw does not follow an item for ever, and reports what it has done.
+func withdrawMoving(f *fixture) {
+	c, items := f.stocked(2, itembank.Settings{OnEnd: itembank.Return})
+	f.Take(c, "ann", items[0])
+	busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
+		if method == "MarkWithdrawn" {
+			return itembankfault.ItemConflict
+		}
+		return itembankfault.None
+	}}
+	b := itembank.New(busy, itembank.WithClock(itembankfault.NewClock()))
+	got, err := b.Withdraw(f.ctx, f.name, itembank.Items(items...))
+	if !errors.Is(err, itembank.ErrTryAgain) || got != (itembank.WithdrawReport{Withdrawn: 1}) {
+		f.Errorf("want %v and one item withdrawn, got %v and %+v", itembank.ErrTryAgain, err, got)
+	}
+	f.withdrawn(itembank.WithdrawReport{Already: 1, Held: 1}, items...)
 }
 
 // withdrawBesideClaims: each item is held by one claimant, or withdrawn.

@@ -48,7 +48,7 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
 // {put bank row IF absent, count a return in the item row} or {write the state of the item
-// row}. The condition on the item row is the state that the Bank read.
+// row}. The condition on the item row is the state and the mark that the Bank read.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
 	const claim, item, bank = 0, 1, 2 // positions of the actions and of their cancellation reasons
@@ -96,7 +96,8 @@ func (s *Store) updateItemRow(r engine.CloseRequest) types.TransactWriteItem {
 	if r.Row.State != "" {
 		condition = "#state = :state"
 	}
-	names := map[string]string{"#state": "state"}
+	condition += " AND " + ifMarked(r.Row.Withdraw)
+	names := map[string]string{"#state": "state", "#withdraw": "withdraw"}
 	values := map[string]types.AttributeValue{}
 	change := writeState
 	if r.Return != nil {
@@ -108,6 +109,14 @@ func (s *Store) updateItemRow(r engine.CloseRequest) types.TransactWriteItem {
 		TableName: table, Key: row, UpdateExpression: aws.String(change), ConditionExpression: aws.String(condition),
 		ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 	}}
+}
+
+// ifMarked is the condition on the mark that an item was withdrawn while it was held.
+func ifMarked(marked bool) string {
+	if marked {
+		return "attribute_exists(#withdraw)"
+	}
+	return "attribute_not_exists(#withdraw)"
 }
 
 const (
@@ -142,6 +151,26 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 		}
 	}
 	return results, nil
+}
+
+// MarkWithdrawn is one transaction: {mark the item row IF there and without a state, check that
+// the bank row is absent}.
+func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
+	mark := types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(item.Shard.Campaign, item.Hash)),
+		UpdateExpression:          aws.String("SET #withdraw = :true"),
+		ConditionExpression:       aws.String(ifPresent + " AND attribute_not_exists(#state)"),
+		ExpressionAttributeNames:  map[string]string{"#state": "state", "#withdraw": "withdraw"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":true": &types.AttributeValueMemberBOOL{Value: true}},
+	}}
+	notFree := check(s.bankTable, bankKey(item), types.ConditionCheck{ConditionExpression: aws.String(ifAbsent)})
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{mark, notFree},
+	})
+	if _, cancelled := dynamo.Cancellations(err, 2); cancelled {
+		return false, nil
+	}
+	return err == nil, failed("mark item", err)
 }
 
 func (s *Store) deleteFree(r engine.EndRequest) types.TransactWriteItem {

@@ -80,6 +80,8 @@ func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem
 	} else {
 		condition += " AND #returns = :returns"
 	}
+	condition += " AND " + ifMarked(r.IfRow.Withdraw)
+	names["#withdraw"] = "withdraw"
 	row := itemKey(r.Campaign, r.Hash)
 	if r.PutFree == nil {
 		return check(s.bankTable, row, types.ConditionCheck{

@@ -95,6 +95,9 @@ type itemRow struct {
 	EndsAt  int64  `dynamodbav:"ends_at,omitempty"`
 	State   string `dynamodbav:"state,omitempty"`
 	Returns int    `dynamodbav:"returns,omitempty"`
+
+	// Withdraw is true or absent.
+	Withdraw bool `dynamodbav:"withdraw,omitempty"`
 }
 
 type claimRow struct {
@@ -169,7 +172,7 @@ func newItemRow(r engine.AddRequest) itemRow {
 func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
 		LoadID: r.LoadID, Row: r.Row, EndsAt: fromMillis(r.EndsAt),
-		State: engine.ItemState(r.State), Returns: r.Returns,
+		State: engine.ItemState(r.State), Returns: r.Returns, Withdraw: r.Withdraw,
 	}
 }
 

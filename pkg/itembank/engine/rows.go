@@ -61,6 +61,8 @@ type ItemRow struct {
 	EndsAt  time.Time // zero: never
 	State   ItemState
 	Returns int // how often the item came back to the bank from a claim
+	// Withdraw says that the item was withdrawn while a claim held it. It ends with the claim.
+	Withdraw bool
 }
 
 // ItemState is how an item ended. It is empty while the item is in the bank or held.

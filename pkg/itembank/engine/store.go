@@ -91,6 +91,10 @@ type Store interface {
 	// and of one campaign. The results are in the order of the requests. The caller sends
 	// requests that are EndUnsettled again.
 	EndItems(ctx context.Context, requests []EndRequest) ([]EndResult, error)
+	// MarkWithdrawn sets Withdraw in the row of an item that is not free, if the item row is
+	// there and has no state, and the bank row is absent. done = false: a condition does not
+	// hold, or another transaction was working on a row; nothing was changed.
+	MarkWithdrawn(ctx context.Context, item FreeItem) (done bool, err error)
 
 	// Loads.
 
@@ -173,7 +177,7 @@ const (
 // CloseRequest asks for the end of a claim. Its conditions are:
 //
 //   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy.
-//   - The item row is there and has the state of Row.
+//   - The item row is there, and has the state of Row and its Withdraw.
 //   - With Return, there is no such bank row.
 type CloseRequest struct {
 	Claim   Claim
@@ -228,7 +232,7 @@ type RepairRequest struct {
 	DropFree *FreeItem // delete the bank row if it is there
 	PutRow   *ItemRow  // put the item row if it is absent
 
-	IfRow   *ItemRow  // the item row has this state and number of returns
+	IfRow   *ItemRow  // the item row has this state, number of returns and Withdraw
 	IfClaim *Claim    // the claim row has this id
 	IfFree  *FreeItem // the bank row is there
 }

@@ -23,6 +23,10 @@ var endCases = []testCase{
 	{"end-items", endItems},
 	{"end-items-together", endItemsTogether},
 	{"end-items-against-take", endItemsAgainstTake},
+	{"mark-withdrawn", markWithdrawn},
+	{"close-claim-of-a-withdrawn-item", closeClaimOfWithdrawnItem},
+	{"mark-against-close", markAgainstClose},
+	{"mark-against-take", markAgainstTake},
 }
 
 // closeSettled repeats a close while other transactions work on its rows.
@@ -100,6 +104,12 @@ var obstacles = []obstacle{
 	}, engine.CloseResult{ItemChanged: true}},
 	{"item ended", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
 		f.putState(c, r.Claim.Item, engine.Withdrawn)
+	}, engine.CloseResult{ItemChanged: true}},
+	{"item withdrawn", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
+		f.mustMark(c, r.Claim.Item)
+	}, engine.CloseResult{ItemChanged: true}},
+	{"item not withdrawn", func(_ *fixture, _ engine.Campaign, r *engine.CloseRequest) {
+		r.Row.Withdraw = true
 	}, engine.CloseResult{ItemChanged: true}},
 	{"item free", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
 		f.Must(f.raw.PutBankRow(f.Context(), *r.Return))
@@ -410,5 +420,114 @@ func endItemsAgainstTake(f *fixture) {
 			f.Errorf("item %s: taken %t, and its end is %d", item, taken.Taken(), ended)
 		}
 		f.WantWhere(want, c, item, claimant)
+	}
+}
+
+// mustMark marks an item that a claim holds.
+func (f *fixture) mustMark(c engine.Campaign, item string) {
+	f.Helper()
+	if !f.markSettled(c, item) {
+		f.Errorf("%s is not marked", item)
+	}
+}
+
+// markSettled repeats a mark that another transaction may have prevented.
+func (f *fixture) markSettled(c engine.Campaign, item string) (done bool) {
+	for try := 0; try < 20 && !done; try++ {
+		var err error
+		if done, err = f.Store.MarkWithdrawn(f.Context(), enginerows.FreeItem(c, item)); err != nil {
+			f.Error(err)
+			return false
+		}
+	}
+	return done
+}
+
+// markWithdrawn: only an item that is neither free nor ended is marked, and nothing else of its
+// row changes. To mark it again changes nothing.
+func markWithdrawn(f *fixture) {
+	c, items := f.stocked(3, 2)
+	f.Take(c, "ann", items[0])
+	f.Close(enginerows.BurnOf(c, f.Take(c, "bob", items[1])))
+	for _, test := range []struct {
+		item  string
+		want  bool
+		where string
+	}{
+		{items[0], true, "held by ann"},
+		{items[0], true, "held by ann"},
+		{items[1], false, "burned"},
+		{items[2], false, "free"},
+		{"never loaded", false, "not loaded"},
+	} {
+		var want *engine.ItemRow
+		if want = f.ItemRow(c, test.item); want != nil {
+			want.Withdraw = test.want
+		}
+		done, err := f.Store.MarkWithdrawn(f.Context(), enginerows.FreeItem(c, test.item))
+		if done != test.want || err != nil {
+			f.Errorf("%s: want done %t, got %t, %v", test.where, test.want, done, err)
+		}
+		if got := f.ItemRow(c, test.item); (got == nil) != (want == nil) || got != nil && *got != *want {
+			f.Errorf("%s: want the row %+v, got %+v", test.where, want, got)
+		}
+		f.WantWhere(test.where, c, test.item, "ann", "bob")
+	}
+	listed, _ := enginerows.List(f.Rows, c.Name, f.Store.ListItemRows)
+	for _, row := range listed {
+		if row.Withdraw != (row.Hash == engine.HashItem(items[0])) {
+			f.Errorf("the list has %+v", row)
+		}
+	}
+}
+
+// closeClaimOfWithdrawnItem: the item of a marked row ends.
+func closeClaimOfWithdrawnItem(f *fixture) {
+	c, items := f.stocked(1, 2)
+	claim := f.Take(c, "ann", items[0])
+	f.mustMark(c, items[0])
+	f.Close(engine.CloseRequest{Claim: claim, Row: *f.ItemRow(c, items[0]), State: engine.Withdrawn})
+	f.WantWhere("withdrawn", c, items[0], "ann")
+}
+
+// markAgainstClose: an item that is marked while it returns is free and not marked, or held and
+// marked.
+func markAgainstClose(f *fixture) {
+	c, items := f.stocked(20, 1)
+	for i, item := range items {
+		claimant := fmt.Sprintf("claimant-%d", i)
+		request := enginerows.ReturnOf(c, f.Take(c, claimant, item))
+		var closed engine.CloseResult
+		var marked bool
+		enginerows.AtOnce(
+			func() { closed = f.closeSettled(request) },
+			func() { marked = f.markSettled(c, item) },
+		)
+		want := "free"
+		if marked {
+			want = "held by " + claimant
+		}
+		f.WantWhere(want, c, item, claimant)
+		if row := f.ItemRow(c, item); row.Withdraw != marked || closed.Closed() == marked {
+			f.Errorf("marked %t, closed %t, and the row is %+v", marked, closed.Closed(), *row)
+		}
+	}
+}
+
+// markAgainstTake: an item that is marked while it is taken is held.
+func markAgainstTake(f *fixture) {
+	c, items := f.stocked(20, 1)
+	for i, item := range items {
+		claimant := fmt.Sprintf("claimant-%d", i)
+		var taken engine.TakeResult
+		var marked bool
+		enginerows.AtOnce(
+			func() { taken = f.takeSettled(c, claimant, item) },
+			func() { marked = f.markSettled(c, item) },
+		)
+		if row := f.ItemRow(c, item); !taken.Taken() || row.Withdraw != marked {
+			f.Errorf("marked %t, taken %t, and the row is %+v", marked, taken.Taken(), *row)
+		}
+		f.WantWhere("held by "+claimant, c, item, claimant)
 	}
 }

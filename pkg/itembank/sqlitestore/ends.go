@@ -19,6 +19,8 @@ const (
 
 	updateState = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ? AND state IS NULL`
 
+	updateWithdraw = `UPDATE item SET withdraw = 1 WHERE campaign = ? AND hash = ? AND state IS NULL`
+
 	updateReturns = `UPDATE item SET returns = returns + 1 WHERE campaign = ? AND hash = ?`
 )
 
@@ -72,7 +74,7 @@ func closeClaim(
 		return result, err
 	}
 	result.ClaimChanged = !there
-	result.ItemChanged = row == nil || row.State != r.Row.State
+	result.ItemChanged = row == nil || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw
 	if r.Return != nil {
 		if result.ItemFree, err = inBank(ctx, w, *r.Return); err != nil {
 			return result, err
@@ -122,6 +124,19 @@ func endItem(ctx context.Context, w *sqlite.Statements, r engine.EndRequest) (en
 	}
 	_, err = w.Exec(ctx, deleteFree, bankKey(r.Item)...)
 	return engine.EndDone, err
+}
+
+// MarkWithdrawn marks the row of an item that is not in the bank.
+func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (done bool, err error) {
+	err = s.db.Write(ctx, "mark item", func(ctx context.Context, w *sqlite.Statements) error {
+		if free, err := inBank(ctx, w, item); free || err != nil {
+			return err
+		}
+		n, err := w.Exec(ctx, updateWithdraw, item.Shard.Campaign, item.Hash[:])
+		done = n == 1
+		return err
+	})
+	return done && err == nil, err
 }
 
 // is reports whether a query returns a row.

@@ -15,7 +15,7 @@ const (
 	selectClaims = `SELECT id, campaign, scope, claimant, item, item_hash, claimed_at, ends_at
 		FROM claim WHERE scope = ? AND claimant > ? ORDER BY claimant LIMIT ?`
 
-	selectItems = `SELECT hash, load_id, row, ends_at, coalesce(state, ''), returns FROM item
+	selectItems = `SELECT hash, load_id, row, ends_at, coalesce(state, ''), returns, withdraw FROM item
 		WHERE campaign = ? AND hash > ? ORDER BY hash LIMIT ?`
 )
 

@@ -34,7 +34,7 @@ const (
 
 	insertFree = `INSERT INTO bank (campaign, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?)`
 
-	selectItem = `SELECT load_id, row, ends_at, coalesce(state, ''), returns FROM item
+	selectItem = `SELECT load_id, row, ends_at, coalesce(state, ''), returns, withdraw FROM item
 		WHERE campaign = ? AND hash = ?`
 )
 
@@ -153,5 +153,5 @@ func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, ha
 }
 
 func intoItemRow(row *engine.ItemRow) []any {
-	return []any{&row.LoadID, &row.Row, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns}
+	return []any{&row.LoadID, &row.Row, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns, &row.Withdraw}
 }

@@ -25,7 +25,7 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 	case request.IfRow != nil:
 		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
 		want := request.IfRow
-		return row != nil && row.State == want.State && row.Returns == want.Returns, err
+		return row != nil && row.State == want.State && row.Returns == want.Returns && row.Withdraw == want.Withdraw, err
 	case request.IfClaim != nil:
 		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	default:

@@ -7,9 +7,9 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Version:  3,
+	Version:  4,
 	Tables:   makeTables,
-	Upgrades: []string{addLives, dropGenerations},
+	Upgrades: []string{addLives, dropGenerations, addWithdraw},
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
 }
@@ -51,6 +51,7 @@ const makeTables = `
 		ends_at    INTEGER,
 		state      TEXT CHECK (state <> ''),
 		returns    INTEGER NOT NULL DEFAULT 0,
+		withdraw   INTEGER NOT NULL DEFAULT 0,
 		PRIMARY KEY (campaign, hash)
 	) STRICT, WITHOUT ROWID;
 
@@ -106,3 +107,6 @@ const dropGenerations = `
 	INSERT INTO bank3 SELECT campaign, shard, hash, item, ends_at FROM bank;
 	DROP TABLE bank;
 	ALTER TABLE bank3 RENAME TO bank;`
+
+// addWithdraw upgrades version 3 to 4.
+const addWithdraw = `ALTER TABLE item ADD COLUMN withdraw INTEGER NOT NULL DEFAULT 0;`
