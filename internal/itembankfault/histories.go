@@ -420,11 +420,13 @@ func stepClaimant(s register, o op) []register {
 	return nil
 }
 
-// place is where an item is, as far as clients know.
+// place is where an item is, as far as clients know. An item in the bank may be in a claim whose
+// reply was lost.
 type place struct {
 	where  where
 	id     string // of the claim
 	endsAt int64
+	marked bool // it was withdrawn while a claim held it, and ends with the claim
 }
 
 type where int
@@ -439,11 +441,11 @@ const (
 func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 	free, over := place{where: inBank}, place{where: ended}
 	after := free // the end of a claim
-	if onEnd == itembank.Burn {
+	if onEnd == itembank.Burn || s.marked {
 		after = over
 	}
 	closable := s.where == held && mayBeClosed(s.endsAt, o)
-	available := s.where == inBank || closable && onEnd == itembank.Return
+	available := (s.where == inBank || closable && onEnd == itembank.Return) && !s.marked
 	switch {
 	case o.kind == loadOp && s.where == notLoaded && o.result == ok:
 		return []place{free}
@@ -452,11 +454,12 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 	case o.kind == loadOp:
 		return []place{s}
 	case o.kind == claimOp:
-		if available || s.where == held && s.id == o.id {
-			return []place{{held, o.id, o.endsAt}}
+		lost := s.where == inBank && o.replayed // a claim whose reply was lost
+		if available || lost || s.where == held && s.id == o.id {
+			return []place{{held, o.id, o.endsAt, s.marked}}
 		}
 	case o.kind == releaseOp && o.result == ok:
-		if s.where == held && s.id == o.id && o.returned == (onEnd == itembank.Return) {
+		if s.where == held && s.id == o.id && o.returned == (after == free) {
 			return []place{after}
 		}
 	case o.kind == releaseOp && o.result == already:
@@ -475,8 +478,18 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 		if available {
 			return []place{over}
 		}
-	case o.kind == withdrawOp && o.result == unknown && available:
-		return []place{s, over}
+	case o.kind == withdrawOp && (s.where == inBank || s.where == held):
+		// A claim holds the item, perhaps one whose reply was lost, or it ended with such a claim.
+		marked := s
+		marked.marked = true
+		next := []place{marked}
+		if o.result == unknown {
+			next = append(next, s)
+		}
+		if s.where == inBank || closable {
+			next = append(next, over)
+		}
+		return next
 	case o.kind == withdrawOp:
 		return []place{s}
 	}

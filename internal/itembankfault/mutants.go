@@ -120,6 +120,16 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWithoutItemRow{e.Store, e.Raw} },
 	},
 	{
+		Name:     "close-whatever-the-mark",
+		CaughtBy: []string{"engine/close-claim-conditions", "scenario/released-while-withdrawn", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWhateverMark{e.Store} },
+	},
+	{
+		Name:     "mark-where-the-item-is-free",
+		CaughtBy: []string{"engine/mark-withdrawn", "scenario/withdrawn-while-released"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markWhereFree{e.Store, e.Raw} },
+	},
+	{
 		Name:     "return-in-a-second-step",
 		CaughtBy: []string{"engine/close-claim-with-a-context-that-ends"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return returnInSecondStep{e.Store, e.Raw} },
@@ -477,6 +487,36 @@ func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseReque
 		return engine.CloseResult{}, err
 	}
 	return m.Store.CloseClaim(ctx, r)
+}
+
+// closeWhateverMark closes a claim whatever the mark in the item row.
+type closeWhateverMark struct{ engine.Store }
+
+func (m closeWhateverMark) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	row, err := m.ItemRow(ctx, r.Claim.Campaign, r.Claim.ItemHash)
+	if err != nil {
+		return engine.CloseResult{}, err
+	}
+	if row != nil {
+		r.Row.Withdraw = row.Withdraw
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// markWhereFree marks an item whether it is in the bank or not.
+type markWhereFree struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m markWhereFree) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
+	row, err := m.ItemRow(ctx, item.Shard.Campaign, item.Hash)
+	if err != nil || row == nil || row.State != "" {
+		return false, err
+	}
+	row.Withdraw = true
+	listed := engine.ListedItem{Hash: item.Hash, ItemRow: *row}
+	return true, m.raw.PutItemRow(ctx, item.Shard.Campaign, listed)
 }
 
 // returnInSecondStep deletes the claim and then puts the item into the bank. Between the

@@ -212,6 +212,47 @@ var Scenarios = []Scenario{
 		w.WithdrawAll("")
 		_, _ = w.Claim("", "cid")
 	}},
+	{"withdrawal-of-a-held-item", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Withdraw("", "item-0", "item-1")
+		w.Get("", "ann")
+		w.Release("", "ann")
+		w.settle()
+		w.Refused("", "ann", itembank.ErrSoldOut)
+		w.WantPlaces("", map[string]string{"item-0": "withdrawn", "item-1": "withdrawn"})
+	}},
+	{"ended-claim-of-a-withdrawn-item", stocked(1, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Withdraw("", "item-0")
+		w.clock.Advance(2 * life)
+		w.Refused("", "ann", itembank.ErrSoldOut)
+		w.WantPlaces("", map[string]string{"item-0": "withdrawn"})
+	}},
+	{"withdrawn-while-released", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.meanwhile = func() {
+			c, id := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim.ID
+			w.state.release(c, "ann", id)
+			_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Release(w.ctx, c.Name, "ann", id)
+			w.must(err)
+		}
+		w.Withdraw("", "item-0")
+		w.meanwhile = nil
+		w.Release("", "ann")
+		w.settle()
+		w.Refused("", "bob", itembank.ErrSoldOut)
+		w.WantPlaces("", map[string]string{"item-0": "withdrawn"})
+	}},
+	{"released-while-withdrawn", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.meanwhile = withdrawItem0(w)
+		w.Release("", "ann")
+		w.settle()
+		_, _ = w.Claim("", "bob")
+	}},
+	{"claimed-while-withdrawn", stocked(1, itembank.Settings{OnEnd: itembank.Return}), func(w *World) {
+		w.meanwhile = withdrawItem0(w)
+		_, _ = w.Claim("", "ann")
+		w.meanwhile = nil
+		w.Withdraw("", "item-0")
+		_, _ = w.Claim("", "bob")
+	}},
 	{"repair", plantedInconsistencies, func(w *World) {
 		w.Repair("", numbered("item", 8)...)
 		w.SetOpen("", true)
@@ -227,6 +268,16 @@ var Scenarios = []Scenario{
 		w.SetOpen("", false)
 		w.Get("", "ann")
 	}},
+}
+
+// withdrawItem0 returns a withdrawal by another Bank.
+func withdrawItem0(w *World) func() {
+	return func() {
+		c := w.campaigns[""]
+		_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Withdraw(w.ctx, c.Name, itembank.Items("item-0"))
+		w.must(err)
+		w.noteWithdrawn(c, "item-0")
+	}
 }
 
 func numbered(prefix string, n int) []string {

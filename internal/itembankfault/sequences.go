@@ -22,6 +22,7 @@ type sequence struct {
 	c      engine.Campaign
 	open   bool
 	places map[string]string // by item: isFree, heldBy a claimant, or isGone
+	marked map[string]bool   // the items that end with their claims, since they were withdrawn
 	claims map[string]itembank.Claim
 	older  map[string]string // by claimant: the id of a claim that is over
 }
@@ -36,7 +37,7 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 		w := newWorld(t.Context(), e)
 		w.random = Seeded()
 		w.newBank()
-		s := &sequence{World: w, open: true, places: map[string]string{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
+		s := &sequence{World: w, open: true, places: map[string]string{}, marked: map[string]bool{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
 		violated := w.violated(func() {
 			w.Create("", itembank.Settings{
 				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"), ClaimLife: life,
@@ -108,8 +109,12 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 			withdrawn := items.Draw(t, "items")
 			s.Withdraw("", withdrawn...)
 			for _, i := range withdrawn {
-				if s.places[i] == isFree {
+				switch s.places[i] {
+				case isFree:
 					s.places[i] = isGone
+				case "", isGone:
+				default: // held
+					s.marked[i] = true
 				}
 			}
 		},
@@ -146,7 +151,7 @@ func (s *sequence) closable() (all []itembank.Claim) {
 func (s *sequence) close(claim itembank.Claim) {
 	delete(s.claims, claim.Claimant)
 	s.older[claim.Claimant] = claim.ID
-	if s.places[claim.Item] = isGone; s.c.OnEnd == engine.Return {
+	if s.places[claim.Item] = isGone; s.c.OnEnd == engine.Return && !s.marked[claim.Item] {
 		s.places[claim.Item] = isFree
 	}
 }

@@ -25,9 +25,12 @@ type State struct {
 	// By campaign: the items of a load that has no answer yet. After a kill some of
 	// them are in the bank, or all.
 	Loading map[string]map[string]bool
-	Asked   map[string]map[string]bool // by scope: the claimants
-	Freed   time.Time                  // when an item was last put into a bank
-	Now     time.Time                  // by the clock
+	// By campaign: the items that a client withdrew, and that were loaded before. Nobody gets
+	// them from the bank again.
+	Withdrawn map[string]map[string]bool
+	Asked     map[string]map[string]bool // by scope: the claimants
+	Freed     time.Time                  // when an item was last put into a bank
+	Now       time.Time                  // by the clock
 }
 
 // Told is a claim that its claimant was told of.
@@ -44,7 +47,8 @@ func (t Told) gone(now time.Time) bool {
 func newState() State {
 	return State{
 		Told: map[string]Told{}, Given: map[string]string{},
-		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
+		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{},
+		Withdrawn: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
 	}
 }
 
@@ -92,6 +96,9 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	if id := s.Given[key(c.Name, claim.Item)]; id != "" && id != claim.ID && c.OnEnd == engine.Burn {
 		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", claim.Item, claimant)
+	}
+	if s.Withdrawn[c.Name][claim.Item] && s.Given[key(c.Name, claim.Item)] != claim.ID && !g.Replayed {
+		return fmt.Errorf("%s was given to %s, and was withdrawn before", claim.Item, claimant)
 	}
 	released := same && mine.Released
 	s.Told[key(c.Scope, claimant)] = Told{Claim: claim, Released: released}

@@ -309,21 +309,37 @@ func (w *World) Sweep(suffix string) {
 }
 
 // Withdraw withdraws items, and checks that none of them is free and, where nothing
-// failed, the report.
+// failed and nobody else moved them, the report.
 func (w *World) Withdraw(suffix string, items ...string) {
 	c := w.campaigns[suffix]
 	want := w.withdrawal(c, items)
+	alone := w.meanwhile == nil
 	var report itembank.WithdrawReport
 	tries := w.mustRepeat("withdraw", func(ctx context.Context) (err error) {
 		report, err = w.bank.Withdraw(ctx, c.Name, itembank.Items(items...))
 		return err
 	})
-	if tries == 1 && report != want {
+	if tries == 1 && alone && report != want {
 		w.fail("want the report %+v of the withdrawal of %v, got %+v", want, items, report)
 	}
+	w.noteWithdrawn(c, items...)
+	w.checkWithdrawn(c)
+}
+
+// noteWithdrawn notes the items that are loaded. The others are unknown to a Withdraw.
+func (w *World) noteWithdrawn(c engine.Campaign, items ...string) {
+	for _, item := range items {
+		if w.state.Loaded[c.Name][item] {
+			note(w.state.Withdrawn, c.Name, item)
+		}
+	}
+}
+
+// checkWithdrawn checks that no item that was withdrawn is in the bank.
+func (w *World) checkWithdrawn(c engine.Campaign) {
 	for _, i := range w.freeItems(c) {
-		if slices.Contains(items, i.Value) {
-			w.fail("%s is withdrawn, and free", i.Value)
+		if w.state.Withdrawn[c.Name][i.Value] {
+			w.fail("%s was withdrawn, and is free", i.Value)
 		}
 	}
 }
@@ -395,6 +411,7 @@ func (w *World) checkRows(full bool) {
 			w.reconcile(c)
 		}
 		w.checkPlaces(c)
+		w.checkWithdrawn(c)
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
 		t := w.state.Told[k]
