@@ -106,7 +106,7 @@ func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) ded
 			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		})
 		made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
-			return bank.CreateTables(context.Background(), client, table)
+			return bank.CreateDedupeTable(context.Background(), client, table)
 		}))
 		if err := made.(func() error)(); err != nil {
 			t.Fatal(err)

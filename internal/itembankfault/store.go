@@ -73,12 +73,14 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "ItemRow", "ItemRows":
+	case "FreeItems", "ItemRow", "ItemRows", "DueClaims":
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
 	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
+	case "ConfirmClaim":
+		faults = append(faults, LostReply, ClaimConflict)
 	case "CloseClaim", "AddItems", "EndItems", "MarkWithdrawn":
 		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Repair":
@@ -268,6 +270,26 @@ func (s *Store) HeldClaim(
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
 	return through(ctx, s, call[*engine.Claim]{method: "HeldClaimEventuallyConsistent", do: func() (*engine.Claim, error) {
 		return s.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+	}})
+}
+
+// ConfirmClaim implements engine.Store.
+func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
+	return through(ctx, s, call[engine.ConfirmResult]{
+		method: "ConfirmClaim",
+		do: func() (engine.ConfirmResult, error) {
+			return s.Store.ConfirmClaim(ctx, claim)
+		},
+		refuse: func(Fault) engine.ConfirmResult { return engine.ConfirmResult{Conflict: true} },
+	})
+}
+
+// DueClaims implements engine.Store.
+func (s *Store) DueClaims(
+	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
+) (engine.DuePage, error) {
+	return through(ctx, s, call[engine.DuePage]{method: "DueClaims", do: func() (engine.DuePage, error) {
+		return s.Store.DueClaims(ctx, shard, after, before, limit)
 	}})
 }
 

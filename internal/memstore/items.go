@@ -27,7 +27,7 @@ type Items struct {
 	campaigns map[string]engine.Campaign
 	banks     map[engine.Shard]*bank
 	rows      map[string]map[engine.Hash]engine.ItemRow // by campaign
-	claims    map[string]map[string]engine.Claim        // by scope and claimant
+	claims    map[string]map[string]claimRow            // by scope and claimant
 	loads     map[string]map[string][]engine.Load       // by campaign and digest, in the order of their numbers
 }
 
@@ -39,7 +39,7 @@ func NewItems() *Items {
 		campaigns: map[string]engine.Campaign{},
 		banks:     map[engine.Shard]*bank{},
 		rows:      map[string]map[engine.Hash]engine.ItemRow{},
-		claims:    map[string]map[string]engine.Claim{},
+		claims:    map[string]map[string]claimRow{},
 		loads:     map[string]map[string][]engine.Load{},
 	}
 }
@@ -119,12 +119,12 @@ func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	defer s.mu.Unlock()
 	free := s.freeItem(item)
 	result := engine.TakeResult{
-		Held:     lookUp(s.claims[claim.Scope], claim.Claimant),
+		Held:     s.held(claim.Scope, claim.Claimant),
 		ItemGone: free == nil || endedBy(*free, claim.ClaimedAt),
 	}
 	if result.Taken() {
 		s.banks[item.Shard].remove(item.Hash)
-		put(s.claims, claim.Scope, claim.Claimant, claim)
+		put(s.claims, claim.Scope, claim.Claimant, claimRow{claim, item.Shard.Number})
 	}
 	return result, nil
 }
@@ -138,7 +138,7 @@ func (s *Items) HeldClaim(ctx context.Context, scope, claimant string) (held *en
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
-	return lookUp(s.claims[scope], claimant), false, nil
+	return s.held(scope, claimant), false, nil
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store. All reads are consistent here.
@@ -154,10 +154,10 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	}
 	defer s.mu.Unlock()
 	claim := r.Claim
-	held, isHeld := s.claims[claim.Scope][claim.Claimant]
+	held := s.held(claim.Scope, claim.Claimant)
 	row, hasRow := s.rows[claim.Campaign][claim.ItemHash]
 	result := engine.CloseResult{
-		ClaimChanged: !isHeld || held.ID != claim.ID || !r.EndedBy.IsZero() && (held.EndsAt.IsZero() || !held.EndsAt.Before(r.EndedBy)),
+		ClaimChanged: held == nil || held.ID != claim.ID || r.IfHold && held.EndsAt.IsZero() || !r.EndedBy.IsZero() && !endsBefore(*held, r.EndedBy),
 		ItemChanged:  !hasRow || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw,
 		ItemFree:     r.Return != nil && s.freeItem(*r.Return) != nil,
 	}
@@ -340,7 +340,7 @@ func (s *Items) ListClaims(ctx context.Context, scope, cursor string) (claims []
 	claimants := slices.Sorted(maps.Keys(s.claims[scope]))
 	page, more := pageAfter(claimants, cursor)
 	for _, claimant := range page {
-		claims = append(claims, s.claims[scope][claimant])
+		claims = append(claims, s.claims[scope][claimant].Claim)
 	}
 	if more {
 		next = page[len(page)-1]
@@ -427,8 +427,8 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 		row, found := s.rows[r.Campaign][r.Hash]
 		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns && row.Withdraw == r.IfRow.Withdraw
 	case r.IfClaim != nil:
-		held, found := s.claims[r.IfClaim.Scope][r.IfClaim.Claimant]
-		return found && held.ID == r.IfClaim.ID
+		held := s.held(r.IfClaim.Scope, r.IfClaim.Claimant)
+		return held != nil && held.ID == r.IfClaim.ID
 	default:
 		return s.freeItem(*r.IfFree) != nil
 	}

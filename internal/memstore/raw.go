@@ -33,9 +33,9 @@ func (s *Items) DropItemRow(ctx context.Context, campaign string, h engine.Hash)
 	return s.write(ctx, func() { delete(s.rows[campaign], h) })
 }
 
-// PutClaim puts or replaces a claim row.
+// PutClaim puts or replaces a claim row. DueClaims does not list it.
 func (s *Items) PutClaim(ctx context.Context, claim engine.Claim) error {
-	return s.write(ctx, func() { put(s.claims, claim.Scope, claim.Claimant, claim) })
+	return s.write(ctx, func() { put(s.claims, claim.Scope, claim.Claimant, claimRow{claim, noShard}) })
 }
 
 // DropClaim deletes a claim row, if it is there.

@@ -34,7 +34,7 @@ const (
 	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
-// Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife
+// Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife, Hold
 // and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name      string
@@ -46,6 +46,7 @@ type Campaign struct {
 	PageSize  int           // the least number of items read at a time
 	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
 	ClaimLife time.Duration // how long a claim lives; 0: for ever
+	Hold      time.Duration // how long a claim waits for Bank.Confirm; 0: claims are not confirmed
 	OnEnd     OnEnd
 	CreatedAt time.Time
 }
@@ -53,8 +54,8 @@ type Campaign struct {
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
 		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
-		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, OnEnd: OnEnd(r.OnEnd),
-		CreatedAt: r.CreatedAt,
+		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
+		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
 	}
 }
 
@@ -71,8 +72,8 @@ func overrideOf(m engine.Mode) State {
 func (c Campaign) row() engine.Campaign {
 	return engine.Campaign{
 		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope,
-		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: engine.OnEnd(c.OnEnd),
-		CreatedAt: c.CreatedAt,
+		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold,
+		OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
 	}
 }
 
@@ -114,7 +115,8 @@ type Settings struct {
 	PageSize  int           // 1 to 1000; default: 30
 	ItemLife  time.Duration // at least 1 s, whole milliseconds; default: for ever
 	ClaimLife time.Duration // at least 30 s, whole milliseconds; default: for ever
-	OnEnd     OnEnd         // default: Burn
+	Hold      time.Duration // at least 30 s, whole milliseconds; default: claims are not confirmed
+	OnEnd     OnEnd         // default: Burn; with Hold: Return
 }
 
 // CreateCampaign creates a campaign. It is safe to repeat: with the same settings it
@@ -142,8 +144,8 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
 		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
-		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, OnEnd: s.OnEnd,
-		CreatedAt: now,
+		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, Hold: s.Hold,
+		OnEnd: s.OnEnd, CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name
@@ -154,7 +156,11 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	if c.PageSize == 0 {
 		c.PageSize = defaultPageSize
 	}
-	if c.OnEnd == "" {
+	switch {
+	case c.OnEnd != "":
+	case c.Hold != 0:
+		c.OnEnd = Return
+	default:
 		c.OnEnd = Burn
 	}
 	return c, c.validate()
@@ -180,12 +186,25 @@ func (c Campaign) validate() error {
 		return &InvalidError{"closes", "must be later than opens"}
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
+	case c.Hold != 0 && c.OnEnd != Return:
+		return &InvalidError{"on-end", "must be return with hold: a hold that nobody confirms goes back"}
+	case c.Hold != 0 && c.ClaimLife != 0:
+		return &InvalidError{"claim-life", "cannot be used with hold: a confirmed hold has no end"}
 	}
 	if err := validateLife("item-life", c.ItemLife, minItemLife); err != nil {
 		return err
 	}
+	if err := validateLife("hold", c.Hold, minClaimLife); err != nil {
+		return err
+	}
 	return validateLife("claim-life", c.ClaimLife, minClaimLife)
 }
+
+// endOfClaim returns when a claim ends that is made now.
+func (c Campaign) endOfClaim(now time.Time) time.Time { return endOf(now, max(c.ClaimLife, c.Hold)) }
+
+// claimsEnd reports that claims of the campaign can end.
+func (c Campaign) claimsEnd() bool { return c.ClaimLife != 0 || c.Hold != 0 }
 
 // Defaults and limits of a campaign's settings.
 const (
@@ -203,8 +222,8 @@ const (
 // Limits of lives. All engines can store a time a century from now.
 const (
 	minItemLife = time.Second
-	// The end of a claim is fixed when its request begins. It must not be over before the
-	// request is: an API Gateway HTTP API waits up to 30 s for a reply
+	// The end of a claim or hold is fixed when its request begins. It must not be over before
+	// the request is: an API Gateway HTTP API waits up to 30 s for a reply
 	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
 	minClaimLife = 30 * time.Second
 	maxLife      = 100 * 365 * 24 * time.Hour
@@ -224,7 +243,7 @@ func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 // sameSettings compares what Settings choose, not what an operator changed later.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.Shards == o.Shards && c.PageSize == o.PageSize &&
-		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.OnEnd == o.OnEnd &&
+		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.Hold == o.Hold && c.OnEnd == o.OnEnd &&
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
 

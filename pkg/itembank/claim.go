@@ -86,7 +86,7 @@ func (b *Bank) newRequest(c Campaign, claimant string, started time.Time) (*requ
 	return &request{
 		bank: b, memory: b.memoryOf(c.Name), search: search{started: started}, campaign: c,
 		claim: engine.Claim{
-			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: endOf(now, c.ClaimLife),
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: c.endOfClaim(now),
 		},
 	}, nil
 }

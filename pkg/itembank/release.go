@@ -10,18 +10,20 @@ import (
 )
 
 // A claim ends in one way: one transaction deletes its row by its id, and returns its
-// item to the bank or marks the item's row. Release, requests that meet an ended claim,
-// and Sweep all end claims in closeClaim.
+// item to the bank or marks the item's row. Release, ReleaseHold, requests that meet an ended
+// claim, and sweeps all end claims in closeClaim.
 
-// Released says what a Release did. One of its fields is set.
+// Released says what a release did. One of its fields is set.
 type Released struct {
-	Already  bool   // the claimant did not hold this claim any more; nothing was changed
+	// Already: the claimant does not hold this claim. It was released before, has ended, or
+	// never was. Nothing was changed.
+	Already  bool
 	Returned bool   // the item went back to the bank
 	Ended    string // how the item ended: "burned", "expired" (its own life was over) or "withdrawn"
 }
 
-// Release ends a claim. By the campaign's OnEnd its item goes back to the bank or is
-// burned. The claim's id makes sure that Release ends the claim that the caller saw,
+// Release ends a claim, for an operator. By the campaign's OnEnd its item goes back to the bank
+// or is burned. The claim's id makes sure that Release ends the claim that the caller saw,
 // and no later one. Release is safe to repeat and then reports Already.
 //
 // An item whose row says that it ended stays as it is; this settles an inconsistency
@@ -37,17 +39,61 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 	if err != nil {
 		return Released{}, err
 	}
-	held, err := b.heldClaim(ctx, c.Scope, claimant)
+	held, err := b.heldForRelease(ctx, c, claimant, claimID)
+	if err != nil || held == nil {
+		return Released{Already: err == nil}, err
+	}
+	return b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned})
+}
+
+// ReleaseHold ends a hold for its holder: its item goes back to the bank. A hold that is
+// confirmed stays. ReleaseHold is safe to repeat and then reports Already.
+//
+// Only campaigns with Hold allow it. Where items are burned, a claimant who claims, looks and
+// releases would empty the bank.
+//
+// Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; the errors of Release.
+func (b *Bank) ReleaseHold(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
+	c, err := b.campaignOfHolds(ctx, campaign, claimant)
 	if err != nil {
 		return Released{}, err
 	}
-	if held == nil || held.ID != claimID {
-		return Released{Already: true}, nil
+	held, err := b.heldForRelease(ctx, c, claimant, claimID)
+	switch {
+	case err != nil || held == nil:
+		return Released{Already: err == nil}, err
+	case held.EndsAt.IsZero():
+		return Released{}, ErrConfirmed
 	}
-	if held.Campaign != campaign {
-		return Released{}, &ClaimedElsewhereError{held.Campaign}
+	released, err := b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned, ifHold: true})
+	if err != nil || !released.Already {
+		return released, err
 	}
-	return b.closeClaim(ctx, c, *held, time.Time{}, engine.Burned)
+	// Another request changed the claim: it closed it or confirmed it.
+	held, err = b.heldForRelease(ctx, c, claimant, claimID)
+	if err == nil && held != nil {
+		return Released{}, ErrConfirmed
+	}
+	return Released{Already: err == nil}, err
+}
+
+// heldForRelease reads the claim that is to be released; nil: the claimant does not hold it.
+func (b *Bank) heldForRelease(ctx context.Context, c Campaign, claimant, claimID string) (*engine.Claim, error) {
+	held, err := b.heldClaim(ctx, c.Scope, claimant)
+	switch {
+	case err != nil || held == nil || held.ID != claimID:
+		return nil, err
+	case held.Campaign != c.Name:
+		return nil, &ClaimedElsewhereError{held.Campaign}
+	}
+	return held, nil
+}
+
+// closeTerms says when a claim may be closed, and how its item ends if it does not return.
+type closeTerms struct {
+	endedBy time.Time // the claim ended before that; zero: its end does not matter
+	ifHold  bool      // the claim is a hold that is not confirmed
+	state   engine.ItemState
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
@@ -60,55 +106,70 @@ func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, er
 	if err != nil {
 		return Released{}, err
 	}
-	return b.closeClaim(ctx, c, claim, b.now().Add(-endGrace), engine.Expired)
+	return b.closeClaim(ctx, c, claim, endedTerms(b.closersNow()))
 }
 
-// closeClaim closes a claim of campaign c; if endedBy is set, only if the claim ended
-// before that. The item returns if the campaign says so and its own life is not over;
-// otherwise it ends, as state.
-func (b *Bank) closeClaim(
-	ctx context.Context, c Campaign, claim engine.Claim, endedBy time.Time, state engine.ItemState,
-) (Released, error) {
+// endedTerms are the terms on which a claim is closed that has ended.
+func endedTerms(now time.Time) closeTerms {
+	return closeTerms{endedBy: now.Add(-endGrace), state: engine.Expired}
+}
+
+// closeClaim closes a claim of campaign c. The item returns if the campaign says so and its own
+// life is not over; otherwise it ends. While the rows are busy it tries again, a limited number
+// of times.
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms) (Released, error) {
 	for tries := 0; ; tries++ {
-		row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
-		if err != nil {
-			return Released{}, err
-		}
-		if row == nil {
-			return Released{}, inconsistentClaim(heldNotLoaded, claim)
-		}
-		if row.State != "" && !endedBy.IsZero() { // only a Release, which names the claim, settles this
-			return b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
-		}
-		closing := newCloseRequest(c, claim, *row, b.now())
-		closing.EndedBy = endedBy
-		switch {
-		case row.State != "":
-			closing.Return, closing.State = nil, row.State
-		case closing.Return == nil && closing.State == "":
-			closing.State = state
-		}
-		closed, err := b.store.CloseClaim(ctx, closing)
-		if closing.Return != nil { // also after an error: this close or another one may have returned it
-			b.memoryOf(c.Name).free.itemReturned(closing.Return.Shard)
-		}
-		switch {
-		case err != nil:
-			return Released{}, err
-		case closed.Closed():
-			return Released{Returned: closing.Return != nil, Ended: string(closing.State)}, nil
-		case closed.ClaimChanged:
-			return Released{Already: true}, nil
-		case closed.Conflict || closed.Throttled:
-			// Nothing is known about a busy row. Another close of this claim that is not
-			// finished shows the item returned and the claim still there.
-		case closed.ItemFree:
-			return b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
+		released, busy, err := b.closeOnce(ctx, c, claim, terms)
+		if err != nil || !busy {
+			return released, err
 		}
 		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
 			return Released{}, err
 		}
 	}
+}
+
+// closeOnce tries to close a claim. busy: nothing was changed, and nothing is known.
+func (b *Bank) closeOnce(
+	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
+) (released Released, busy bool, err error) {
+	row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
+	switch {
+	case err != nil:
+		return Released{}, false, err
+	case row == nil:
+		return Released{}, false, inconsistentClaim(heldNotLoaded, claim)
+	case row.State != "" && !terms.endedBy.IsZero(): // only a release, which names the claim, settles this
+		released, err := b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
+		return released, false, err
+	}
+	closing := newCloseRequest(c, claim, *row, b.closersNow())
+	closing.EndedBy, closing.IfHold = terms.endedBy, terms.ifHold
+	switch {
+	case row.State != "":
+		closing.Return, closing.State = nil, row.State
+	case closing.Return == nil && closing.State == "":
+		closing.State = terms.state
+	}
+	closed, err := b.store.CloseClaim(ctx, closing)
+	if closing.Return != nil { // also after an error: this close or another one may have returned it
+		b.memoryOf(c.Name).free.itemReturned(closing.Return.Shard)
+	}
+	switch {
+	case err != nil:
+		return Released{}, false, err
+	case closed.Closed():
+		return Released{Returned: closing.Return != nil, Ended: string(closing.State)}, false, nil
+	case closed.ClaimChanged:
+		return Released{Already: true}, false, nil
+	case closed.Conflict || closed.Throttled:
+		// Nothing is known about a busy row. Another close of this claim that is not
+		// finished shows the item returned and the claim still there.
+	case closed.ItemFree:
+		released, err := b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
+		return released, false, err
+	}
+	return Released{}, true, nil
 }
 
 // newCloseRequest decides what happens to the item. An item that was withdrawn while the claim

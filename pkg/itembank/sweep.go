@@ -24,7 +24,7 @@ type Progress func(done, total int64)
 // and items that they meet, so a Sweep only makes items come back, and counts come
 // right, sooner.
 //
-// Sweep reads all claims of the scope and the whole bank. progress may be nil; it
+// Sweep reads all claims of the scope and the whole bank; SweepDue reads less. progress may be nil; it
 // counts the rows that were read. Sweep is safe to repeat, to interrupt, and to run
 // several times at once.
 //
@@ -35,61 +35,72 @@ type Progress func(done, total int64)
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After
 // an error the report says what was done before it.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
-	var report SweepReport
+	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
-		return report, err
+		return s.report, err
 	}
-	var skipped skippedClaims
-	count := counter(progress)
-	if err := b.sweepClaims(ctx, c, &report, &skipped, count); err != nil {
-		return report, skipped.addTo(err)
+	if err := s.claims(ctx, c); err != nil {
+		return s.report, s.skipped.addTo(err)
 	}
-	if err := b.sweepBank(ctx, c, &report, count); err != nil {
-		return report, skipped.addTo(err)
+	if err := s.freeItems(ctx, c); err != nil {
+		return s.report, s.skipped.addTo(err)
 	}
-	return report, skipped.err()
+	return s.report, s.skipped.err()
 }
 
-func (b *Bank) sweepClaims(
-	ctx context.Context, c Campaign, report *SweepReport, skipped *skippedClaims, count func(int),
-) error {
-	return b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
-		count(1)
-		if claim.Campaign != c.Name || !closable(claim, b.now()) {
+// sweep is one call of Sweep or SweepDue.
+type sweep struct {
+	bank    *Bank
+	report  SweepReport
+	skipped skippedClaims
+	count   func(int) // reports progress
+}
+
+// claims closes the ended claims of a campaign.
+func (s *sweep) claims(ctx context.Context, c Campaign) error {
+	return s.bank.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
+		s.count(1)
+		if claim.Campaign != c.Name || !closable(claim, s.bank.closersNow()) {
 			return nil
 		}
-		released, err := b.closeEnded(ctx, claim)
-		switch {
-		case errors.Is(err, ErrInconsistent):
-			skipped.add(err)
-		case err != nil:
-			return err
-		case released.Returned:
-			report.Returned++
-		case released.Ended == string(engine.Expired):
-			report.Expired++
-		}
-		return nil
+		return s.closed(s.bank.closeEnded(ctx, claim))
 	})
 }
 
-func (b *Bank) sweepBank(ctx context.Context, c Campaign, report *SweepReport, count func(int)) error {
+// closed notes what became of a claim.
+func (s *sweep) closed(released Released, err error) error {
+	switch {
+	case errors.Is(err, ErrInconsistent):
+		s.skipped.add(err)
+	case err != nil:
+		return err
+	case released.Returned:
+		s.report.Returned++
+	case released.Ended == string(engine.Expired):
+		s.report.Expired++
+	}
+	return nil
+}
+
+// freeItems ends the free items of a campaign whose life is over.
+func (s *sweep) freeItems(ctx context.Context, c Campaign) error {
+	b := s.bank
 	return b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
-		_, ended := splitEnded(items, b.now())
-		count(len(items) - len(ended))
+		_, ended := splitEnded(items, b.closersNow())
+		s.count(len(items) - len(ended))
 		for len(ended) > 0 {
 			n := min(len(ended), engine.MaxAddItems)
-			results, err := b.endItems(ctx, endRequests(ended[:n], engine.Expired, b.now()))
+			results, err := b.endItems(ctx, endRequests(ended[:n], engine.Expired, b.closersNow()))
 			for _, r := range results {
 				if r == engine.EndDone {
-					report.Expired++
+					s.report.Expired++
 				}
 			}
 			if err != nil {
 				return err
 			}
-			count(n)
+			s.count(n)
 			ended = ended[n:]
 		}
 		return nil

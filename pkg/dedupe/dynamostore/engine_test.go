@@ -71,7 +71,7 @@ func newClient(t *testing.T, endpoint string) *dynamodb.Client {
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 	made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
-		return bank.CreateTables(context.Background(), client, table)
+		return bank.CreateDedupeTable(context.Background(), client, table)
 	}))
 	if err := made.(func() error)(); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 			ConditionExpression:       aws.String(ifPresent + " AND (attribute_not_exists(ends_at) OR ends_at > :now)"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{":now": number(millis(claim.ClaimedAt))},
 		}},
-		claimed: putIfAbsent(s.dedupeTable, newClaimRow(claim)),
+		claimed: putIfAbsent(s.dedupeTable, newClaimRow(claim, item.Shard)),
 	}})
 	reasons, cancelled := dynamo.Cancellations(err, 2)
 	if !cancelled {

@@ -82,6 +82,9 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 		condition += " AND ends_at < :ended"
 		values[":ended"] = number(millis(r.EndedBy))
 	}
+	if r.IfHold {
+		condition += " AND attribute_exists(ends_at)"
+	}
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(r.Claim.Scope, r.Claim.Claimant)),
 		ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,

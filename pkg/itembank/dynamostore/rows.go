@@ -62,6 +62,10 @@ func claimKey(scope, claimant string) key {
 	return key{claimPartition(scope, shard), claimPrefix + claimant}
 }
 
+// duePartition is the key of a shard's claims in the index. One partition for all claims of a
+// campaign would limit them all to its throughput.
+func duePartition(s engine.Shard) string { return fmt.Sprintf("due#%s#%02d", s.Campaign, s.Number) }
+
 func loadPartition(campaign string) string { return "load#" + campaign }
 
 // Times are milliseconds since 1970. An absent attribute is the zero time.
@@ -77,6 +81,7 @@ type campaignRow struct {
 	PageSize  int    `dynamodbav:"page_size"`
 	ItemLife  int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
 	ClaimLife int64  `dynamodbav:"claim_life,omitempty"` // milliseconds
+	Hold      int64  `dynamodbav:"hold,omitempty"`       // milliseconds
 	OnEnd     string `dynamodbav:"on_end"`
 	Layout    int    `dynamodbav:"layout"`
 	CreatedAt int64  `dynamodbav:"created_at"`
@@ -108,6 +113,7 @@ type claimRow struct {
 	ItemHash  string `dynamodbav:"item_hash"`
 	ClaimedAt int64  `dynamodbav:"claimed_at"`
 	EndsAt    int64  `dynamodbav:"ends_at,omitempty"`
+	Due       string `dynamodbav:"due,omitempty"` // the partition of the index, where the claim has an end
 }
 
 type loadRow struct {
@@ -125,8 +131,8 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(), OnEnd: string(c.OnEnd),
-		CreatedAt: millis(c.CreatedAt), Layout: layout,
+		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(),
+		Hold: c.Hold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
 	}
 }
 
@@ -143,8 +149,8 @@ func (r campaignRow) campaign() (*engine.Campaign, error) {
 		Name: r.Name, Mode: engine.Mode(r.State),
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
 		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
-		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd),
-		CreatedAt: fromMillis(r.CreatedAt),
+		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond,
+		Hold:      time.Duration(r.Hold) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
 	}, nil
 }
 
@@ -176,11 +182,16 @@ func (r itemRow) itemRow() engine.ItemRow {
 	}
 }
 
-func newClaimRow(c engine.Claim) claimRow {
-	return claimRow{
+// newClaimRow returns the row of a claim of an item from a shard.
+func newClaimRow(c engine.Claim, s engine.Shard) claimRow {
+	row := claimRow{
 		key: claimKey(c.Scope, c.Claimant), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
 		ItemHash: c.ItemHash.String(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
 	}
+	if !c.EndsAt.IsZero() {
+		row.Due = duePartition(s)
+	}
+	return row
 }
 
 func (r claimRow) claim(scope, claimant string) (*engine.Claim, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -27,9 +28,10 @@ type TableClient interface {
 	) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
-// ErrOtherTable says that a table of this name exists and has other keys. It was not
-// changed.
-var ErrOtherTable = errors.New("the table exists with other keys than pk and sk, both strings")
+// ErrOtherTable says that a table of this name exists and has other keys, or lacks the index. It
+// was not changed.
+var ErrOtherTable = errors.New("the table exists with other keys than pk and sk, both strings, " +
+	"or it is the dedupe table and lacks the index \"due\" (due, a string, and ends_at, a number; keys only)")
 
 // purgeAttribute is the TTL attribute: DynamoDB deletes rows some time after this time.
 const purgeAttribute = "purge_at"
@@ -37,34 +39,51 @@ const purgeAttribute = "purge_at"
 // tableWait limits the wait for a new table, which usually takes a few seconds.
 const tableWait = 2 * time.Minute
 
-// CreateTables creates the tables that do not exist: on demand, with TTL on purge_at. It is
-// safe to repeat.
+// CreateTables creates the tables of a Store that do not exist: on demand, with TTL on purge_at,
+// and the dedupe table with the index over claims that end. It is safe to repeat.
 //
 // It is for local engines and first steps. Production tables should also have point-in-time
 // recovery and deletion protection, which CreateTables does not turn on.
 //
 // Errors: ErrOtherTable, engine.ErrTryAgain.
-func CreateTables(ctx context.Context, client TableClient, names ...string) error {
-	for _, name := range names {
-		if err := createTable(ctx, client, name); err != nil {
-			return failed("create table "+name, err)
-		}
+func CreateTables(ctx context.Context, client TableClient, bankTable, dedupeTable string) error {
+	if err := createTable(ctx, client, bankTable, nil); err != nil {
+		return failed("create table "+bankTable, err)
 	}
-	return nil
+	return CreateDedupeTable(ctx, client, dedupeTable)
 }
 
-func createTable(ctx context.Context, client TableClient, name string) error {
-	keys := []types.KeySchemaElement{
-		{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash},
-		{AttributeName: aws.String("sk"), KeyType: types.KeyTypeRange},
+// CreateDedupeTable creates the dedupe table alone, as CreateTables does.
+func CreateDedupeTable(ctx context.Context, client TableClient, name string) error {
+	index := types.GlobalSecondaryIndex{
+		IndexName: aws.String(dueIndex), KeySchema: keySchema("due", "ends_at"),
+		Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
 	}
-	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName: aws.String(name), KeySchema: keys, BillingMode: types.BillingModePayPerRequest,
+	return failed("create table "+name, createTable(ctx, client, name, &index))
+}
+
+func keySchema(partition, sort string) []types.KeySchemaElement {
+	return []types.KeySchemaElement{
+		{AttributeName: aws.String(partition), KeyType: types.KeyTypeHash},
+		{AttributeName: aws.String(sort), KeyType: types.KeyTypeRange},
+	}
+}
+
+func createTable(ctx context.Context, client TableClient, name string, index *types.GlobalSecondaryIndex) error {
+	table := &dynamodb.CreateTableInput{
+		TableName: aws.String(name), KeySchema: keySchema("pk", "sk"), BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS},
 			{AttributeName: aws.String("sk"), AttributeType: types.ScalarAttributeTypeS},
 		},
-	})
+	}
+	if index != nil {
+		table.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{*index}
+		table.AttributeDefinitions = append(table.AttributeDefinitions,
+			types.AttributeDefinition{AttributeName: aws.String("due"), AttributeType: types.ScalarAttributeTypeS},
+			types.AttributeDefinition{AttributeName: aws.String("ends_at"), AttributeType: types.ScalarAttributeTypeN})
+	}
+	_, err := client.CreateTable(ctx, table)
 	var exists *types.ResourceInUseException
 	if err != nil && !errors.As(err, &exists) {
 		return err
@@ -76,25 +95,40 @@ func createTable(ctx context.Context, client TableClient, name string) error {
 	if err != nil {
 		return err
 	}
-	if !sameKeys(out.Table) {
+	if !fits(out.Table, table) {
 		return ErrOtherTable
 	}
 	return enableTTL(ctx, client, name)
 }
 
-func sameKeys(t *types.TableDescription) bool {
-	keys := t.KeySchema
-	if len(keys) != 2 || aws.ToString(keys[0].AttributeName) != "pk" || aws.ToString(keys[1].AttributeName) != "sk" {
+// fits reports that a table has the keys that were asked for, and the index if there was one.
+func fits(found *types.TableDescription, wanted *dynamodb.CreateTableInput) bool {
+	if !sameKeys(found.KeySchema, wanted.KeySchema) {
 		return false
 	}
-	texts := 0
-	for _, a := range t.AttributeDefinitions {
-		name := aws.ToString(a.AttributeName)
-		if (name == "pk" || name == "sk") && a.AttributeType == types.ScalarAttributeTypeS {
-			texts++
+	kinds := map[string]types.ScalarAttributeType{}
+	for _, a := range found.AttributeDefinitions {
+		kinds[aws.ToString(a.AttributeName)] = a.AttributeType
+	}
+	for _, a := range wanted.AttributeDefinitions {
+		if kinds[aws.ToString(a.AttributeName)] != a.AttributeType {
+			return false
 		}
 	}
-	return texts == 2
+	for _, w := range wanted.GlobalSecondaryIndexes {
+		if !slices.ContainsFunc(found.GlobalSecondaryIndexes, func(i types.GlobalSecondaryIndexDescription) bool {
+			return aws.ToString(i.IndexName) == *w.IndexName && sameKeys(i.KeySchema, w.KeySchema)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameKeys(found, wanted []types.KeySchemaElement) bool {
+	return slices.EqualFunc(found, wanted, func(f, w types.KeySchemaElement) bool {
+		return aws.ToString(f.AttributeName) == *w.AttributeName && f.KeyType == w.KeyType
+	})
 }
 
 // enableTTL reads the setting first: DynamoDB returns an error if TTL is enabled already.

@@ -20,11 +20,14 @@ func TestCreateTables(t *testing.T) {
 }
 
 func testCreateTables(t *testing.T, client *dynamodb.Client) {
-	table := "table-" + rand.Text()
+	table, dedupe := "table-"+rand.Text(), "dedupe-"+rand.Text()
 	for range 2 { // it is safe to repeat
-		if err := dynamostore.CreateTables(t.Context(), client, table); err != nil {
+		if err := dynamostore.CreateTables(t.Context(), client, table, dedupe); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := dynamostore.CreateDedupeTable(t.Context(), client, table); !errors.Is(err, dynamostore.ErrOtherTable) {
+		t.Errorf("a table without the index: want %v, got %v", dynamostore.ErrOtherTable, err)
 	}
 	out, err := client.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: aws.String(table)})
 	if err != nil {
@@ -50,7 +53,7 @@ func testCreateTables(t *testing.T, client *dynamodb.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dynamostore.CreateTables(t.Context(), client, other); !errors.Is(err, dynamostore.ErrOtherTable) {
+	if err := dynamostore.CreateTables(t.Context(), client, other, dedupe); !errors.Is(err, dynamostore.ErrOtherTable) {
 		t.Errorf("want %v, got %v", dynamostore.ErrOtherTable, err)
 	}
 }

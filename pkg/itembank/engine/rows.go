@@ -16,6 +16,7 @@ type Campaign struct {
 	PageSize  int           // the least number of items read at a time
 	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
 	ClaimLife time.Duration // how long a claim lives; 0: for ever
+	Hold      time.Duration // how long a claim waits to be confirmed; 0: claims are not confirmed
 	OnEnd     OnEnd
 	CreatedAt time.Time
 }

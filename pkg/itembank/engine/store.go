@@ -68,10 +68,20 @@ type Store interface {
 	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may
 	// return a row that was deleted a moment ago, and miss one that was put a moment ago.
 	HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*Claim, error)
+	// ConfirmClaim removes the end of a claim row, if the row has the id and the campaign of
+	// the claim, and an end. The result has the row that is there afterwards; a row that the
+	// call did not change is read consistently.
+	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
 	// CloseClaim deletes a claim row. In the same transaction it puts the bank row and
 	// counts a return in the item row, or writes the state of the item row. The request says
 	// which, and has the conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
+
+	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the
+	// order of their ends. The limit is 1 to 1,000. The list is a hint: it is eventually
+	// consistent, so that it may have claims that were closed or confirmed, and it lacks claims
+	// that an earlier version of the engine put. The zero time is before all ends.
+	DueClaims(ctx context.Context, s Shard, after, before time.Time, limit int) (DuePage, error)
 
 	// Items.
 
@@ -150,6 +160,26 @@ type TakeResult struct {
 // Taken reports that the claim was made.
 func (r TakeResult) Taken() bool { return r == TakeResult{} }
 
+// ConfirmResult is the result of ConfirmClaim. The claim is confirmed if Held is the claim and
+// has no end.
+type ConfirmResult struct {
+	Held     *Claim // the claim row; nil: there is none, or nothing is known about it
+	Conflict bool   // a transaction was working on the row: nothing is known about it
+}
+
+// DuePage is the result of DueClaims.
+type DuePage struct {
+	Claims []DueClaim
+	More   bool // false only if there are no others
+}
+
+// DueClaim names a claim that may have ended.
+type DueClaim struct {
+	Scope    string
+	Claimant string
+	EndsAt   time.Time
+}
+
 // AddRequest asks for an item to be added.
 type AddRequest struct {
 	Item   FreeItem
@@ -176,12 +206,14 @@ const (
 
 // CloseRequest asks for the end of a claim. Its conditions are:
 //
-//   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy.
+//   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy. With
+//     IfHold the claim has an end.
 //   - The item row is there, and has the state of Row and its Withdraw.
 //   - With Return, there is no such bank row.
 type CloseRequest struct {
 	Claim   Claim
 	EndedBy time.Time // zero: the claim's end does not matter
+	IfHold  bool      // the claim must not be confirmed
 	Row     ItemRow   // the item row, as the Bank read it
 	Return  *FreeItem // the bank row to put; nil: the item ends
 	State   ItemState // how the item ends; where Row has a state, the same one

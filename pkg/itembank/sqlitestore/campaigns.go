@@ -9,14 +9,14 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, on_end)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, on_end FROM campaign ORDER BY name`
+		item_life, claim_life, hold, on_end FROM campaign ORDER BY name`
 
 	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, on_end FROM campaign WHERE name = ?`
+		item_life, claim_life, hold, on_end FROM campaign WHERE name = ?`
 
 	// One statement counts all rows at one moment.
 	selectCounts = `SELECT
@@ -34,7 +34,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing
 		}
 		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
 			c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
-			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.OnEnd)
+			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd)
 		return err
 	})
 	return existing, err
@@ -79,7 +79,7 @@ func intoCampaign(c *engine.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
-		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), &c.OnEnd,
+		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd,
 	}
 }
 

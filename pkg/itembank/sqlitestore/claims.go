@@ -28,8 +28,8 @@ const (
 	deleteFree = `DELETE FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`
 
 	insertClaim = `INSERT INTO claim
-		(scope, claimant, slot, id, campaign, item, item_hash, claimed_at, ends_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(scope, claimant, slot, id, campaign, shard, item, item_hash, claimed_at, ends_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 // FreeItems returns up to limit bank rows of the shard in the order of their hashes. More says
@@ -86,7 +86,7 @@ func take(
 		return result, err
 	}
 	_, err = w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
-		claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
+		item.Shard.Number, claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
 	return result, err
 }
 

@@ -12,6 +12,8 @@ const (
 	selectIsClaim = `SELECT 1 FROM claim WHERE scope = ? AND claimant = ? AND slot = ? AND id = ?
 		AND (?5 IS NULL OR ends_at < ?5)`
 
+	selectIsHold = selectIsClaim + ` AND ends_at IS NOT NULL`
+
 	deleteClaim = `DELETE FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
 
 	selectInBank = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
@@ -65,7 +67,11 @@ func closeClaim(
 	ctx context.Context, w *sqlite.Statements, r engine.CloseRequest,
 ) (result engine.CloseResult, err error) {
 	claim := r.Claim
-	there, err := is(ctx, w, selectIsClaim, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(r.EndedBy))
+	query := selectIsClaim
+	if r.IfHold {
+		query = selectIsHold
+	}
+	there, err := is(ctx, w, query, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(r.EndedBy))
 	if err != nil {
 		return result, err
 	}

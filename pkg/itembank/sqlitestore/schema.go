@@ -7,9 +7,9 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Version:  4,
+	Version:  3,
 	Tables:   makeTables,
-	Upgrades: []string{addLives, dropGenerations, addWithdraw},
+	Upgrades: []string{addLives, addHolds},
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
 }
@@ -29,6 +29,7 @@ const makeTables = `
 		created_at INTEGER,
 		item_life  INTEGER NOT NULL DEFAULT 0,
 		claim_life INTEGER NOT NULL DEFAULT 0,
+		hold       INTEGER NOT NULL DEFAULT 0,
 		on_end     TEXT NOT NULL DEFAULT 'burn'
 	) STRICT, WITHOUT ROWID;
 
@@ -67,13 +68,15 @@ const makeTables = `
 		PRIMARY KEY (campaign, digest, number)
 	) STRICT, WITHOUT ROWID;
 
-	-- slot numbers the claims of a claimant in a scope; it is always 1.
+	-- slot numbers the claims of a claimant in a scope; it is always 1. shard is that of the
+	-- item; NULL in claims of version 2 and earlier.
 	CREATE TABLE claim (
 		scope      TEXT NOT NULL,
 		claimant   TEXT NOT NULL,
 		slot       INTEGER NOT NULL,
 		id         TEXT NOT NULL,
 		campaign   TEXT NOT NULL,
+		shard      INTEGER,
 		item       TEXT NOT NULL,
 		item_hash  BLOB NOT NULL CHECK (length(item_hash) = 16),
 		claimed_at INTEGER,
@@ -82,7 +85,12 @@ const makeTables = `
 	) STRICT, WITHOUT ROWID;
 
 	-- For counting; several campaigns may share a scope.
-	CREATE INDEX claim_of_campaign ON claim (campaign);`
+	CREATE INDEX claim_of_campaign ON claim (campaign);
+` + indexDue
+
+// indexDue makes the index over claims that end. Claims without an end are not in it.
+const indexDue = `
+	CREATE INDEX claim_due ON claim (campaign, shard, ends_at) WHERE ends_at IS NOT NULL;`
 
 // addLives upgrades version 1 to 2.
 const addLives = `
@@ -91,8 +99,10 @@ const addLives = `
 	ALTER TABLE campaign ADD COLUMN on_end TEXT NOT NULL DEFAULT 'burn';
 	ALTER TABLE item ADD COLUMN returns INTEGER NOT NULL DEFAULT 0;`
 
-// dropGenerations upgrades version 2 to 3. There was never a second generation.
-const dropGenerations = `
+// addHolds upgrades version 2 to 3. It also drops the generations: there was never a second one.
+const addHolds = `
+	ALTER TABLE campaign ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE claim ADD COLUMN shard INTEGER;
 	ALTER TABLE campaign DROP COLUMN generation;
 	ALTER TABLE item DROP COLUMN generation;
 	ALTER TABLE load DROP COLUMN generation;
@@ -106,7 +116,6 @@ const dropGenerations = `
 	) STRICT, WITHOUT ROWID;
 	INSERT INTO bank3 SELECT campaign, shard, hash, item, ends_at FROM bank;
 	DROP TABLE bank;
-	ALTER TABLE bank3 RENAME TO bank;`
-
-// addWithdraw upgrades version 3 to 4.
-const addWithdraw = `ALTER TABLE item ADD COLUMN withdraw INTEGER NOT NULL DEFAULT 0;`
+	ALTER TABLE bank3 RENAME TO bank;
+	ALTER TABLE item ADD COLUMN withdraw INTEGER NOT NULL DEFAULT 0;
+` + indexDue

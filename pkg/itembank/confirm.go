@@ -1,0 +1,69 @@
+package itembank
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// The members of ErrRefused that are about holds.
+var (
+	// ErrClaimEnded says that the claimant holds another claim than the one to confirm. That
+	// one was released, or ended before it was confirmed.
+	ErrClaimEnded = member(ErrRefused, "the claim has ended: the claimant holds another claim")
+	// ErrConfirmed says that a hold was confirmed, so that its holder cannot release it.
+	ErrConfirmed = member(ErrRefused, "the claim is confirmed, so only an operator can release it")
+)
+
+// Confirm makes a hold permanent: it removes the end of the claim. The claim's id makes sure
+// that Confirm confirms the claim that the caller saw, and no later one. A hold can be confirmed
+// until it is closed, which happens at least 10 seconds after its end. Confirm is safe to repeat,
+// and then returns the same claim.
+//
+// Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
+// claimant holds no claim; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
+// campaign of the scope; ErrTryAgain.
+func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string) (Claim, error) {
+	c, err := b.campaignOfHolds(ctx, campaign, claimant)
+	if err != nil {
+		return Claim{}, err
+	}
+	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: c.Scope, Claimant: claimant}
+	for tries := 0; ; tries++ {
+		result, err := b.store.ConfirmClaim(ctx, hold)
+		if err != nil {
+			return Claim{}, err
+		}
+		if !result.Conflict {
+			return confirmed(hold, result.Held)
+		}
+		if err := b.backOff(ctx, tries, maxWaits, "the claim was busy"); err != nil {
+			return Claim{}, err
+		}
+	}
+}
+
+// confirmed returns what became of a hold, by the row that the claimant has now.
+func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
+	switch {
+	case held == nil:
+		return Claim{}, ErrNoClaim
+	case held.Campaign != hold.Campaign:
+		return Claim{}, &ClaimedElsewhereError{held.Campaign}
+	case held.ID != hold.ID:
+		return Claim{}, ErrClaimEnded
+	}
+	return claimOf(*held), nil
+}
+
+// campaignOfHolds returns a campaign whose claims are holds.
+func (b *Bank) campaignOfHolds(ctx context.Context, campaign, claimant string) (Campaign, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return Campaign{}, err
+	}
+	c, err := b.campaignRules(ctx, campaign)
+	if err == nil && c.Hold == 0 {
+		err = &InvalidError{"campaign", "has no holds; create it with hold"}
+	}
+	return c, err
+}

@@ -1,0 +1,175 @@
+package itembank
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// Limits of closeDue, for which a customer waits.
+const (
+	maxDueCloses = 8                      // claims that are looked at
+	maxDueTime   = 100 * time.Millisecond // after it no further claim is closed, once one was
+	dueSample    = 64                     // claims of the index from which it chooses
+)
+
+// closeDue closes a few of the campaign's claims that ended more than endGrace before now. It
+// returns how many it closed. It reads the index of a random shard at most twice.
+//
+// It chooses at random among the claims that are due: other Banks close the others, and claims
+// whose rows contradict each other, which stay, must not keep it from the rest.
+//
+// Errors: those of the store. It skips claims that others changed, that are busy, and that
+// contradict themselves.
+func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed int, err error) {
+	if !c.claimsEnd() {
+		return 0, nil
+	}
+	started := b.clock.Now()
+	due, err := b.sampleDue(ctx, c, now.Add(-endGrace))
+	if err != nil {
+		return 0, err
+	}
+	for _, claim := range due {
+		if closed > 0 && elapsed(started, b.clock.Now()) > maxDueTime {
+			break
+		}
+		released, err := b.closeDueClaim(ctx, c, claim, now, b.closeWithoutWaiting)
+		switch {
+		case errors.Is(err, ErrInconsistent):
+		case err != nil:
+			return closed, err
+		case !released.Already:
+			closed++
+		}
+	}
+	return closed, nil
+}
+
+// sampleDue returns up to maxDueCloses claims, chosen at random from a random shard's that ended
+// before a time. Where the shard has many, it reads the first ones, and some from a random
+// moment on.
+func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]engine.DueClaim, error) {
+	random, err := b.generator()
+	if err != nil {
+		return nil, err
+	}
+	shard := engine.Shard{Campaign: c.Name, Number: random.IntN(c.Shards)}
+	page, err := b.store.DueClaims(ctx, shard, time.Time{}, before, dueSample)
+	if err != nil {
+		return nil, err
+	}
+	due := page.Claims
+	if page.More {
+		first := due[len(due)-1].EndsAt
+		place := first.Add(time.Duration(random.Int64N(int64(before.Sub(first)))))
+		later, err := b.store.DueClaims(ctx, shard, place.Truncate(time.Millisecond), before, dueSample)
+		if err != nil {
+			return nil, err
+		}
+		if len(later.Claims) > 0 {
+			due = later.Claims
+		}
+	}
+	random.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	return due[:min(len(due), maxDueCloses)], nil
+}
+
+// closeDueClaim closes a claim that the index names. The index is a hint: an entry may be older
+// than a confirmation, or the next claim of its claimant. So the claim row is read, and the
+// transaction tests its id and its end. An eventually consistent read is enough for that.
+func (b *Bank) closeDueClaim(
+	ctx context.Context, c Campaign, due engine.DueClaim, now time.Time,
+	closeClaim func(context.Context, Campaign, engine.Claim, closeTerms) (Released, error),
+) (Released, error) {
+	held, err := b.store.HeldClaimEventuallyConsistent(ctx, due.Scope, due.Claimant)
+	if err != nil {
+		return Released{}, err
+	}
+	if held == nil || held.Campaign != c.Name || !closable(*held, now) {
+		return Released{Already: true}, nil
+	}
+	return closeClaim(ctx, c, *held, endedTerms(now))
+}
+
+// closeWithoutWaiting is closeClaim for one try.
+func (b *Bank) closeWithoutWaiting(
+	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
+) (Released, error) {
+	released, busy, err := b.closeOnce(ctx, c, claim, terms)
+	released.Already = released.Already || busy
+	return released, err
+}
+
+// SweepDue closes the campaign's claims that ended more than 10 seconds ago, as Sweep does, but
+// reads only these: it finds them through an index. Run it every few minutes where claims end
+// and items return.
+//
+// It does not find claims that were made before the store had the index, and it does not end
+// free items; Sweep does both. progress may be nil; it counts the claims that were looked at.
+// SweepDue is safe to repeat, to interrupt, and to run several times at once.
+//
+// A claim whose rows contradict each other stays as it is, as in Sweep.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error
+// the report says what was done before it.
+func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
+	s := sweep{bank: b, count: counter(progress)}
+	c, err := b.Campaign(ctx, campaign)
+	if err != nil || !c.claimsEnd() {
+		return s.report, err
+	}
+	random, err := b.generator()
+	if err != nil {
+		return s.report, err
+	}
+	// A random order: a sweep that is cut again and again still reaches all shards.
+	for _, n := range random.Perm(c.Shards) {
+		if err := s.dueClaims(ctx, c, engine.Shard{Campaign: c.Name, Number: n}); err != nil {
+			return s.report, s.skipped.addTo(err)
+		}
+	}
+	return s.report, s.skipped.err()
+}
+
+// dueClaims closes the claims of a shard that are due.
+func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) error {
+	for after := (time.Time{}); ; {
+		now := s.bank.closersNow()
+		page, err := s.bank.store.DueClaims(ctx, shard, after, now.Add(-endGrace), listPage)
+		if err != nil {
+			return err
+		}
+		due, next := wholeMoments(page)
+		for _, claim := range due {
+			s.count(1)
+			released, err := s.bank.closeDueClaim(ctx, c, claim, now, s.bank.closeClaim)
+			if err := s.closed(released, err); err != nil {
+				return err
+			}
+		}
+		if !page.More {
+			return nil
+		}
+		after = next
+	}
+}
+
+// wholeMoments returns the claims of a page up to the end at which the next page begins. The last
+// end of a page may have more claims. Where all claims of a page have one end, the next page
+// begins behind it: a shard never has as many claims a millisecond.
+func wholeMoments(page engine.DuePage) (due []engine.DueClaim, next time.Time) {
+	due = page.Claims
+	if !page.More {
+		return due, time.Time{}
+	}
+	next = due[len(due)-1].EndsAt
+	for n := len(due); n > 0; n-- {
+		if due[n-1].EndsAt.Before(next) {
+			return due[:n], next
+		}
+	}
+	return due, next.Add(time.Millisecond)
+}

@@ -1,0 +1,100 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// ConfirmClaim is one UpdateItem: {remove ends_at and due IF claim_id = :id AND ends_at exists}.
+// When the condition fails, the old row comes back and is the answer.
+func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
+	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(claim.Scope, claim.Claimant)),
+		UpdateExpression:    aws.String("REMOVE ends_at, due"),
+		ConditionExpression: aws.String("claim_id = :id AND campaign = :campaign AND attribute_exists(ends_at)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":id": text(claim.ID), ":campaign": text(claim.Campaign),
+		},
+		ReturnValues: types.ReturnValueAllNew, ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	var conflict *types.TransactionConflictException
+	if errors.As(err, &conflict) {
+		return engine.ConfirmResult{Conflict: true}, nil
+	}
+	found, unchanged := dynamo.ConditionFailure(err)
+	switch {
+	case unchanged:
+	case err != nil:
+		return engine.ConfirmResult{}, failed("confirm claim", err)
+	default:
+		s.server.observe(out.ResultMetadata)
+		found = out.Attributes
+	}
+	if len(found) == 0 {
+		return engine.ConfirmResult{}, nil
+	}
+	var row claimRow
+	if err := dynamo.Decode(found, &row); err != nil {
+		return engine.ConfirmResult{}, err
+	}
+	held, err := row.claim(claim.Scope, claim.Claimant)
+	return engine.ConfirmResult{Held: held}, err
+}
+
+// dueIndex is the name of the sparse index of the dedupe table over claims that end. Its keys are
+// due and ends_at, and it holds keys only. DynamoDB updates it a moment after the table.
+const dueIndex = "due"
+
+// DueClaims queries the index, which names each claim by the keys of its row.
+func (s *Store) DueClaims(
+	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
+) (engine.DuePage, error) {
+	if !after.Before(before) { // DynamoDB refuses such a BETWEEN
+		return engine.DuePage{}, nil
+	}
+	out, err := s.client.Query(ctx, &dynamodb.QueryInput{
+		TableName: aws.String(s.dedupeTable), IndexName: aws.String(dueIndex), Limit: aws.Int32(int32(limit)),
+		KeyConditionExpression: aws.String("due = :due AND ends_at BETWEEN :after AND :last"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":due": text(duePartition(shard)), ":after": number(millis(after)), ":last": number(millis(before) - 1),
+		},
+	})
+	if err != nil {
+		return engine.DuePage{}, failed("read due claims", err)
+	}
+	s.server.observe(out.ResultMetadata)
+	page := engine.DuePage{More: out.LastEvaluatedKey != nil}
+	for _, attributes := range out.Items {
+		var row claimRow
+		if err := dynamo.Decode(attributes, &row); err != nil {
+			return engine.DuePage{}, err
+		}
+		claim, err := row.dueClaim()
+		if err != nil {
+			return engine.DuePage{}, err
+		}
+		page.Claims = append(page.Claims, claim)
+	}
+	return page, nil
+}
+
+// dueClaim reads scope and claimant from the key of a claim row.
+func (r claimRow) dueClaim() (engine.DueClaim, error) {
+	parts := strings.Split(r.PK, "#")
+	claimant, ok := strings.CutPrefix(r.SK, claimPrefix)
+	if len(parts) != 3 || parts[0] != "claim" || !ok {
+		return engine.DueClaim{}, fmt.Errorf("dynamodb: read due claims: %w: the row %q, %q is no claim",
+			engine.ErrInconsistent, r.PK, r.SK)
+	}
+	return engine.DueClaim{Scope: parts[1], Claimant: claimant, EndsAt: fromMillis(r.EndsAt)}, nil
+}

@@ -1,0 +1,55 @@
+package sqlitestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+const (
+	confirmClaim = `UPDATE claim SET ends_at = NULL
+		WHERE scope = ? AND claimant = ? AND slot = ? AND id = ? AND campaign = ?`
+
+	selectDue = `SELECT scope, claimant, ends_at FROM claim
+		WHERE campaign = ? AND shard = ? AND ends_at >= coalesce(?, 0) AND ends_at < ?
+		ORDER BY ends_at LIMIT ?`
+)
+
+// ConfirmClaim removes the end of a claim and returns the row that is there afterwards, in one
+// transaction.
+func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (result engine.ConfirmResult, err error) {
+	err = s.db.Write(ctx, "confirm claim", func(ctx context.Context, w *sqlite.Statements) error {
+		_, err := w.Exec(ctx, confirmClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign)
+		if err != nil {
+			return err
+		}
+		result.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant)
+		return err
+	})
+	return result, err
+}
+
+// DueClaims reads the index over claims that end, which is always current.
+func (s *Store) DueClaims(
+	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
+) (engine.DuePage, error) {
+	var page engine.DuePage
+	a := sqlite.Args{shard.Campaign, shard.Number, sqlite.Millis(after), sqlite.Millis(before), limit + 1}
+	err := s.db.Read(ctx, "read due claims", func(ctx context.Context, on *sqlite.Statements) error {
+		return on.Each(ctx, selectDue, a, func(scan func(...any) error) error {
+			var c engine.DueClaim
+			err := scan(&c.Scope, &c.Claimant, sqlite.IntoTime(&c.EndsAt))
+			page.Claims = append(page.Claims, c)
+			return err
+		})
+	})
+	if err != nil {
+		return engine.DuePage{}, err
+	}
+	if page.More = len(page.Claims) > limit; page.More {
+		page.Claims = page.Claims[:limit]
+	}
+	return page, nil
+}
