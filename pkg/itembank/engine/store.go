@@ -170,7 +170,7 @@ type ConfirmResult struct {
 // DuePage is the result of DueClaims.
 type DuePage struct {
 	Claims []DueClaim
-	More   bool // false only if there are no others
+	More   bool // false only if there are no others; a page with More has at least one claim
 }
 
 // DueClaim names a claim that may have ended.

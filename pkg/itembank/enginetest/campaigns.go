@@ -22,7 +22,7 @@ func campaignRoundTrip(f *fixture) {
 	want := engine.Campaign{
 		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
-		OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
+		Hold: 15*time.Minute + time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
 	}
 	f.create(want)
 	got, err := f.Store.Campaign(f.Context(), f.name)

@@ -68,8 +68,8 @@ func closeClaim(f *fixture) {
 			f.Errorf("%s again: want %+v, got %+v, %v", test.name, test.again, again, err)
 		}
 	}
-	back := enginerows.ReturnOf(c, f.Take(c, "ann", items[2]))
-	back.Return.EndsAt = end
+	back := enginerows.ReturnOf(c, f.TakeUntil(c, "ann", items[2], end))
+	back.Return.EndsAt, back.IfHold = end, true
 	f.Close(back)
 	if got := f.BankRow(*back.Return); got == nil || *got != *back.Return {
 		f.Errorf("want %+v in the bank, got %+v", *back.Return, got)
@@ -98,6 +98,14 @@ var obstacles = []obstacle{
 	{"never ends", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
 		r.Claim.EndsAt, r.EndedBy = time.Time{}, end
 		f.Must(f.raw.PutClaim(f.Context(), r.Claim))
+	}, engine.CloseResult{ClaimChanged: true}},
+	{"confirmed", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
+		r.IfHold = true
+		f.confirmed(r.Claim)
+	}, engine.CloseResult{ClaimChanged: true}},
+	{"confirmed, and the end matters", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
+		r.EndedBy = end.Add(time.Millisecond)
+		f.confirmed(r.Claim)
 	}, engine.CloseResult{ClaimChanged: true}},
 	{"no item row", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
 		f.dropItemRow(c, r.Claim.Item)

@@ -22,6 +22,7 @@ type Raw interface {
 	DropBankRow(ctx context.Context, item engine.FreeItem) error
 	PutItemRow(ctx context.Context, campaign string, row engine.ListedItem) error
 	DropItemRow(ctx context.Context, campaign string, h engine.Hash) error
+	// PutClaim puts a claim that DueClaims does not list.
 	PutClaim(ctx context.Context, claim engine.Claim) error
 	DropClaim(ctx context.Context, scope, claimant string) error
 }
@@ -36,7 +37,7 @@ type Case struct {
 // Cases returns all cases of the suite.
 func Cases() []Case {
 	var cases []Case
-	for _, c := range slices.Concat(campaignCases, claimCases, endCases, loadCases, listCases, repairCases) {
+	for _, c := range slices.Concat(campaignCases, claimCases, holdCases, endCases, loadCases, listCases, repairCases) {
 		cases = append(cases, Case{c.name, func(t testing.TB, e Engine) { c.run(newFixture(t, e)) }})
 	}
 	return cases

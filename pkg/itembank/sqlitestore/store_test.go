@@ -55,12 +55,13 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), State: engine.Burned})
+	_, confirm := s.ConfirmClaim(ctx, annsClaim(item))
 	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfFree: &item})
 	for name, err := range map[string]error{
 		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
-		"CloseClaim": closeClaim, "EndItems": endItems, "Repair": repair,
+		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "EndItems": endItems, "Repair": repair,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
@@ -85,10 +86,11 @@ func TestContextEndsReads(t *testing.T) {
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
+	_, due := s.DueClaims(ctx, engine.Shard{Campaign: "c"}, time.Time{}, time.Now(), 1)
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
-		"HeldClaimEventuallyConsistent": heldEventually, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows,
+		"HeldClaimEventuallyConsistent": heldEventually, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows, "DueClaims": due,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
@@ -159,7 +161,7 @@ func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path, 0)
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{
-		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectClaims: 3, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectIsHold: 5, confirmClaim: 5, selectDue: 5, selectClaims: 3, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
 	})
 }
 
