@@ -3,6 +3,7 @@ package itembankfault
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,12 @@ type Store struct {
 	// CloseClaim. These calls do not reach the engine.
 	TakeResults  []engine.TakeResult
 	CloseResults []engine.CloseResult
+
+	// Server is the engine's own clock; nil: the engine has none.
+	Server *Clock
+	// Due are entries of the index over claims that end that the index has forgotten, or should
+	// have. DueClaims lists them as well.
+	Due []engine.DueClaim
 
 	// MaxCalls is the number of calls after which all calls fail, so that a request
 	// that would go on for ever ends; 0: there is no limit.
@@ -289,8 +296,33 @@ func (s *Store) DueClaims(
 	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
 ) (engine.DuePage, error) {
 	return through(ctx, s, call[engine.DuePage]{method: "DueClaims", do: func() (engine.DuePage, error) {
-		return s.Store.DueClaims(ctx, shard, after, before, limit)
+		page, err := s.Store.DueClaims(ctx, shard, after, before, limit)
+		return s.behind(page, after, before, limit), err
 	}})
+}
+
+// behind returns a page of an index that still has older entries, of whatever shard.
+func (s *Store) behind(page engine.DuePage, after, before time.Time, limit int) engine.DuePage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.Due {
+		if !d.EndsAt.Before(after) && d.EndsAt.Before(before) && !slices.Contains(page.Claims, d) {
+			page.Claims = append(page.Claims, d)
+		}
+	}
+	slices.SortStableFunc(page.Claims, func(a, b engine.DueClaim) int { return a.EndsAt.Compare(b.EndsAt) })
+	if len(page.Claims) > limit {
+		page.Claims, page.More = page.Claims[:limit], true
+	}
+	return page
+}
+
+// ServerTime implements engine.Store.
+func (s *Store) ServerTime() time.Time {
+	if s.Server == nil {
+		return s.Store.ServerTime()
+	}
+	return s.Server.Now()
 }
 
 // CloseClaim implements engine.Store.

@@ -28,7 +28,7 @@ type testCase struct {
 // subjects lists all cases by subject.
 var subjects = map[string][]testCase{
 	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "releases": releaseCases, "expiry": expiryCases,
-	"sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
+	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
 	"reconcile": reconcileCases, "repair": repairCases,
 }
 

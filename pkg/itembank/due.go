@@ -3,6 +3,8 @@ package itembank
 import (
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -28,7 +30,7 @@ func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed 
 		return 0, nil
 	}
 	started := b.clock.Now()
-	due, err := b.sampleDue(ctx, c, now.Add(-endGrace))
+	due, err := b.sampleDue(ctx, c, wholeMillis(now.Add(-endGrace)))
 	if err != nil {
 		return 0, err
 	}
@@ -63,9 +65,7 @@ func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]e
 	}
 	due := page.Claims
 	if page.More {
-		first := due[len(due)-1].EndsAt
-		place := first.Add(time.Duration(random.Int64N(int64(before.Sub(first)))))
-		later, err := b.store.DueClaims(ctx, shard, place.Truncate(time.Millisecond), before, dueSample)
+		later, err := b.store.DueClaims(ctx, shard, randomMoment(random, due[len(due)-1].EndsAt, before), before, dueSample)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +75,18 @@ func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]e
 	}
 	random.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	return due[:min(len(due), maxDueCloses)], nil
+}
+
+// randomMoment returns a moment between two others. Ends can lie anywhere between them: one time in
+// two all moments are alike, else all orders of magnitude, so that claims that ended together long
+// ago are found, too.
+func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
+	span := to.Sub(from).Milliseconds()
+	after := random.Int64N(span)
+	if random.IntN(2) == 0 {
+		after = int64(math.Pow(float64(span), random.Float64()))
+	}
+	return from.Add(time.Duration(after) * time.Millisecond)
 }
 
 // closeDueClaim closes a claim that the index names. The index is a hint: an entry may be older

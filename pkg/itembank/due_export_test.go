@@ -1,0 +1,4 @@
+package itembank
+
+// CloseDue is closeDue for tests.
+var CloseDue = (*Bank).closeDue

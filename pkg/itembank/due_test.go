@@ -1,0 +1,270 @@
+package itembank_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var dueCases = []testCase{
+	{"sweep", sweepOfDue},
+	{"index-that-is-behind", indexBehind},
+	{"claims-that-are-not-in-the-index", notInIndex},
+	{"inconsistencies-do-not-starve-the-rest", inconsistenciesDoNotStarve},
+	{"pages-of-due-claims", pagesOfDue},
+	{"nothing-ends", nothingEnds},
+	{"sweep-that-is-cut", dueSweepCut},
+	{"a-few", fewDue},
+	{"a-few-after-many-inconsistencies", fewAfterInconsistencies},
+	{"a-few-that-are-busy", fewBusy},
+	{"a-few-on-a-slow-engine", fewOnSlowEngine},
+}
+
+// sweepOfDue: as a sweep, but it reads what is due only, and leaves free items alone.
+func sweepOfDue(f *fixture) {
+	for onEnd, test := range map[itembank.OnEnd]struct {
+		report itembank.SweepReport
+		after  itembank.Counts
+	}{
+		itembank.Burn:   {itembank.SweepReport{Expired: 3}, itembank.Counts{Loaded: 9, Free: 5, Claimed: 1, Ended: 3}},
+		itembank.Return: {itembank.SweepReport{Returned: 3}, itembank.Counts{Loaded: 9, Free: 8, Claimed: 1}},
+	} {
+		one := f.named(string(onEnd))
+		c, clock := one.sweepable(onEnd)
+		counted := f.counted()
+		b := itembank.New(counted, itembank.WithClock(clock))
+		reported := f.progress(func(p itembank.Progress) {
+			if got, err := b.SweepDue(f.ctx, one.name, p); err != nil || got != test.report {
+				f.Errorf("%s: want %+v, got %+v, %v", onEnd, test.report, got, err)
+			}
+		})
+		if !slices.Equal(reported, []int64{1, 2, 3}) {
+			f.Errorf("%s: want a progress of the three claims that are due, got %v", onEnd, reported)
+		}
+		if calls := counted.Calls(); slices.Contains(calls, "ListClaims") || slices.Contains(calls, "FreeItems") {
+			f.Errorf("it read more than what is due: %v", calls)
+		}
+		one.wantCounts(engine.Counts(test.after))
+		one.WantWhere("held by new-00003", c, "new-00003", "new-00003")
+	}
+}
+
+// indexBehind: an entry of the index may be older than a confirmation, and than the next claim of
+// its claimant. Both claims stay.
+func indexBehind(f *fixture) {
+	c, _ := f.stocked(3, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	ann, bob, cid := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim, f.claim(b, "cid").Claim
+	var entries []engine.DueClaim
+	for _, claim := range []itembank.Claim{ann, bob, cid} {
+		entries = append(entries, engine.DueClaim{Scope: claim.Scope, Claimant: claim.Claimant, EndsAt: claim.EndsAt})
+	}
+	f.confirmed(b, ann)
+	f.releasedHold(b, bob, itembank.Released{Returned: true}, nil)
+	f.releasedHold(b, cid, itembank.Released{Returned: true}, nil)
+	clock.SetTo(bob.EndsAt)
+	next := f.claim(b, "bob").Claim
+	clock.Advance(endGrace + time.Second)
+	behind := &itembankfault.Store{Store: f.Store, Due: entries}
+	f.sweptDue(itembank.New(behind, itembank.WithClock(clock)), itembank.SweepReport{})
+	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
+	f.WantWhere("held by bob", c, next.Item, "ann", "bob")
+}
+
+// notInIndex: claims from before the index are closed by a full sweep.
+func notInIndex(f *fixture) {
+	c, _ := f.stocked(1, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	hold := f.claim(b, "ann").Claim
+	f.putClaim(rowOf(hold)) // without an entry
+	clock.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{})
+	f.WantWhere("held by ann", c, hold.Item, "ann")
+	f.swept(b, itembank.SweepReport{Returned: 1})
+}
+
+// inconsistenciesDoNotStarve: claims whose rows contradict each other are skipped and reported.
+func inconsistenciesDoNotStarve(f *fixture) {
+	_, clock, wrong := f.withInconsistencies()
+	for _, want := range []itembank.SweepReport{{Returned: 6}, {}} {
+		report, err := f.bank(itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
+		if report != want || !errors.Is(err, itembank.ErrInconsistent) || !strings.Contains(err.Error(), fmt.Sprintf(": %d\n", len(wrong))) {
+			f.Errorf("want %+v and %d inconsistencies, got %+v, %v", want, len(wrong), report, err)
+		}
+	}
+}
+
+// pagesOfDue: more claims than a page holds, some of them with one end, are all swept, and each
+// is looked at once.
+func pagesOfDue(f *fixture) {
+	const n = 2100
+	c, items := f.stocked(n, holds)
+	clock := itembankfault.NewClock()
+	end := clock.Now().UTC().Truncate(time.Millisecond)
+	for i, item := range items {
+		f.TakeUntil(c, item, item, end.Add(time.Duration(i/50)*time.Millisecond))
+	}
+	for _, item := range items[:10] { // at the head of the index
+		f.dropItemRow(c, item)
+	}
+	clock.Advance(time.Hour)
+	var looked int64
+	report, err := f.bank(itembank.WithClock(clock)).SweepDue(f.ctx, f.name, func(done, _ int64) { looked = done })
+	if !errors.Is(err, itembank.ErrInconsistent) || report.Returned != n-10 || looked != n {
+		f.Errorf("want %d of %d returned and each looked at once, got %+v, %d looked at, %v", n-10, n, report, looked, err)
+	}
+}
+
+// nothingEnds: where claims have no end, nothing is read.
+func nothingEnds(f *fixture) {
+	f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
+	counted := f.counted()
+	f.sweptDue(itembank.New(counted), itembank.SweepReport{})
+	f.wantCalls("a sweep of claims without an end", counted, "Campaign")
+	for name, want := range map[string]error{"No-Such": itembank.ErrInvalid, f.name + "-none": itembank.ErrNoCampaign} {
+		if _, err := f.bank().SweepDue(f.ctx, name, nil); !errors.Is(err, want) {
+			f.Errorf("%s: want %v, got %v", name, want, err)
+		}
+	}
+}
+
+// dueSweepCut: a sweep that is cut again and again still reaches all shards, since it begins with
+// a random one.
+func dueSweepCut(f *fixture) {
+	s := holds
+	s.Shards = 4
+	c, items := f.stocked(40, s)
+	clock := itembankfault.NewClock()
+	end := clock.Now().UTC().Truncate(time.Millisecond)
+	for _, item := range items {
+		f.TakeUntil(c, item, item, end)
+	}
+	clock.Advance(time.Minute)
+	for range 200 {
+		if _, err := itembank.New(f.cutAt(2, false, "DueClaims"), itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil); !errors.Is(err, errCut) {
+			f.Fatalf("want it cut, got %v", err)
+		}
+	}
+	f.wantCounts(engine.Counts{Loaded: 40, Free: 40})
+	for n := range s.Shards {
+		if !slices.ContainsFunc(items, func(i string) bool { return enginerows.FreeItem(c, i).Shard.Number == n }) {
+			f.Errorf("shard %d has no item", n)
+		}
+	}
+}
+
+// heldUntilNow creates a campaign in which n holds ended a minute ago, one after the other.
+func (f *fixture) heldUntilNow(n int) (c engine.Campaign, items []string, clock *itembankfault.Clock) {
+	f.Helper()
+	c, items = f.stocked(n, holds)
+	clock = itembankfault.NewClock()
+	end := clock.Now().UTC().Truncate(time.Millisecond)
+	for i, item := range items {
+		f.TakeUntil(c, item, item, end.Add(time.Duration(i)*time.Millisecond))
+	}
+	clock.Advance(time.Minute)
+	return c, items, clock
+}
+
+// closeDue closes a few due claims.
+func (f *fixture) closeDue(store engine.Store, clock *itembankfault.Clock) (closed int, err error) {
+	f.Helper()
+	b := itembank.New(store, itembank.WithClock(clock))
+	c, err := b.Campaign(f.ctx, f.name)
+	f.Must(err)
+	return itembank.CloseDue(b, f.ctx, c, clock.Now())
+}
+
+// fewDue: of many due claims it closes eight, with at most two reads of the index. Another Bank
+// closes others.
+func fewDue(f *fixture) {
+	_, _, clock := f.heldUntilNow(200)
+	const few = 8
+	for n := 1; n <= 5; n++ {
+		counted := f.counted()
+		closed, err := f.closeDue(counted, clock)
+		if err != nil || closed != few {
+			f.Errorf("want %d closed, got %d, %v", few, closed, err)
+		}
+		reads := 0
+		for _, method := range counted.Calls() {
+			if method == "DueClaims" {
+				reads++
+			}
+		}
+		if reads > 2 {
+			f.Errorf("want at most 2 reads of the index, got %d", reads)
+		}
+		f.wantCounts(engine.Counts{Loaded: 200, Free: int64(n * few), Claimed: int64(200 - n*few)})
+	}
+	early := itembankfault.NewClock()
+	early.Advance(-time.Minute)
+	if closed, err := f.closeDue(f.Store, early); err != nil || closed != 0 {
+		f.Errorf("before the ends: want none closed, got %d, %v", closed, err)
+	}
+	none := f.named("none")
+	none.stocked(1, itembank.Settings{})
+	counted := f.counted()
+	if closed, err := none.closeDue(counted, clock); err != nil || closed != 0 {
+		f.Errorf("where claims have no end: want none closed, got %d, %v", closed, err)
+	}
+	f.wantCalls("where claims have no end", counted, "Campaign")
+}
+
+// fewAfterInconsistencies: claims that stay at the head of the index do not keep it from the
+// others.
+func fewAfterInconsistencies(f *fixture) {
+	const wrong, right = 100, 20
+	c, items, clock := f.heldUntilNow(wrong + right)
+	for _, item := range items[:wrong] {
+		f.dropItemRow(c, item)
+	}
+	total := 0
+	for tries := 0; total < right && tries < 1000; tries++ {
+		closed, err := f.closeDue(f.Store, clock)
+		f.Must(err)
+		total += closed
+	}
+	if total != right {
+		f.Errorf("want %d closed in the end, got %d", right, total)
+	}
+}
+
+// fewBusy: claims on which others work are left to them, without a wait. A failure of the store
+// is an error.
+func fewBusy(f *fixture) {
+	_, _, clock := f.heldUntilNow(4)
+	before := clock.Now()
+	busy := &itembankfault.Store{Store: f.Store, CloseResults: []engine.CloseResult{{Conflict: true}, {Throttled: true}, {ClaimChanged: true}}}
+	if closed, err := f.closeDue(busy, clock); err != nil || closed != 1 || !clock.Now().Equal(before) {
+		f.Errorf("want 1 closed of 4 at once, got %d after %s, %v", closed, clock.Now().Sub(before), err)
+	}
+	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
+	for _, method := range []string{"DueClaims", "HeldClaimEventuallyConsistent", "ItemRow", "CloseClaim"} {
+		if _, err := f.closeDue(f.cutAt(1, false, method), clock); !errors.Is(err, errCut) {
+			f.Errorf("%s failed: want %v, got %v", method, errCut, err)
+		}
+	}
+}
+
+// fewOnSlowEngine: a customer waits for it. After the first claim that it closes, it begins no
+// other one later than a tenth of a second after its begin.
+func fewOnSlowEngine(f *fixture) {
+	_, _, clock := f.heldUntilNow(20)
+	slow := &itembankfault.Store{Store: f.Store, Before: func(string) error {
+		clock.Advance(30 * time.Millisecond)
+		return nil
+	}}
+	if closed, err := f.closeDue(slow, clock); err != nil || closed != 1 {
+		f.Errorf("want 1 closed, got %d, %v", closed, err)
+	}
+}

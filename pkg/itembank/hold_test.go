@@ -1,0 +1,323 @@
+package itembank_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+var holdCases = []testCase{
+	{"settings", holdSettings},
+	{"confirm", confirm},
+	{"confirm-in-a-shared-scope", confirmInSharedScope},
+	{"confirm-until-it-is-closed", confirmUntilClosed},
+	{"confirm-of-a-hold-that-is-over", confirmOfHoldThatIsOver},
+	{"confirm-meets-other-transactions", confirmMeetsOthers},
+	{"release-by-the-holder", releaseByHolder},
+	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
+	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
+	{"only-where-there-are-holds", onlyHolds},
+	{"closer-whose-clock-is-ahead", closerAhead},
+}
+
+var holds = itembank.Settings{Shards: 1, Hold: time.Minute}
+
+// holdSettings: a hold returns, and is the only end of a claim.
+func holdSettings(f *fixture) {
+	c, created, err := f.bank().CreateCampaign(f.ctx, f.name, holds)
+	if err != nil || !created || c.Hold != time.Minute || c.OnEnd != itembank.Return {
+		f.Fatalf("want holds that return, got %+v, created %t, %v", c, created, err)
+	}
+	same := holds
+	same.OnEnd = itembank.Return
+	if again, created, err := f.bank().CreateCampaign(f.ctx, f.name, same); err != nil || created || again != c {
+		f.Errorf("again: want %+v, got %+v, created %t, %v", c, again, created, err)
+	}
+	if read, err := f.bank().Campaign(f.ctx, f.name); err != nil || read != c {
+		f.Errorf("want %+v read, got %+v, %v", c, read, err)
+	}
+	for _, test := range []struct {
+		settings itembank.Settings
+		field    string
+		says     string
+	}{
+		{itembank.Settings{Hold: time.Minute, OnEnd: itembank.Burn}, "on-end", "hold"},
+		{itembank.Settings{Hold: time.Minute, ClaimLife: time.Minute}, "claim-life", "hold"},
+		{itembank.Settings{Hold: 29 * time.Second}, "hold", "30s"},
+		{itembank.Settings{Hold: -time.Minute}, "hold", "30s"},
+		{itembank.Settings{Hold: time.Minute + time.Microsecond}, "hold", "milliseconds"},
+		{itembank.Settings{Hold: 101 * 365 * 24 * time.Hour}, "hold", "100 years"},
+	} {
+		var invalid *itembank.InvalidError
+		_, _, err := f.bank().CreateCampaign(f.ctx, f.name+"-other", test.settings)
+		if !errors.As(err, &invalid) || invalid.Field != test.field || !strings.Contains(invalid.Detail, test.says) {
+			f.Errorf("%+v: want %s refused with %q, got %v", test.settings, test.field, test.says, err)
+		}
+	}
+	other := holds
+	other.Hold = time.Hour
+	if _, _, err := f.bank().CreateCampaign(f.ctx, f.name, other); !errors.Is(err, itembank.ErrInvalid) {
+		f.Errorf("another hold: want it refused, got %v", err)
+	}
+}
+
+// confirmed confirms a claim, which must succeed, and returns what it is afterwards.
+func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Claim {
+	f.Helper()
+	want := hold
+	want.EndsAt = time.Time{}
+	if got, err := b.Confirm(f.ctx, hold.Campaign, hold.Claimant, hold.ID); err != nil || got != want {
+		f.Fatalf("confirm for %s: want %+v, got %+v, %v", hold.Claimant, want, got, err)
+	}
+	return want
+}
+
+// notConfirmed confirms a claim, and must get the refusal.
+func (f *fixture) notConfirmed(b *itembank.Bank, claimant, id string, want error) {
+	f.Helper()
+	if claim, err := b.Confirm(f.ctx, f.name, claimant, id); !errors.Is(err, want) || !errors.Is(err, itembank.ErrRefused) {
+		f.Errorf("confirm for %s: want %v, got %+v, %v", claimant, want, claim, err)
+	}
+}
+
+// sweptDue sweeps what is due, and compares the report.
+func (f *fixture) sweptDue(b *itembank.Bank, want itembank.SweepReport) {
+	f.Helper()
+	if got, err := b.SweepDue(f.ctx, f.name, nil); err != nil || got != want {
+		f.Errorf("sweep of what is due: want %+v, got %+v, %v", want, got, err)
+	}
+}
+
+// confirm: a hold that is confirmed stays; one that is not goes back.
+func confirm(f *fixture) {
+	c, _ := f.stocked(2, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	ann, bob := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim
+	if want := ann.ClaimedAt.Add(time.Minute); !ann.EndsAt.Equal(want) {
+		f.Fatalf("want a hold that ends at %s, got %+v", want, ann)
+	}
+	permanent := f.confirmed(b, ann)
+	f.confirmed(b, ann) // again
+	if again := f.claim(b, "ann"); again.Claim != permanent || !again.Replayed {
+		f.Errorf("want %+v, got %+v", permanent, again)
+	}
+	clock.SetTo(bob.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{Returned: 1})
+	f.swept(b, itembank.SweepReport{})
+	f.WantWhere("free", c, bob.Item, "ann", "bob")
+	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
+	f.confirmed(b, ann)
+	f.released(b, rowOf(permanent), itembank.Released{Returned: true}) // by an operator
+	f.notConfirmed(b, "ann", ann.ID, itembank.ErrNoClaim)
+}
+
+// confirmInSharedScope: a hold is confirmed through its own campaign only.
+func confirmInSharedScope(f *fixture) {
+	s := holds
+	s.Scope = f.name + "-scope"
+	f.stocked(1, s)
+	other := f.createNamed(f.name+"-other", s)
+	b := f.bank()
+	hold := f.claim(b, "ann").Claim
+	var elsewhere *itembank.ClaimedElsewhereError
+	if _, err := b.Confirm(f.ctx, other.Name, "ann", hold.ID); !errors.As(err, &elsewhere) || elsewhere.Campaign != f.name {
+		f.Errorf("want it said that the claim is of %s, got %v", f.name, err)
+	}
+	if _, err := b.ReleaseHold(f.ctx, other.Name, "ann", hold.ID); !errors.As(err, &elsewhere) || elsewhere.Campaign != f.name {
+		f.Errorf("want it said that the claim is of %s, got %v", f.name, err)
+	}
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != hold {
+		f.Errorf("want %+v, got %+v, %v", hold, held, err)
+	}
+}
+
+// confirmUntilClosed: the row is the truth. A hold whose end is over long ago can be confirmed
+// until somebody closes it.
+func confirmUntilClosed(f *fixture) {
+	c, _ := f.stocked(1, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	hold := f.claim(b, "ann").Claim
+	clock.SetTo(hold.EndsAt.Add(time.Hour))
+	f.confirmed(b, hold)
+	f.sweptDue(b, itembank.SweepReport{})
+	f.WantWhere("held by ann", c, hold.Item, "ann")
+}
+
+// confirmOfHoldThatIsOver: it confirms nothing else.
+func confirmOfHoldThatIsOver(f *fixture) {
+	c, _ := f.stocked(2, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	f.notConfirmed(b, "ann", "no-such-id", itembank.ErrNoClaim)
+	first := f.claim(b, "ann").Claim
+	clock.SetTo(first.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{Returned: 1})
+	f.notConfirmed(b, "ann", first.ID, itembank.ErrNoClaim)
+	clock.Advance(2 * time.Second)
+	second := f.claim(b, "ann").Claim
+	for _, other := range []string{first.ID, "", "no-such-id"} {
+		f.notConfirmed(b, "ann", other, itembank.ErrClaimEnded)
+	}
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != second {
+		f.Errorf("want the hold %+v as it was, got %+v, %v", second, held, err)
+	}
+	clock.SetTo(second.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{Returned: 1})
+	f.WantWhere("free", c, second.Item, "ann")
+}
+
+// confirmMeetsOthers: a confirmation waits while a transaction works on the claim, a limited
+// number of times.
+func confirmMeetsOthers(f *fixture) {
+	f.stocked(1, holds)
+	for _, test := range []struct {
+		conflicts int
+		want      error
+	}{{8, nil}, {9, itembank.ErrTryAgain}} {
+		left := test.conflicts
+		busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
+			if method != "ConfirmClaim" || left == 0 {
+				return itembankfault.None
+			}
+			left--
+			return itembankfault.ClaimConflict
+		}}
+		b := itembank.New(busy, itembank.WithClock(itembankfault.NewClock()))
+		hold := f.claim(b, "ann").Claim
+		if _, err := b.Confirm(f.ctx, f.name, "ann", hold.ID); !errors.Is(err, test.want) || left > 0 {
+			f.Errorf("%d conflicts: want %v, got %v, and %d are left", test.conflicts, test.want, err, left)
+		}
+	}
+}
+
+// releasedHold releases a hold for its holder, and compares the result.
+func (f *fixture) releasedHold(b *itembank.Bank, hold itembank.Claim, want itembank.Released, wantErr error) {
+	f.Helper()
+	got, err := b.ReleaseHold(f.ctx, hold.Campaign, hold.Claimant, hold.ID)
+	if !errors.Is(err, wantErr) || got != want {
+		f.Errorf("release of %s by %s: want %+v, %v; got %+v, %v", hold.Item, hold.Claimant, want, wantErr, got, err)
+	}
+}
+
+// releaseByHolder: a hold goes back to the bank; a confirmed claim stays.
+func releaseByHolder(f *fixture) {
+	c, _ := f.stocked(1, holds)
+	b := f.bank()
+	first := f.claim(b, "ann").Claim
+	f.releasedHold(b, first, itembank.Released{Returned: true}, nil)
+	f.WantWhere("free", c, first.Item, "ann")
+	f.releasedHold(b, first, itembank.Released{Already: true}, nil)
+	second := f.claim(b, "ann").Claim
+	f.releasedHold(b, first, itembank.Released{Already: true}, nil) // and the new claim stays
+	f.confirmed(b, second)
+	f.releasedHold(b, second, itembank.Released{}, itembank.ErrConfirmed)
+	f.WantWhere("held by ann", c, second.Item, "ann")
+	if !errors.Is(itembank.ErrConfirmed, itembank.ErrRefused) {
+		f.Errorf("%v is not of the family %v", itembank.ErrConfirmed, itembank.ErrRefused)
+	}
+}
+
+func releaseByHolderAfterEnd(f *fixture) {
+	c, _ := f.stocked(1, holds)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	hold := f.claim(b, "ann").Claim
+	clock.SetTo(hold.EndsAt.Add(time.Hour))
+	f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
+	f.WantWhere("free", c, hold.Item, "ann")
+}
+
+// releaseWhileConfirmed: between what the release reads and what it writes, the hold is
+// confirmed, or closed.
+func releaseWhileConfirmed(f *fixture) {
+	for _, test := range []struct {
+		name      string
+		meanwhile func(b *itembank.Bank, hold itembank.Claim)
+		want      itembank.Released
+		err       error
+		where     string
+	}{
+		{"confirmed", func(b *itembank.Bank, hold itembank.Claim) { f.confirmed(b, hold) }, itembank.Released{}, itembank.ErrConfirmed, "held by ann"},
+		{"released", func(b *itembank.Bank, hold itembank.Claim) {
+			f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
+		}, itembank.Released{Already: true}, nil, "free"},
+	} {
+		one := f.named(test.name)
+		c, _ := one.stocked(1, holds)
+		hold := one.claim(f.bank(), "ann").Claim
+		interrupted := one.interruptedAt(1, false, func() error { test.meanwhile(f.bank(), hold); return nil }, "CloseClaim")
+		one.releasedHold(itembank.New(interrupted), hold, test.want, test.err)
+		one.WantWhere(test.where, c, hold.Item, "ann")
+	}
+}
+
+// onlyHolds: where claims are no holds, they are not confirmed, and their holders do not release
+// them.
+func onlyHolds(f *fixture) {
+	for i, s := range []itembank.Settings{{}, {OnEnd: itembank.Return}, {OnEnd: itembank.Return, ClaimLife: time.Minute}} {
+		one := f.named(fmt.Sprint(i))
+		c, _ := one.stocked(1, s)
+		b := f.bank()
+		claim := one.claim(b, "ann").Claim
+		var invalid *itembank.InvalidError
+		if _, err := b.Confirm(f.ctx, one.name, "ann", claim.ID); !errors.As(err, &invalid) || !strings.Contains(invalid.Detail, "hold") {
+			f.Errorf("%+v: want the confirmation refused, got %v", s, err)
+		}
+		if _, err := b.ReleaseHold(f.ctx, one.name, "ann", claim.ID); !errors.As(err, &invalid) || !strings.Contains(invalid.Detail, "hold") {
+			f.Errorf("%+v: want the release refused, got %v", s, err)
+		}
+		if held, err := b.HeldClaim(f.ctx, one.name, "ann"); err != nil || held != claim {
+			f.Errorf("want %+v, got %+v, %v", claim, held, err)
+		}
+		one.WantWhere("held by ann", c, claim.Item, "ann")
+	}
+	for _, test := range []struct {
+		campaign, claimant string
+		want               error
+	}{
+		{f.name, "", itembank.ErrInvalid}, {"No-Such", "ann", itembank.ErrInvalid}, {f.name + "-none", "ann", itembank.ErrNoCampaign},
+	} {
+		_, confirm := f.bank().Confirm(f.ctx, test.campaign, test.claimant, "id")
+		_, release := f.bank().ReleaseHold(f.ctx, test.campaign, test.claimant, "id")
+		if !errors.Is(confirm, test.want) || !errors.Is(release, test.want) {
+			f.Errorf("%s, %q: want %v, got %v and %v", test.campaign, test.claimant, test.want, confirm, release)
+		}
+	}
+}
+
+// skewed is a clock beside another one.
+type skewed struct {
+	*itembankfault.Clock
+	by time.Duration
+}
+
+func (s skewed) Now() time.Time { return s.Clock.Now().Add(s.by) }
+
+// closerAhead: a Bank whose clock is an hour ahead of the server's closes no claim that lives,
+// and ends no item.
+func closerAhead(f *fixture) {
+	s := holds
+	s.ItemLife = time.Hour / 2
+	c := f.create(s)
+	server := itembankfault.NewClock()
+	f.loadAt(server, "a", "b")
+	store := &itembankfault.Store{Store: f.Store, Server: server}
+	hold := f.claim(itembank.New(store, itembank.WithClock(server)), "ann").Claim
+	ahead := itembank.New(store, itembank.WithClock(skewed{server, time.Hour}))
+	for _, moment := range []time.Time{server.Now(), hold.EndsAt, hold.EndsAt.Add(endGrace)} {
+		server.SetTo(moment)
+		f.swept(ahead, itembank.SweepReport{})
+		f.sweptDue(ahead, itembank.SweepReport{})
+		f.WantWhere("held by ann", c, hold.Item, "ann")
+	}
+	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(itembank.New(store, itembank.WithClock(skewed{server, -time.Hour})), itembank.SweepReport{}) // never above its own clock
+	f.sweptDue(ahead, itembank.SweepReport{Returned: 1})
+	f.WantWhere("free", c, hold.Item, "ann")
+}
