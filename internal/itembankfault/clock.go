@@ -22,6 +22,15 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
+// ahead is a clock that is ahead of another one.
+type ahead struct {
+	*Clock
+	by time.Duration
+}
+
+// Now returns what the clock shows.
+func (a ahead) Now() time.Time { return a.Clock.Now().Add(a.by) }
+
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()

@@ -36,7 +36,7 @@ func (p Play) Run(ctx context.Context) error {
 		w.newBank()
 	}
 	if broken, ok := p.Through.(*Store); ok {
-		broken.Slow, broken.MaxCalls = w.slow, maxCalls
+		broken.Slow, broken.MaxCalls, broken.Server, broken.indexBehind = w.slow, maxCalls, w.clock, true
 		if p.mutant != nil {
 			p.Through = w.mutate(p.mutant, broken)
 		}

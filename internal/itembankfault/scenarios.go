@@ -1,6 +1,7 @@
 package itembankfault
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -206,6 +207,60 @@ var Scenarios = []Scenario{
 		w.clock.Advance(life / 4) // now all items have ended
 		w.Refused("", "cid", itembank.ErrSoldOut)
 	}},
+	{"hold-that-is-confirmed", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.confirmed("", "ann")
+		w.confirmed("", "ann")
+		w.clock.Advance(2 * life)
+		w.SweepDue("") // the index may still name ann's hold
+		w.Get("", "ann")
+		w.settle()
+		w.Get("", "cid")
+		w.Refused("", "dan", itembank.ErrSoldOut)
+	}},
+	{"hold-confirmed-after-its-end", stocked(1, itembank.Settings{Hold: life}, "ann"), afterLife(func(w *World) {
+		if w.Confirm("", "ann") == nil {
+			w.SweepDue("")
+			w.Get("", "ann")
+		}
+	})},
+	{"hold-confirmed-while-it-is-swept", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
+		w.Get("", "ann")
+		w.clock.Advance(2 * life)
+		w.meanwhile = w.confirmByAnother("ann")
+		w.SweepDue("")
+		_, _ = w.Claim("", "ann")
+		w.Sweep("")
+	}},
+	{"hold-confirmed-while-its-holder-releases-it", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
+		w.Get("", "ann")
+		w.meanwhile = w.confirmByAnother("ann")
+		if w.ReleaseHold("", "ann") != nil {
+			w.Get("", "ann")
+		}
+	}},
+	{"confirmation-of-an-older-hold", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
+		old := w.Get("", "ann")
+		if w.ReleaseHold("", "ann") != nil {
+			w.fail("ann's hold was confirmed")
+		}
+		w.settle()
+		w.Get("", "ann")
+		if refused := w.ConfirmID("", "ann", old.ID); !errors.Is(refused, itembank.ErrClaimEnded) {
+			w.fail("want %w, got %w", itembank.ErrClaimEnded, refused)
+		}
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.WantPlaces("", map[string]string{"item-0": isFree, "item-1": isFree})
+	}},
+	{"closer-an-hour-ahead", stocked(2, itembank.Settings{Hold: life, ItemLife: 2 * life}, "ann"), func(w *World) {
+		w.Ahead(time.Hour)
+		w.SweepDue("")
+		w.Sweep("")
+		w.Ahead(0)
+		w.Get("", "ann")
+	}},
 	{"withdraw", stocked(4, itembank.Settings{}, "ann"), func(w *World) {
 		w.Withdraw("", "item-0", "item-1", "nobody's", "item-0", "item-2")
 		_, _ = w.Claim("", "bob")
@@ -277,6 +332,28 @@ func withdrawItem0(w *World) func() {
 		_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Withdraw(w.ctx, c.Name, itembank.Items("item-0"))
 		w.must(err)
 		w.noteWithdrawn(c, "item-0")
+	}
+}
+
+// confirmed confirms the hold of a claimant, who must have it.
+func (w *World) confirmed(suffix, claimant string) {
+	if refused := w.Confirm(suffix, claimant); refused != nil {
+		w.fail("%s: %w", claimant, refused)
+	}
+}
+
+// confirmByAnother returns what confirms the hold of a claimant through another Bank.
+func (w *World) confirmByAnother(claimant string) func() {
+	return func() {
+		c := w.campaigns[""]
+		told := w.state.Told[key(c.Scope, claimant)]
+		w.state.confirm(c, claimant, told.Claim.ID)
+		confirmed, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Confirm(w.ctx, c.Name, claimant, told.Claim.ID)
+		if errors.Is(err, itembank.ErrNoClaim) { // it was closed before
+			return
+		}
+		w.must(err)
+		w.state.Told[key(c.Scope, claimant)] = Told{Claim: confirmed, Confirmed: true}
 	}
 }
 

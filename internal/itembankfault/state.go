@@ -35,13 +35,22 @@ type State struct {
 
 // Told is a claim that its claimant was told of.
 type Told struct {
-	Claim    itembank.Claim
-	Released bool // a release of it was asked for, so that it may be gone
+	Claim     itembank.Claim
+	Released  bool // a release of it was asked for, so that it may be gone
+	Confirmed bool // a confirmation was asked for, so that it may have no end
 }
 
 // gone reports that the claim may have been closed.
 func (t Told) gone(now time.Time) bool {
 	return t.Released || !t.Claim.EndsAt.IsZero() && t.Claim.EndsAt.Before(now.Add(-endGrace))
+}
+
+// is reports that a claim that is there is the one that its claimant was told of.
+func (t Told) is(claim itembank.Claim) bool {
+	if t.Confirmed && claim.EndsAt.IsZero() {
+		t.Claim.EndsAt = time.Time{}
+	}
+	return claim == t.Claim
 }
 
 func newState() State {
@@ -81,7 +90,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	mine, asked := s.Told[key(c.Scope, claimant)]
 	same := asked && mine.Claim.ID == claim.ID
 	switch {
-	case same && mine.Claim != claim:
+	case same && !mine.is(claim):
 		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
 	case asked && !same && !mine.gone(now):
 		return fmt.Errorf("G2: %s was told of claim %s to %s, and then of %s to %s", claimant, mine.Claim.ID, mine.Claim.Item, claim.ID, claim.Item)
@@ -100,8 +109,11 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	if s.Withdrawn[c.Name][claim.Item] && s.Given[key(c.Name, claim.Item)] != claim.ID && !g.Replayed {
 		return fmt.Errorf("%s was given to %s, and was withdrawn before", claim.Item, claimant)
 	}
-	released := same && mine.Released
-	s.Told[key(c.Scope, claimant)] = Told{Claim: claim, Released: released}
+	told := Told{Claim: claim}
+	if same {
+		told.Released, told.Confirmed = mine.Released, mine.Confirmed
+	}
+	s.Told[key(c.Scope, claimant)] = told
 	s.Given[key(c.Name, claim.Item)] = claim.ID
 	return nil
 }
@@ -117,6 +129,15 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 		return nil
 	}
 	return fmt.Errorf("G2: %s holds %s of %s and was refused: %w", claimant, mine.Claim.Item, mine.Claim.Campaign, err)
+}
+
+// confirm notes that a client asks to confirm a claim.
+func (s State) confirm(c engine.Campaign, claimant, id string) {
+	k := key(c.Scope, claimant)
+	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
+		mine.Confirmed = true
+		s.Told[k] = mine
+	}
 }
 
 // release notes that a client asks to release a claim.

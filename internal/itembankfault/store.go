@@ -33,13 +33,16 @@ type Store struct {
 
 	// Server is the engine's own clock; nil: the engine has none.
 	Server *Clock
-	// Due are entries of the index over claims that end that the index has forgotten, or should
-	// have. DueClaims lists them as well.
+	// Due are entries of the index over claims that end that it should have forgotten. DueClaims
+	// lists them as well.
 	Due []engine.DueClaim
 
 	// MaxCalls is the number of calls after which all calls fail, so that a request
 	// that would go on for ever ends; 0: there is no limit.
 	MaxCalls int
+
+	// indexBehind: the index never forgets a claim that was made through this Store.
+	indexBehind bool
 
 	mu     sync.Mutex
 	number int      // of the calls so far
@@ -242,7 +245,13 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 			if result, found := pop(s, &s.TakeResults); found {
 				return result, nil
 			}
-			return s.Store.Take(ctx, item, claim)
+			result, err := s.Store.Take(ctx, item, claim)
+			if err == nil && result.Taken() && s.indexBehind && !claim.EndsAt.IsZero() {
+				s.mu.Lock()
+				s.Due = append(s.Due, engine.DueClaim{Scope: claim.Scope, Claimant: claim.Claimant, EndsAt: claim.EndsAt})
+				s.mu.Unlock()
+			}
+			return result, err
 		},
 		refuse: func(f Fault) engine.TakeResult {
 			return engine.TakeResult{

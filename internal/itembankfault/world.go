@@ -28,9 +28,10 @@ type World struct {
 	clock     *Clock
 	name      string
 	state     State
-	killed    bool        // a process that was killed may have left a call under way
-	keep      func(State) // called with the state before and after every call
-	fresh     bool        // a Bank that failed is replaced, as Lambda replaces containers
+	killed    bool          // a process that was killed may have left a call under way
+	keep      func(State)   // called with the state before and after every call
+	ahead     time.Duration // of the Banks' clock; clock is the server's
+	fresh     bool          // a Bank that failed is replaced, as Lambda replaces containers
 	bank      *itembank.Bank
 	campaigns map[string]engine.Campaign
 	trace     []string
@@ -89,7 +90,13 @@ func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
 }
 
 func (w *World) newBank() {
-	w.bank = itembank.New(w.through, itembank.WithClock(w.clock), itembank.WithRandom(w.random))
+	w.bank = itembank.New(w.through, itembank.WithClock(ahead{w.clock, w.ahead}), itembank.WithRandom(w.random))
+}
+
+// Ahead replaces the Bank by one whose clock is ahead of the server's.
+func (w *World) Ahead(by time.Duration) {
+	w.ahead = by
+	w.newBank()
 }
 
 // slow is what happens while a reply is slow. It takes so long that a proof that the
@@ -296,16 +303,97 @@ func (w *World) Sweep(suffix string) {
 		return err
 	})
 	w.state.Freed = w.clock.Now()
-	for _, t := range w.state.Told {
-		if t.Claim.Campaign == c.Name && !t.Released && t.gone(start) && w.heldID(c, t.Claim.Claimant) == t.Claim.ID {
-			w.fail("swept, and claim %+v is there", t.Claim)
-		}
-	}
+	w.checkSwept(c, start)
 	for _, i := range w.freeItems(c) {
 		if !i.EndsAt.IsZero() && i.EndsAt.Before(start) {
 			w.fail("swept, and %s is free, which ended at %v", i.Value, i.EndsAt)
 		}
 	}
+}
+
+// SweepDue sweeps what is due in a campaign, and checks that no claim is left that had ended before.
+func (w *World) SweepDue(suffix string) {
+	c := w.campaigns[suffix]
+	var start time.Time
+	w.mustRepeat("sweep of what is due", func(ctx context.Context) error {
+		start = w.clock.Now()
+		_, err := w.bank.SweepDue(ctx, c.Name, nil)
+		return err
+	})
+	w.state.Freed = w.clock.Now()
+	w.checkSwept(c, start)
+}
+
+// checkSwept checks that no claim is left that had ended when a sweep began. One that somebody
+// asked to confirm may be permanent.
+func (w *World) checkSwept(c engine.Campaign, start time.Time) {
+	for _, t := range w.state.Told {
+		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.gone(start) && w.heldID(c, t.Claim.Claimant) == t.Claim.ID {
+			w.fail("swept, and claim %+v is there", t.Claim)
+		}
+	}
+}
+
+// Confirm confirms the claim that the claimant was last told of. A refusal is returned.
+func (w *World) Confirm(suffix, claimant string) (refused error) {
+	return w.ConfirmID(suffix, claimant, w.state.Told[key(w.campaigns[suffix].Scope, claimant)].Claim.ID)
+}
+
+// ConfirmID confirms a claim, which the claimant may not hold any more.
+func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
+	c := w.campaigns[suffix]
+	k := key(c.Scope, claimant)
+	w.state.confirm(c, claimant, id)
+	var claim itembank.Claim
+	_, refused = w.repeat("confirmation of "+claimant, func(ctx context.Context) (err error) {
+		claim, err = w.bank.Confirm(ofCampaign(ctx, c.Name), c.Name, claimant, id)
+		return err
+	})
+	told := w.state.Told[k]
+	switch {
+	case refused == nil && (told.Claim.ID != id || claim != permanent(told.Claim)):
+		w.fail("%s was told of %+v, and confirmed %+v", claimant, told.Claim, claim)
+	case refused == nil:
+		told.Claim = claim
+		w.state.Told[k] = told
+		w.keep(w.state)
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant); err != nil || !told.Released && (held == nil || *held != rowOf(claim)) {
+			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
+		}
+	case told.Claim.ID == id && !told.gone(w.clock.Now()):
+		w.fail("G2: %s holds %+v, and its confirmation was refused: %w", claimant, told.Claim, refused)
+	case w.heldID(c, claimant) == id:
+		w.fail("claim %s of %s is there, and its confirmation was refused: %w", id, claimant, refused)
+	}
+	return refused
+}
+
+// ReleaseHold releases the claim that the claimant was last told of, as its holder. A refusal is
+// returned: the claim is confirmed, and stays.
+func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
+	c := w.campaigns[suffix]
+	told := w.state.Told[key(c.Scope, claimant)]
+	id := told.Claim.ID
+	if !told.Claim.EndsAt.IsZero() {
+		w.state.release(c, claimant, id)
+	}
+	_, refused = w.repeat("release by "+claimant, func(ctx context.Context) error {
+		_, err := w.bank.ReleaseHold(ofCampaign(ctx, c.Name), c.Name, claimant, id)
+		return err
+	})
+	w.state.Freed = w.clock.Now()
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+	w.must(err)
+	there := held != nil && held.ID == id
+	switch {
+	case refused == nil && there:
+		w.fail("hold %s is released, and there", id)
+	case refused != nil && (!errors.Is(refused, itembank.ErrConfirmed) || !there || !held.EndsAt.IsZero()):
+		w.fail("the release by %s was refused, and there is %+v: %w", claimant, held, refused)
+	case refused != nil:
+		w.state.Told[key(c.Scope, claimant)] = Told{Claim: permanent(told.Claim), Confirmed: true}
+	}
+	return refused
 }
 
 // Withdraw withdraws items, and checks that none of them is free and, where nothing
@@ -420,10 +508,16 @@ func (w *World) checkRows(full bool) {
 		}
 		held, _, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
 		w.must(err)
-		if held == nil || *held != rowOf(t.Claim) {
+		if held == nil || *held != rowOf(t.Claim) && !(t.Confirmed && *held == rowOf(permanent(t.Claim))) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}
+}
+
+// permanent returns a hold as it is when it is confirmed.
+func permanent(c itembank.Claim) itembank.Claim {
+	c.EndsAt = time.Time{}
+	return c
 }
 
 func rowOf(c itembank.Claim) engine.Claim {
