@@ -111,8 +111,45 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "close-whatever-the-end",
-		CaughtBy: []string{"engine/close-claim-conditions"},
+		CaughtBy: []string{"engine/close-claim-conditions", "engine/confirm-against-close", "scenario/hold-confirmed-while-it-is-swept", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWhateverEnd{e.Store} },
+	},
+	{
+		Name:     "index-entry-trusted",
+		CaughtBy: []string{"due/index-that-is-behind", "scenario/hold-that-is-confirmed", "histories"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &indexTrusted{Store: e.Store, ends: map[string]time.Time{}}
+		},
+		layer: aboveFaults,
+	},
+	{
+		Name:     "confirm-without-claim-id",
+		CaughtBy: []string{"engine/confirm-claim", "scenario/confirmation-of-an-older-hold", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmWithoutID{e.Store} },
+	},
+	{
+		Name: "holder-release-whatever-the-end",
+		CaughtBy: []string{
+			"engine/close-claim-conditions", "holds/release-by-the-holder-while-it-is-confirmed",
+			"scenario/hold-confirmed-while-its-holder-releases-it", "histories",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return holderReleaseWhatever{e.Store} },
+	},
+	{
+		Name:     "confirm-in-two-steps",
+		CaughtBy: []string{"engine/confirm-against-close"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmInTwoSteps{e.Store, e.Raw} },
+	},
+	{
+		Name:     "due-always-from-the-first",
+		CaughtBy: []string{"engine/due-claims", "due/a-few-after-many-inconsistencies"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return alwaysTheFirstDue{e.Store} },
+	},
+	{
+		Name:     "closers-use-their-own-clock",
+		CaughtBy: []string{"scenario/closer-an-hour-ahead"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
+		layer:    aboveFaults,
 	},
 	{
 		Name:     "close-without-the-item-row",
@@ -473,6 +510,85 @@ func (m closeWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest)
 	r.EndedBy = time.Time{}
 	return m.Store.CloseClaim(ctx, r)
 }
+
+// indexTrusted closes a claim that the index names, whatever became of the claim meanwhile: it
+// reads claims as they were when they were made, and does not test their end.
+type indexTrusted struct {
+	engine.Store
+	mu   sync.Mutex
+	ends map[string]time.Time // by claim id
+}
+
+func (m *indexTrusted) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	m.mu.Lock()
+	m.ends[c.ID] = c.EndsAt
+	m.mu.Unlock()
+	return m.Store.Take(ctx, i, c)
+}
+
+func (m *indexTrusted) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+	held, err := m.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if held != nil && !m.ends[held.ID].IsZero() {
+		held.EndsAt = m.ends[held.ID]
+	}
+	return held, err
+}
+
+func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.EndedBy = time.Time{}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// confirmWithoutID confirms any claim of the claimant.
+type confirmWithoutID struct{ engine.Store }
+
+func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	if err == nil && held != nil {
+		c.ID = held.ID
+	}
+	return m.Store.ConfirmClaim(ctx, c)
+}
+
+// holderReleaseWhatever closes a claim for its holder that was confirmed meanwhile.
+type holderReleaseWhatever struct{ engine.Store }
+
+func (m holderReleaseWhatever) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.IfHold = false
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// confirmInTwoSteps reads a claim, and then puts it without its end.
+type confirmInTwoSteps struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m confirmInTwoSteps) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
+		return engine.ConfirmResult{Held: held}, err
+	}
+	time.Sleep(time.Millisecond) // as any network may take
+	held.EndsAt = time.Time{}
+	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+}
+
+// alwaysTheFirstDue lists the claims that are due from the first one on, wherever it should begin.
+type alwaysTheFirstDue struct{ engine.Store }
+
+func (m alwaysTheFirstDue) DueClaims(
+	ctx context.Context, s engine.Shard, _, before time.Time, limit int,
+) (engine.DuePage, error) {
+	return m.Store.DueClaims(ctx, s, time.Time{}, before, limit)
+}
+
+// ownClock does not say what time it is on the server.
+type ownClock struct{ engine.Store }
+
+func (ownClock) ServerTime() time.Time { return time.Time{} }
 
 // closeWithoutItemRow closes a claim whatever the item row says: just before, it puts
 // the row as the request wants it.

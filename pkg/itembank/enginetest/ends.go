@@ -100,7 +100,7 @@ var obstacles = []obstacle{
 		f.Must(f.raw.PutClaim(f.Context(), r.Claim))
 	}, engine.CloseResult{ClaimChanged: true}},
 	{"confirmed", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
-		r.IfHold = true
+		r.EndedBy, r.IfHold = time.Time{}, true
 		f.confirmed(r.Claim)
 	}, engine.CloseResult{ClaimChanged: true}},
 	{"confirmed, and the end matters", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
