@@ -33,6 +33,9 @@ const (
 	loadOp     opKind = "load"
 	withdrawOp opKind = "withdraw"
 	sweepOp    opKind = "sweep"
+	sweepDueOp opKind = "sweep what is due"
+	confirmOp  opKind = "confirm"
+	giveUpOp   opKind = "release by the holder"
 	advanceOp  opKind = "advance"
 )
 
@@ -45,9 +48,9 @@ type op struct {
 	items    []string
 	forward  time.Duration // of the clock
 
-	id                   string // of the claim that was granted, or is to be released
+	id                   string // of the claim that was granted, or is to be released or confirmed
 	item                 string
-	endsAt               int64 // milliseconds; all claims of a history end
+	endsAt               int64 // milliseconds; 0: never
 	replayed, returned   bool
 	result               result
 	elsewhere            int
@@ -63,12 +66,15 @@ func (o op) String() string {
 type result string
 
 const (
-	ok        result = "ok"
-	refused   result = "refused"
-	soldOut   result = "sold out"
-	elsewhere result = "claimed elsewhere"
-	already   result = "already released"
-	unknown   result = "unknown"
+	ok          result = "ok"
+	refused     result = "refused"
+	soldOut     result = "sold out"
+	elsewhere   result = "claimed elsewhere"
+	already     result = "already released"
+	noClaim     result = "no claim"
+	otherID     result = "another claim"
+	isPermanent result = "confirmed"
+	unknown     result = "unknown"
 
 	unexpected result = "unexpected error"
 )
@@ -78,6 +84,7 @@ var claimants = []string{"ann", "bob", "cid"}
 // program is what the clients of a history do.
 type program struct {
 	onEnd   itembank.OnEnd
+	holds   bool // claims are holds
 	clients [][]op
 	faults  []Fault // of the calls of the store, in turn
 	full    bool    // the check in the end reads all rows
@@ -87,7 +94,11 @@ const historyClaimLife = 30 * time.Second
 
 var programs = rapid.Custom(func(t *rapid.T) program {
 	p := program{onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
-	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, advanceOp}
+	p.holds = p.onEnd == itembank.Return && rapid.Bool().Draw(t, "holds")
+	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
+	if p.holds {
+		kinds = append(kinds, confirmOp, confirmOp, giveUpOp, advanceOp)
+	}
 	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 5).Draw(t, "item")) })
 	request := rapid.Custom(func(t *rapid.T) op {
 		o := op{
@@ -95,7 +106,7 @@ var programs = rapid.Custom(func(t *rapid.T) program {
 			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
 		}
 		switch o.kind {
-		case claimOp, releaseOp:
+		case claimOp, releaseOp, confirmOp, giveUpOp:
 			o.claimant = rapid.SampledFrom(claimants).Draw(t, "claimant")
 		case loadOp:
 			o.items = rapid.SliceOfN(item, 1, 3).Draw(t, "items")
@@ -143,7 +154,12 @@ type history struct {
 func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant) error {
 	h := &history{World: newWorld(ctx, e), program: p, told: map[string]op{}}
 	return h.violated(func() {
-		s := itembank.Settings{Scope: "-scope", Shards: 1, ClaimLife: historyClaimLife, OnEnd: p.onEnd}
+		s := itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: p.onEnd}
+		if p.holds {
+			s.Hold = historyClaimLife
+		} else {
+			s.ClaimLife = historyClaimLife
+		}
 		h.Create("-0", s)
 		s.Shards = 2 // claims must not depend on it
 		h.Create("-1", s)
@@ -177,7 +193,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 // brokenBank makes a Bank whose calls fail in turn as the program says.
 func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
 	broken := &Store{
-		Store: h.engine.Store, Before: pause, MaxCalls: maxCalls,
+		Store: h.engine.Store, Before: pause, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
 		Plan: func(call int, method string) Fault {
 			fault := h.program.faults[(call+i*3)%len(h.program.faults)]
 			if fault == SlowReply && method != "FreeItems" {
@@ -201,7 +217,7 @@ func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
 
 // pause lets other requests in, between what a request has read and what it writes.
 func pause(method string) error {
-	if method == "Take" || method == "CloseClaim" {
+	if method == "Take" || method == "CloseClaim" || method == "ConfirmClaim" {
 		time.Sleep(rand.N(400 * time.Microsecond))
 	}
 	return nil
@@ -214,26 +230,40 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	defer cancel()
 	var err error
 	h.mu.Lock()
-	if told, ok := h.told[o.claimant]; ok && o.kind == releaseOp {
+	if told, ok := h.told[o.claimant]; ok && o.kind != claimOp {
 		o.id, o.item, o.campaign, o.endsAt = told.id, told.item, told.campaign, told.endsAt
 		name = h.campaignOf(o).Name
 	}
 	h.mu.Unlock()
-	if o.kind == releaseOp && o.id == "" {
-		return // nothing to release
+	if o.claimant != "" && o.kind != claimOp && o.id == "" {
+		return // nothing to release or confirm
 	}
 	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
 	switch o.kind {
 	case claimOp:
 		var g itembank.Grant
 		if g, err = bank.Claim(ofCampaign(ctx, name), name, o.claimant); err == nil {
-			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, g.Claim.EndsAt.UnixMilli()
+			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
+			if !g.Claim.EndsAt.IsZero() {
+				o.endsAt = g.Claim.EndsAt.UnixMilli()
+			}
 		}
 	case releaseOp:
 		var r itembank.Released
 		r, err = bank.Release(ctx, name, o.claimant, o.id)
 		if o.returned = r.Returned; r.Already {
 			o.result = already
+		}
+	case giveUpOp:
+		var r itembank.Released
+		r, err = bank.ReleaseHold(ctx, name, o.claimant, o.id)
+		if o.returned = r.Returned; r.Already {
+			o.result = already
+		}
+	case confirmOp:
+		var claim itembank.Claim
+		if claim, err = bank.Confirm(ctx, name, o.claimant, o.id); err == nil && (claim.ID != o.id || claim.Item != o.item || !claim.EndsAt.IsZero()) {
+			err = fmt.Errorf("confirmed %+v", claim)
 		}
 	case loadOp:
 		_, err = bank.Load(ctx, name, itembank.Items(o.items...), nil)
@@ -244,6 +274,8 @@ func (h *history) do(bank *itembank.Bank, o op) {
 		}
 	case sweepOp:
 		_, err = bank.Sweep(ctx, name, nil)
+	case sweepDueOp:
+		_, err = bank.SweepDue(ctx, name, nil)
 	case advanceOp:
 		h.clock.Advance(o.forward)
 	}
@@ -257,6 +289,12 @@ func (h *history) do(bank *itembank.Bank, o op) {
 		}
 	case errors.Is(err, itembank.ErrSoldOut):
 		o.result = soldOut
+	case errors.Is(err, itembank.ErrNoClaim):
+		o.result = noClaim
+	case errors.Is(err, itembank.ErrClaimEnded):
+		o.result = otherID
+	case errors.Is(err, itembank.ErrConfirmed):
+		o.result = isPermanent
 	case errors.Is(err, itembank.ErrRefused):
 		o.result = refused
 	case err != nil:
@@ -371,9 +409,18 @@ type register struct {
 const graceMillis = int64(endGrace / time.Millisecond)
 
 // mayBeClosed reports that a request may have met the ended claim and closed it.
-func mayBeClosed(endsAt int64, o op) bool { return endsAt+graceMillis < o.clockDone }
+func mayBeClosed(endsAt int64, o op) bool { return endsAt != 0 && endsAt+graceMillis < o.clockDone }
+
+// releases reports that a request is a release.
+func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
+
+// mayRelease reports that a release may end a claim with this end. A holder releases holds only.
+func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
 func stepClaimant(s register, o op) []register {
+	if o.kind == confirmOp {
+		return stepConfirmed(s, o)
+	}
 	none := register{}
 	granted := register{true, o.id, o.campaign, o.item, o.endsAt}
 	free := !s.held || mayBeClosed(s.endsAt, o)
@@ -400,8 +447,12 @@ func stepClaimant(s register, o op) []register {
 			return []register{s, none, lost}
 		}
 		return []register{s}
+	case o.result == isPermanent:
+		if s.held && s.id == o.id && s.endsAt == 0 {
+			return []register{s}
+		}
 	case o.result == ok: // released
-		if s.held && s.id == o.id {
+		if s.held && s.id == o.id && mayRelease(o, s.endsAt) {
 			return []register{none}
 		}
 	case o.result == already:
@@ -412,9 +463,30 @@ func stepClaimant(s register, o op) []register {
 			return []register{none}
 		}
 	default: // a release whose reply was lost
-		if s.id == o.id {
+		if s.id == o.id && mayRelease(o, s.endsAt) {
 			return []register{s, none}
 		}
+		return []register{s}
+	}
+	return nil
+}
+
+// stepConfirmed is stepClaimant for a confirmation.
+func stepConfirmed(s register, o op) []register {
+	mine, free := s.held && s.id == o.id, !s.held || mayBeClosed(s.endsAt, o)
+	confirmed := s
+	confirmed.endsAt = 0
+	switch {
+	case o.result == ok && mine:
+		return []register{confirmed}
+	case o.result == noClaim && free:
+		return []register{{}}
+	case o.result == otherID && s.held && !mine && s.campaign == o.campaign,
+		o.result == elsewhere && s.held && !mine && s.campaign == o.elsewhere:
+		return []register{s}
+	case o.result == unknown && mine:
+		return []register{s, confirmed}
+	case o.result == unknown:
 		return []register{s}
 	}
 	return nil
@@ -455,22 +527,28 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 		return []place{s}
 	case o.kind == claimOp:
 		lost := s.where == inBank && o.replayed // a claim whose reply was lost
-		if available || lost || s.where == held && s.id == o.id {
+		if available || lost || s.where == held && s.id == o.id && s.endsAt == o.endsAt {
 			return []place{{held, o.id, o.endsAt, s.marked}}
 		}
-	case o.kind == releaseOp && o.result == ok:
-		if s.where == held && s.id == o.id && o.returned == (after == free) {
+	case o.kind == confirmOp:
+		return stepConfirmedItem(s, o, closable, after)
+	case o.releases() && o.result == isPermanent:
+		if s.where == held && s.id == o.id && s.endsAt == 0 {
+			return []place{s}
+		}
+	case o.releases() && o.result == ok:
+		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) && o.returned == (after == free) {
 			return []place{after}
 		}
-	case o.kind == releaseOp && o.result == already:
+	case o.releases() && o.result == already:
 		if s.where != held || s.id != o.id {
 			return []place{s}
 		}
 		if closable {
 			return []place{after}
 		}
-	case o.kind == releaseOp:
-		if s.where == held && s.id == o.id {
+	case o.releases():
+		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) {
 			return []place{s, after}
 		}
 		return []place{s}
@@ -494,6 +572,25 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 		return []place{s}
 	}
 	return nil
+}
+
+// stepConfirmedItem is stepItem for a confirmation. after is where the item is when its claim has
+// been closed.
+func stepConfirmedItem(s place, o op, closable bool, after place) []place {
+	mine := s.where == held && s.id == o.id
+	switch confirmed := (place{held, o.id, 0, s.marked}); {
+	case o.result == ok && mine:
+		return []place{confirmed}
+	case o.result == ok:
+		return nil
+	case o.result == unknown && mine:
+		return []place{s, confirmed}
+	case o.result != unknown && mine && closable:
+		return []place{after}
+	case o.result != unknown && mine:
+		return nil
+	}
+	return []place{s}
 }
 
 // checkSoldOut checks G5: nobody is told "sold out" while an item has been in the bank for
