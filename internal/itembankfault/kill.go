@@ -22,7 +22,7 @@ import (
 // killed is what a process does that is killed. It moves items in all ways. The second
 // process does the same again; what it finds depends on where the first was killed.
 var killed = Scenario{"killed", func(w *World) {
-	w.Create("", itembank.Settings{Shards: 1, ClaimLife: life, OnEnd: itembank.Return})
+	w.Create("", itembank.Settings{Shards: 1, Hold: life})
 	w.Load("", "item-0", "item-1")
 	w.settle()
 }, func(w *World) {
@@ -30,9 +30,14 @@ var killed = Scenario{"killed", func(w *World) {
 	_, _ = w.Claim("", "bob")
 	_, _ = w.Claim("", "cid")
 	w.Load("", aLoad()...)
+	_ = w.Confirm("", "bob")
 	w.Release("", "ann")
 	_, _ = w.Claim("", "ann")
+	_, _ = w.Claim("", "cid")
+	_ = w.ReleaseHold("", "cid")
+	_, _ = w.Claim("", "cid")
 	w.clock.Advance(2 * life)
+	w.SweepDue("")
 	_, _ = w.Claim("", "ann")
 	_, _ = w.Claim("", "bob")
 	w.Sweep("")

@@ -39,10 +39,16 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 		w.newBank()
 		s := &sequence{World: w, open: true, places: map[string]string{}, marked: map[string]bool{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
 		violated := w.violated(func() {
-			w.Create("", itembank.Settings{
-				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"), ClaimLife: life,
-				OnEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end"),
-			})
+			settings := itembank.Settings{
+				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"),
+			}
+			if rapid.Bool().Draw(rt, "holds") {
+				settings.Hold = life
+			} else {
+				settings.ClaimLife = life
+				settings.OnEnd = rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end")
+			}
+			w.Create("", settings)
 			s.c = w.campaigns[""]
 			fault := rapid.SampledFrom(append(faultsOf("Take"), SlowReply))
 			s.breakCalls(rapid.SliceOfN(fault, 1, 20).Draw(rt, "faults"), rapid.IntRange(16, 40).Draw(rt, "calls between faults"))
@@ -60,7 +66,7 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 // reads a list, which would never come to its end. So lists do not fail.
 func (s *sequence) breakCalls(faults []Fault, between int) {
 	left, n := between, 0
-	s.through = &Store{Store: s.engine.Store, Slow: s.slow, MaxCalls: maxCalls, Plan: func(_ int, method string) Fault {
+	s.through = &Store{Store: s.engine.Store, Slow: s.slow, MaxCalls: maxCalls, Server: s.clock, indexBehind: true, Plan: func(_ int, method string) Fault {
 		if method == "ListClaims" || method == "ListItemRows" {
 			return None
 		}
@@ -85,6 +91,21 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 			if claim, ok := s.claims[who]; ok {
 				s.Release("", who)
 				s.close(claim)
+			}
+		},
+		"confirm": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
+				s.confirm(who)
+			}
+		},
+		"confirm an older hold": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.older[who] != "" {
+				s.confirmOlder(who)
+			}
+		},
+		"release by the holder": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
+				s.giveUp(who)
 			}
 		},
 		"release an older claim": func(t *rapid.T) {
@@ -126,6 +147,14 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 			}
 			s.resync()
 		},
+		"sweep what is due": func(*rapid.T) {
+			closable := s.closable()
+			s.SweepDue("")
+			for _, claim := range closable {
+				s.close(claim)
+			}
+			s.resync()
+		},
 		"open or close": func(*rapid.T) {
 			s.open = !s.open
 			s.SetOpen("", s.open)
@@ -156,6 +185,45 @@ func (s *sequence) close(claim itembank.Claim) {
 	}
 }
 
+// confirm confirms the hold of a claimant, if there is one. A hold can be confirmed until it is
+// closed.
+func (s *sequence) confirm(claimant string) {
+	hold, ok := s.claims[claimant]
+	if !ok {
+		return
+	}
+	if refused := s.Confirm("", claimant); refused != nil {
+		s.fail("%s holds %+v, and its confirmation was refused: %w", claimant, hold, refused)
+	}
+	s.claims[claimant] = permanent(hold)
+}
+
+// confirmOlder confirms a hold that is over. That changes nothing.
+func (s *sequence) confirmOlder(claimant string) {
+	want := itembank.ErrNoClaim
+	if _, holds := s.claims[claimant]; holds {
+		want = itembank.ErrClaimEnded
+	}
+	if refused := s.ConfirmID("", claimant, s.older[claimant]); !errors.Is(refused, want) {
+		s.fail("%s confirmed an older hold: want %w, got %w", claimant, want, refused)
+	}
+}
+
+// giveUp releases the hold of a claimant, if there is one, unless it is confirmed.
+func (s *sequence) giveUp(claimant string) {
+	claim, ok := s.claims[claimant]
+	if !ok {
+		return
+	}
+	refused := s.ReleaseHold("", claimant)
+	if (refused != nil) != claim.EndsAt.IsZero() {
+		s.fail("%s releases %+v: %w", claimant, claim, refused)
+	}
+	if refused == nil {
+		s.close(claim)
+	}
+}
+
 // resync ends claims in the model that ended in the store while a request was under way.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
@@ -171,6 +239,7 @@ func (s *sequence) claim(claimant string) {
 	had, holds := s.claims[claimant]
 	ended := holds && (Told{Claim: had}).gone(s.clock.Now())
 	grant, refused := s.Claim("", claimant)
+	s.resync() // it may have closed claims of others
 	if holds && !ended && (Told{Claim: had}).gone(s.clock.Now()) {
 		ended = refused != nil || grant.Claim.ID != had.ID // it ended while the request was under way
 	}

@@ -30,6 +30,10 @@ func TestHistoriesAreChecked(t *testing.T) {
 	ann, bob := claim("ann", "1", "item-0"), claim("bob", "2", "item-0")
 	annAgain := claim("ann", "3", "item-1")
 	lost := answer(claimOp, "ann", unknown)
+	confirm := func(of op) op { of.kind = confirmOp; return of }
+	permanent := func(of op) op { of.endsAt = 0; return of }
+	giveUp := func(of op, r result) op { of.kind, of.returned, of.result = giveUpOp, r == ok, r; return of }
+	withResult := func(of op, r result) op { of.result = r; return of }
 	withdrawn := op{kind: withdrawOp, items: []string{"item-0"}, result: ok}
 	together := func(a, b op) []op { // at the same time, after the load
 		load := load
@@ -57,6 +61,19 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"sold out two seconds after a load", []op{load, at(2000, answer(claimOp, "bob", soldOut))}, "G5: item-0"},
 		{"claim and release in either order", together(release(ann), ann), ""},
 		{"two claims of one item, together", together(ann, bob), "G1: item item-0"},
+		{"a hold that is confirmed, long after its end", []op{load, ann, confirm(ann), at(9*ends, replayed(permanent(ann)))}, ""},
+		{"a hold that is confirmed after its end", []op{load, ann, at(9*ends, confirm(ann)), at(9*ends, replayed(permanent(ann)))}, ""},
+		{"a confirmed hold that ended", []op{load, ann, confirm(ann), at(9*ends, annAgain)}, "G2: claimant ann"},
+		{"the item of a confirmed hold", []op{load, ann, confirm(ann), at(9*ends, bob)}, "G1: item item-0"},
+		{"a confirmed hold that keeps its end", []op{load, ann, confirm(ann), replayed(ann)}, "G2: claimant ann"},
+		{"a confirmation without an answer", []op{load, ann, withResult(confirm(ann), unknown), at(9*ends, annAgain)}, ""},
+		{"a confirmation of a hold that was closed", []op{load, ann, at(9*ends, bob), at(9*ends, withResult(confirm(ann), noClaim))}, ""},
+		{"a confirmation refused to a holder", []op{load, ann, withResult(confirm(ann), noClaim)}, "G2: claimant ann"},
+		{"a confirmation of another's item", []op{load, ann, at(9*ends, bob), at(9*ends, confirm(ann))}, "G1: item item-0"},
+		{"a hold that its holder released", []op{load, ann, giveUp(ann, ok), bob}, ""},
+		{"a confirmed hold that its holder released", []op{load, ann, confirm(ann), giveUp(ann, ok)}, "G2: claimant ann"},
+		{"a confirmed hold that stays", []op{load, ann, confirm(ann), giveUp(ann, isPermanent), replayed(permanent(ann))}, ""},
+		{"a hold that stays as if it were confirmed", []op{load, ann, giveUp(ann, isPermanent)}, "G2: claimant ann"},
 		{"refused without a reason", []op{load, answer(claimOp, "ann", refused)}, "a request failed"},
 	} {
 		h := &history{World: &World{}, program: program{onEnd: itembank.Return}, ops: slices.Clone(test.ops)}
@@ -91,6 +108,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	replay.Replayed = true
 	changed := replay
 	changed.Claim.EndsAt = now
+	confirmed := replay
+	confirmed.Claim.EndsAt = time.Time{}
 	burns := c
 	burns.OnEnd = engine.Burn
 	over := now.Add(life + endGrace + 1)
@@ -110,6 +129,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		{"the same claim", c, replay, now, ""},
 		{"the same claim as new", c, grant("ann", "1", "item-0"), now, "as new twice"},
 		{"the same claim, changed", c, changed, now, "G2"},
+		{"the same claim, without its end", c, confirmed, now, "G2"},
 		{"a second claim", c, grant("ann", "2", "item-1"), now, "G2"},
 		{"a second claim in the first's grace", c, grant("ann", "2", "item-1"), over.Add(-1), "G2"},
 		{"a second claim after the first", c, grant("ann", "2", "item-1"), over, ""},
@@ -124,6 +144,17 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 
 	s := newState()
+	note(s.Loaded, c.Name, "item-0")
+	if err := s.checkGrant(c, "ann", grant("ann", "1", "item-0"), now); err != nil {
+		t.Fatal(err)
+	}
+	s.confirm(c, "ann", "1")
+	wantViolation(t, "a claim that may be confirmed", s.checkGrant(c, "ann", replay, now), "")
+	wantViolation(t, "a confirmed claim", s.checkGrant(c, "ann", confirmed, now), "")
+	wantViolation(t, "a confirmed claim that has an end again", s.checkGrant(c, "ann", replay, now), "G2")
+	wantViolation(t, "a claim after a confirmed one", s.checkGrant(c, "ann", grant("ann", "2", "item-0"), over), "G2")
+
+	s = newState()
 	note(s.Loaded, c.Name, "item-0")
 	if err := s.checkGrant(c, "ann", grant("ann", "1", "item-0"), now); err != nil {
 		t.Fatal(err)
