@@ -55,7 +55,9 @@ func draw(t *testing.T, target string, banks ...int) {
 		var points plotter.XYs
 		for _, s := range stretches {
 			points = append(points, plotter.XY{X: float64(s.from), Y: s.cost}, plotter.XY{X: float64(s.to), Y: s.cost})
-			rows = append(rows, []string{strconv.Itoa(items), strconv.Itoa(s.from), strconv.Itoa(s.to), fmt.Sprintf("%.3f", s.cost)})
+			rows = append(rows, []string{
+				strconv.Itoa(items), strconv.Itoa(s.from), strconv.Itoa(s.to), fmt.Sprintf("%.3f", s.cost),
+			})
 		}
 		line, err := plotter.NewLine(points)
 		must(t, err)

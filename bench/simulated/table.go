@@ -18,7 +18,10 @@ type partition struct{ writes, reads bucket }
 func newTable(name string, m Model) *table {
 	t := &table{name: name, seed: m.Seed, partitions: make([]partition, m.Limits.Partitions)}
 	for i := range t.partitions {
-		t.partitions[i] = partition{newBucket(m.Limits.Writes, m.Limits.Burst), newBucket(m.Limits.Reads, m.Limits.Burst)}
+		t.partitions[i] = partition{
+			writes: newBucket(m.Limits.Writes, m.Limits.Burst),
+			reads:  newBucket(m.Limits.Reads, m.Limits.Burst),
+		}
 	}
 	return t
 }
