@@ -35,5 +35,6 @@
 // Times and places are hashes of the seed and of what they belong to, such as "shard 7, the third read of container
 // 12". The requests of two containers never end at the same nanosecond. So nothing depends on the order in which
 // goroutines run, and runs of one seed agree, as long as each container makes its requests one after the other.
-// Requests that a container makes at once may end at the same time; then the Go scheduler decides which comes first.
+// What goroutines of one container do at once has no such order: requests that end at the same time, and random numbers
+// that they draw from the Bank's source.
 package simulated
