@@ -119,7 +119,7 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrNewer, "tables for claims have version 5"},
+		{newer, ErrNewer, "tables for claims have version 4"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
