@@ -105,6 +105,16 @@ var Mutants = []Mutant{
 		layer: aboveFaults,
 	},
 	{
+		Name:     "mark-as-empty-whatever-the-version",
+		CaughtBy: []string{"engine/mark-as-empty-needs-the-version", "sold-out/row-is-not-written-with-a-load-after-the-proof"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markWhateverVersion{e.Store} },
+	},
+	{
+		Name:     "loads-are-not-announced",
+		CaughtBy: []string{"engine/version-is-counted-up", "sold-out/row-is-not-written-after-a-load"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
+	},
+	{
 		Name:     "close-without-claim-id",
 		CaughtBy: []string{"engine/close-claim-conditions", "scenario/release-while-claimed-again", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWithoutID{e.Store} },
@@ -504,6 +514,28 @@ func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (
 }
 
 // closeWhateverEnd closes claims that have not ended.
+// markWhateverVersion marks the campaign as empty at the version that it has.
+type markWhateverVersion struct{ engine.Store }
+
+func (m markWhateverVersion) MarkEmpty(ctx context.Context, campaign string, _ int64) (bool, error) {
+	c, err := m.Campaign(ctx, campaign)
+	if err != nil || c == nil {
+		return false, err
+	}
+	return m.Store.MarkEmpty(ctx, campaign, c.Version)
+}
+
+// countedUpOnce counts up the version of a campaign for its first load only.
+type countedUpOnce struct{ engine.Store }
+
+func (m countedUpOnce) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	c, err := m.Campaign(ctx, campaign)
+	if err != nil || c == nil || c.Version > 0 {
+		return c, err
+	}
+	return m.Store.NextVersion(ctx, campaign)
+}
+
 type closeWhateverEnd struct{ engine.Store }
 
 func (m closeWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {

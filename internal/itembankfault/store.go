@@ -93,7 +93,7 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, LostReply, ClaimConflict)
 	case "CloseClaim", "AddItems", "EndItems", "MarkWithdrawn":
 		faults = append(faults, LostReply, Throttled, ItemConflict)
-	case "CreateCampaign", "SetMode", "StartLoad", "AdvanceLoad", "Repair":
+	case "CreateCampaign", "SetMode", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
 		faults = append(faults, LostReply)
 	}
 	return faults
@@ -404,10 +404,27 @@ func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, 
 	})
 }
 
-// Loaded implements engine.Store.
-func (s *Store) Loaded(ctx context.Context, campaign string) (bool, error) {
-	return through(ctx, s, call[bool]{method: "Loaded", do: func() (bool, error) {
-		return s.Store.Loaded(ctx, campaign)
+// Loads implements engine.Store.
+func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+	type reply struct{ some, unfinished bool }
+	r, err := through(ctx, s, call[reply]{method: "Loads", do: func() (reply, error) {
+		some, unfinished, err := s.Store.Loads(ctx, campaign)
+		return reply{some, unfinished}, err
+	}})
+	return r.some, r.unfinished, err
+}
+
+// NextVersion implements engine.Store.
+func (s *Store) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	return through(ctx, s, call[*engine.Campaign]{method: "NextVersion", do: func() (*engine.Campaign, error) {
+		return s.Store.NextVersion(ctx, campaign)
+	}})
+}
+
+// MarkEmpty implements engine.Store.
+func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (bool, error) {
+	return through(ctx, s, call[bool]{method: "MarkEmpty", do: func() (bool, error) {
+		return s.Store.MarkEmpty(ctx, campaign, version)
 	}})
 }
 

@@ -93,9 +93,40 @@ func (s *Items) SetMode(ctx context.Context, name string, m engine.Mode) (found 
 	c, found := s.campaigns[name]
 	if found {
 		c.Mode = m
+		c.Version++
 		s.campaigns[name] = c
 	}
 	return found, nil
+}
+
+// NextVersion implements engine.Store.
+func (s *Items) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	c, found := s.campaigns[campaign]
+	if !found {
+		return nil, nil
+	}
+	c.Version++
+	s.campaigns[campaign] = c
+	return &c, nil
+}
+
+// MarkEmpty implements engine.Store.
+func (s *Items) MarkEmpty(ctx context.Context, campaign string, version int64) (marked bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	c, found := s.campaigns[campaign]
+	if !found || c.Version != version {
+		return false, nil
+	}
+	c.EmptyVersion = version
+	s.campaigns[campaign] = c
+	return true, nil
 }
 
 // FreeItems implements engine.Store. FreePage.More is exact.
@@ -269,13 +300,17 @@ func (s *Items) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (done b
 	return true, nil
 }
 
-// Loaded implements engine.Store.
-func (s *Items) Loaded(ctx context.Context, campaign string) (bool, error) {
+// Loads implements engine.Store.
+func (s *Items) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
 	if err := s.begin(ctx); err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer s.mu.Unlock()
-	return len(s.loads[campaign]) > 0, nil
+	for _, loads := range s.loads[campaign] {
+		some = true
+		unfinished = unfinished || slices.ContainsFunc(loads, func(l engine.Load) bool { return !l.Finished })
+	}
+	return some, unfinished, nil
 }
 
 // LatestLoad implements engine.Store.

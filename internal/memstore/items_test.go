@@ -37,7 +37,9 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, add := s.AddItems(ctx, make([]engine.AddRequest, 1))
 	_, end := s.EndItems(ctx, make([]engine.EndRequest, 1))
-	_, hasLoads := s.Loaded(ctx, "c")
+	_, _, loads := s.Loads(ctx, "c")
+	_, nextVersion := s.NextVersion(ctx, "c")
+	_, markEmpty := s.MarkEmpty(ctx, "c", 0)
 	_, latest := s.LatestLoad(ctx, "c", "d")
 	_, start := s.StartLoad(ctx, engine.Load{Campaign: "c", Digest: "d", Number: 1})
 	advance := s.AdvanceLoad(ctx, engine.Load{})
@@ -48,7 +50,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	for method, err := range map[string]error{
 		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "SetMode": setMode, "FreeItems": free,
 		"Take": take, "HeldClaim": held, "HeldClaimEventuallyConsistent": heldEventually, "CloseClaim": closeClaim,
-		"ItemRow": row, "AddItems": add, "EndItems": end, "Loaded": hasLoads, "LatestLoad": latest, "StartLoad": start,
+		"ItemRow": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
 		"AdvanceLoad": advance, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
 		"PutBankRow": s.PutBankRow(ctx, engine.FreeItem{}),
 	} {

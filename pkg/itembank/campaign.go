@@ -49,6 +49,20 @@ type Campaign struct {
 	Hold      time.Duration // how long a claim waits for Bank.Confirm; 0: claims are not confirmed
 	OnEnd     OnEnd
 	CreatedAt time.Time
+
+	copied rowCopy // only in the Bank's own copies
+}
+
+// rowCopy is what a Bank's copy of a campaign has beside the rules.
+type rowCopy struct {
+	readAt                time.Time // when the read began
+	version, emptyVersion int64     // as in the row
+}
+
+// bare returns the rules alone, for callers.
+func (c Campaign) bare() Campaign {
+	c.copied = rowCopy{}
+	return c
 }
 
 func campaignOf(r engine.Campaign) Campaign {
@@ -296,7 +310,8 @@ func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, err
 	}
-	return b.readCampaign(ctx, name)
+	c, err := b.readCampaign(ctx, name)
+	return c.bare(), err
 }
 
 // Counts says where the items of a campaign are. On a campaign at rest

@@ -27,7 +27,7 @@ type testCase struct {
 
 // subjects lists all cases by subject.
 var subjects = map[string][]testCase{
-	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "releases": releaseCases, "expiry": expiryCases,
+	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
 	"reconcile": reconcileCases, "repair": repairCases,
 }

@@ -140,6 +140,9 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	if state := r.campaign.StateAt(r.bank.serverNow()); state != Open {
 		return r.refuse(ctx, refusal(state))
 	}
+	if r.campaign.knownSoldOut(r.search.started) {
+		return r.refuse(ctx, ErrSoldOut)
+	}
 	if first && r.memory.repeats.frequent() && !r.memory.free.knownEmpty(r.campaign, &r.search) {
 		if held := r.bank.peek(ctx, r.campaign, r.claim.Claimant); held != nil {
 			return r.replay(*held), nil

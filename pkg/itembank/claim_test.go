@@ -121,7 +121,7 @@ func soldOutEnds(f *fixture) {
 	b := f.bank(itembank.WithClock(clock))
 	f.claim(b, "ann")
 	f.refused(b, "bob", itembank.ErrSoldOut)
-	f.load("late")
+	f.loadAt(clock, "late")
 	clock.Advance(time.Second)
 	if grant := f.claim(b, "bob"); grant.Claim.Item != "late" {
 		f.Errorf("want the late item, got %+v", grant)
@@ -330,7 +330,7 @@ func pageDroppedAfterLostRace(f *fixture) {
 	}
 	counted.Calls()
 	f.refused(stale, "bob", itembank.ErrSoldOut)
-	f.wantCalls("after a lost race", counted, "Take", "FreeItems", "Campaign", "HeldClaim")
+	f.wantCalls("after a lost race", counted, "Take", "FreeItems", "Campaign", "Loads", "MarkEmpty", "HeldClaim")
 }
 
 func callsOfClaim(f *fixture) {
@@ -354,7 +354,7 @@ func callsOfClaim(f *fixture) {
 	}
 	counted.Calls()
 	f.refused(b, "too-late", itembank.ErrSoldOut)
-	f.wantCalls("the first sold out", counted, "HeldClaimEventuallyConsistent", "FreeItems", "Campaign", "HeldClaim")
+	f.wantCalls("the first sold out", counted, "HeldClaimEventuallyConsistent", "FreeItems", "Campaign", "Loads", "MarkEmpty", "HeldClaim")
 	f.refused(b, "later", itembank.ErrSoldOut)
 	f.wantCalls("sold out within a second", counted, "HeldClaim")
 	f.Must(b.CloseCampaign(f.ctx, f.name))

@@ -28,7 +28,8 @@ func dryRunIsTrue(f *fixture) {
 		}
 		n++
 		campaign := fmt.Sprintf("%s-%d", f.name, n)
-		bank := f.bank()
+		clock := itembank.WithClock(itembankfault.NewClock()) // a load into a sold-out campaign waits
+		bank := f.bank(clock)
 		_, _, err := bank.CreateCampaign(f.ctx, campaign, itembank.Settings{})
 		must(err)
 		inputs := rapid.SliceOfN(rapid.SliceOfN(rapid.StringMatching("[a-f][1-9]?"), 1, 150), 1, 4).Draw(rt, "inputs")
@@ -40,7 +41,7 @@ func dryRunIsTrue(f *fixture) {
 				must(err)
 			case "cut":
 				cut := f.cutAt(rapid.IntRange(1, 9).Draw(rt, "call"), false)
-				if _, err := itembank.New(cut).Load(f.ctx, campaign, source, nil); !errors.Is(err, errCut) {
+				if _, err := itembank.New(cut, clock).Load(f.ctx, campaign, source, nil); !errors.Is(err, errCut) {
 					must(err)
 				}
 			case "claim":

@@ -14,15 +14,16 @@ const emptyFor = time.Second
 // emptyShards says which shards were seen empty. The reader of the
 // bank adds shards; an item that comes back removes its shard.
 type emptyShards struct {
+	version int64             // of the campaign: it was read before all the reads in since
 	since   map[int]time.Time // from a shard to the start of the read that showed it empty
 	returns map[int]int       // how many items may have come back to a shard through this Bank
 }
 
-func (l *freeList) startRead(shard int) shardRead {
+func (l *freeList) startRead(c Campaign, shard int) shardRead {
 	started := l.bank.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return shardRead{shard, started, l.empty.returns[shard]}
+	return shardRead{shard, started, l.empty.returns[shard], c.copied.version}
 }
 
 // setEmpty notes that a read showed its shard empty, unless an item came back during
@@ -34,14 +35,21 @@ func (l *freeList) setEmpty(r shardRead) {
 	if r.returns != e.returns[r.shard] {
 		return
 	}
-	if e.since == nil {
-		e.since = map[int]time.Time{}
+	if e.since == nil || e.version != r.version {
+		e.version, e.since = r.version, map[int]time.Time{}
 	}
 	e.since[r.shard] = r.started
 	l.confirmed = false
 	if l.loads == noLoads {
 		l.loads = loadsUnknown
 	}
+}
+
+// emptyVersion returns the version of the campaign that was read before the empty shards.
+func (l *freeList) emptyVersion() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.empty.version
 }
 
 // itemReturned removes a shard from the empty ones, since an item may have come back
@@ -71,7 +79,7 @@ func (l *freeList) notKnownEmpty(c Campaign, start time.Time) (shards []int) {
 	e := &l.empty
 	for n := range c.Shards {
 		since, ok := e.since[n]
-		if !ok || elapsed(since, start) >= emptyFor {
+		if !ok || e.version != c.copied.version || elapsed(since, start) >= emptyFor {
 			shards = append(shards, n)
 		}
 	}

@@ -81,10 +81,10 @@ func (f *fixture) load(items ...string) itembank.LoadReport {
 	return f.loadInto(f.name, items...)
 }
 
-// loadInto loads items into another campaign.
+// loadInto loads items into another campaign. It does not wait, also where the campaign was sold out.
 func (f *fixture) loadInto(campaign string, items ...string) itembank.LoadReport {
 	f.Helper()
-	report, err := f.bank().Load(f.ctx, campaign, itembank.Items(items...), nil)
+	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, campaign, itembank.Items(items...), nil)
 	f.Must(err)
 	return report
 }

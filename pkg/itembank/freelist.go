@@ -12,7 +12,7 @@ import (
 
 // A search reads one shard, then two, four and so on at a time, up to maxAtOnce: while items
 // are left the first read finds some, and a proof that the bank is empty has to be younger than
-// a second. With 32 at a time, 256 shards take at most 12 rounds, and 8 when all are small.
+// a second. Where the last search found nothing, it begins with maxAtOnce.
 const maxAtOnce = 32
 
 // maxReads limits how many shards a search reads: each shard once, and some again, because
@@ -80,7 +80,11 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		return lookup{}, err
 	}
 	defer func() { <-l.reader }()
-	for round, atOnce := 1, 1; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
+	firstAtOnce := 1
+	if l.size.empty() {
+		firstAtOnce = maxAtOnce
+	}
+	for round, atOnce := 1, firstAtOnce; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
 		if item, ok := l.pop(s, false); ok {
 			return lookup{candidate: item}, nil
 		}
@@ -205,12 +209,16 @@ func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 // concludeEmpty decides what it means that all shards are empty.
 func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lookup, error) {
 	l.takeOutEnded(ctx, s)
+	firstProof := !l.confirmed
 	now, err := l.confirmCampaign(ctx, c)
 	if err != nil {
 		return lookup{}, err
 	}
 	if now.StateAt(l.bank.serverNow()) != Open {
 		return lookup{outcome: campaignChanged, campaign: now}, nil
+	}
+	if firstProof {
+		l.markSoldOut(ctx, now)
 	}
 	if s.anyItem {
 		loads, err := l.readLoads(ctx, c)
@@ -242,11 +250,11 @@ func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 	if l.loads != loadsUnknown {
 		return l.loads, nil
 	}
-	found, err := l.bank.store.Loaded(ctx, c.Name)
+	some, _, err := l.bank.store.Loads(ctx, c.Name)
 	if err != nil {
 		return loadsUnknown, err
 	}
-	if l.loads = noLoads; found {
+	if l.loads = noLoads; some {
 		l.loads = hasLoads
 	}
 	return l.loads, nil

@@ -78,6 +78,9 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
+	if err := b.announceItems(ctx, campaign); err != nil {
+		return LoadReport{LoadID: l.ID(), Tally: Tally(l.Tally), Resumed: l.Tally.Rows}, err
+	}
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
@@ -201,6 +204,9 @@ func (w *loading) run(ctx context.Context, source Source) error {
 	}
 	if row != w.input.rows || sum.String() != w.load.Digest {
 		return ErrInputChanged
+	}
+	if _, err := w.bank.nextVersion(ctx, w.campaign.Name); err != nil {
+		return err
 	}
 	w.load.Finished = true
 	return w.bank.store.AdvanceLoad(ctx, w.load)

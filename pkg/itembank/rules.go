@@ -70,6 +70,7 @@ func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) 
 		return Campaign{}, ErrNoCampaign
 	}
 	c := campaignOf(*row)
+	c.copied = rowCopy{started, row.Version, row.EmptyVersion}
 	b.rules.put(c, started)
 	return c, nil
 }

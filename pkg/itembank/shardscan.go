@@ -64,7 +64,7 @@ type shardResult struct {
 
 // read reads a page of the shard, and goes on while all its items have ended.
 func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResult) {
-	result.read = r.list.startRead(r.shard.Number)
+	result.read = r.list.startRead(r.campaign, r.shard.Number)
 	scan, items, err := r.first(ctx, anyItem)
 	for err == nil {
 		live, ended := splitEnded(items, r.list.bank.serverNow())
@@ -164,5 +164,6 @@ func (r *shardReader) measure(scan *shardScan, items []engine.FreeItem, place en
 type shardRead struct {
 	shard   int
 	started time.Time
-	returns int // when it started
+	returns int   // when it started
+	version int64 // of the campaign, which was read before
 }

@@ -19,7 +19,10 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 	s := &search{started: b.clock.Now(), anyItem: true}
 	for {
 		if state := c.StateAt(b.serverNow()); state != Open {
-			return c, state, nil
+			return c.bare(), state, nil
+		}
+		if c.knownSoldOut(s.started) {
+			return c.bare(), SoldOut, nil
 		}
 		found, err := b.memoryOf(name).free.find(ctx, c, s)
 		if err != nil {
@@ -27,11 +30,11 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 		}
 		switch found.outcome {
 		case itemFree:
-			return c, Open, nil
+			return c.bare(), Open, nil
 		case nothingFree:
-			return found.campaign, SoldOut, nil
+			return found.campaign.bare(), SoldOut, nil
 		case nothingLoaded:
-			return found.campaign, Empty, nil
+			return found.campaign.bare(), Empty, nil
 		}
 		c = found.campaign
 	}

@@ -39,7 +39,10 @@ func eachState(f *fixture) {
 	counted.Calls()
 	clock.Advance(time.Minute)
 	f.wantState(b, itembank.SoldOut)
-	f.wantCalls("a campaign that is known to have loads", counted, "Campaign", "FreeItems", "FreeItems", "FreeItems", "FreeItems", "Campaign")
+	f.wantCalls("a campaign that is known to have loads", counted, "Campaign", "FreeItems", "FreeItems", "FreeItems", "FreeItems", "Campaign", "Loads", "MarkEmpty")
+	clock.Advance(time.Minute)
+	f.wantState(b, itembank.SoldOut)
+	f.wantCalls("a campaign whose row says that it is sold out", counted, "Campaign")
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.wantState(b, itembank.Closed)
 	if _, _, err := b.State(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {

@@ -93,19 +93,54 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return campaigns, err
 }
 
-// SetMode writes the state attribute of a campaign row.
+// SetMode writes the state attribute of a campaign row, and counts up its version.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(name)),
-		UpdateExpression:          aws.String("SET #state = :mode"),
+	changed, err := s.updateCampaign(ctx, "set campaign mode", name, &dynamodb.UpdateItemInput{
+		UpdateExpression:          aws.String("SET #state = :mode ADD version :one"),
 		ConditionExpression:       aws.String(ifPresent),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m))},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m)), ":one": number(1)},
 	})
-	if _, absent := dynamo.ConditionFailure(err); absent {
-		return false, nil
+	return changed != nil, err
+}
+
+// NextVersion counts up the version of a campaign row.
+func (s *Store) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	return s.updateCampaign(ctx, "count up version", campaign, &dynamodb.UpdateItemInput{
+		UpdateExpression:          aws.String("ADD version :one"),
+		ConditionExpression:       aws.String(ifPresent),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":one": number(1)},
+	})
+}
+
+// MarkEmpty writes the EmptyVersion of a campaign row IF version = :version.
+func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (bool, error) {
+	changed, err := s.updateCampaign(ctx, "mark as empty", campaign, &dynamodb.UpdateItemInput{
+		UpdateExpression:          aws.String("SET empty_version = :version"),
+		ConditionExpression:       aws.String("version = :version"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":version": number(version)},
+	})
+	return changed != nil, err
+}
+
+// updateCampaign updates a campaign row and returns it; nil: the condition failed.
+func (s *Store) updateCampaign(
+	ctx context.Context, doing, name string, in *dynamodb.UpdateItemInput,
+) (*engine.Campaign, error) {
+	in.TableName, in.Key = aws.String(s.bankTable), dynamo.Encode(campaignKey(name))
+	in.ReturnValues = types.ReturnValueAllNew
+	out, err := s.client.UpdateItem(ctx, in)
+	if _, unmet := dynamo.ConditionFailure(err); unmet {
+		return nil, nil
 	}
-	return err == nil, failed("set campaign mode", err)
+	if err != nil {
+		return nil, failed(doing, err)
+	}
+	var row campaignRow
+	if err := dynamo.Decode(out.Attributes, &row); err != nil {
+		return nil, err
+	}
+	return row.campaign()
 }
 
 // countReaders is how many partitions Counts reads at once.

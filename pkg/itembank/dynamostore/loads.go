@@ -12,16 +12,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Loaded reads one row of the campaign's partition of loads.
-func (s *Store) Loaded(ctx context.Context, campaign string) (bool, error) {
+// Loads reads the campaign's partition of loads.
+func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
 	q := s.partition(s.bankTable, loadPartition(campaign))
-	q.ProjectionExpression = aws.String("pk")
-	q.Limit = aws.Int32(1)
-	out, err := s.client.Query(ctx, q)
-	if err != nil {
-		return false, failed("find loads", err)
-	}
-	return len(out.Items) > 0, nil
+	q.ProjectionExpression = aws.String("finished")
+	err = s.query(ctx, "find loads", q, func(page *dynamodb.QueryOutput) error {
+		for _, attributes := range page.Items {
+			var row loadRow
+			if err := dynamo.Decode(attributes, &row); err != nil {
+				return err
+			}
+			some, unfinished = true, unfinished || !row.Finished
+		}
+		return nil
+	})
+	return some, unfinished, err
 }
 
 // LatestLoad reads the last of the load rows whose ids begin with the digest.

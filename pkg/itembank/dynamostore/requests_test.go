@@ -141,7 +141,7 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	claim("bob", nil)
 	expect("a new claim among repeated claims", 4, "GetItem", "TransactWriteItems")
 	claim("cid", itembank.ErrSoldOut)
-	expect("the first sold out", 0, "GetItem", "Query", "GetItem", "TransactGetItems")
+	expect("the first sold out", 1, "GetItem", "Query", "GetItem", "Query", "UpdateItem", "TransactGetItems")
 	counted.stale = 0 // these three reads may be
 	claim("dan", itembank.ErrSoldOut)
 	expect("sold out while that is remembered", 0, "TransactGetItems")

@@ -84,6 +84,8 @@ type campaignRow struct {
 	Hold      int64  `dynamodbav:"hold,omitempty"`       // milliseconds
 	OnEnd     string `dynamodbav:"on_end"`
 	Layout    int    `dynamodbav:"layout"`
+	Version   int64  `dynamodbav:"version"`
+	Empty     int64  `dynamodbav:"empty_version,omitempty"`
 	CreatedAt int64  `dynamodbav:"created_at"`
 }
 
@@ -133,6 +135,7 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(),
 		Hold: c.Hold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
+		Version: c.Version, Empty: c.EmptyVersion,
 	}
 }
 
@@ -151,6 +154,7 @@ func (r campaignRow) campaign() (*engine.Campaign, error) {
 		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
 		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond,
 		Hold:      time.Duration(r.Hold) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
+		Version: r.Version, EmptyVersion: r.Empty,
 	}, nil
 }
 

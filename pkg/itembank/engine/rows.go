@@ -19,6 +19,12 @@ type Campaign struct {
 	Hold      time.Duration // how long a claim waits to be confirmed; 0: claims are not confirmed
 	OnEnd     OnEnd
 	CreatedAt time.Time
+
+	// Version counts what can bring items into the bank: the begin and the end of each load, and
+	// changes of the mode. EmptyVersion is the version at which the bank was last seen empty while
+	// no load was unfinished; 0: never.
+	Version      int64
+	EmptyVersion int64
 }
 
 // Mode says what decides whether a campaign is open.

@@ -47,8 +47,14 @@ type Store interface {
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of a campaign row that exists, and nothing else.
+	// SetMode changes the mode of a campaign row that exists, and counts up its version.
 	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
+
+	// NextVersion counts up the version of a campaign row, and returns the row as it is then.
+	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
+	// MarkEmpty writes the version as the EmptyVersion of a campaign row, if the row has this
+	// version. marked = false: it has another, or there is no row.
+	MarkEmpty(ctx context.Context, campaign string, version int64) (marked bool, err error)
 
 	// Claims.
 
@@ -108,8 +114,8 @@ type Store interface {
 
 	// Loads.
 
-	// Loaded reports whether the campaign has a load row.
-	Loaded(ctx context.Context, campaign string) (bool, error)
+	// Loads reports whether the campaign has load rows, and whether one of them is unfinished.
+	Loads(ctx context.Context, campaign string) (some, unfinished bool, err error)
 	// LatestLoad returns the load row of this digest with the highest number.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
 	// StartLoad puts a load row if it is absent. started = false: the row was there.

@@ -14,6 +14,8 @@ var campaignCases = []testCase{
 	{"campaign-is-put-if-absent", campaignPutIfAbsent},
 	{"campaigns-are-listed-by-name", campaignsListed},
 	{"mode-changes-nothing-else", modeChangesNothingElse},
+	{"version-is-counted-up", versionCountedUp},
+	{"mark-as-empty-needs-the-version", markEmptyNeedsVersion},
 	{"counts", counts},
 }
 
@@ -23,6 +25,7 @@ func campaignRoundTrip(f *fixture) {
 		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
 		Hold: 15*time.Minute + time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
+		Version: 7, EmptyVersion: 5,
 	}
 	f.create(want)
 	got, err := f.Store.Campaign(f.Context(), f.name)
@@ -76,7 +79,9 @@ func modeChangesNothingElse(f *fixture) {
 	f.Must(err)
 	got, err := f.Store.Campaign(f.Context(), f.name)
 	f.Must(err)
-	if want.Mode = engine.ClosedByHand; !found || *got != want {
+	want.Mode = engine.ClosedByHand
+	want.Version++
+	if !found || *got != want {
 		f.Errorf("want found and %+v, got %t and %+v", want, found, got)
 	}
 	found, err = f.Store.SetMode(f.Context(), f.name+"-other", engine.OpenByHand)
@@ -85,6 +90,51 @@ func modeChangesNothingElse(f *fixture) {
 	}
 	if none, err := f.Store.Campaign(f.Context(), f.name+"-other"); none != nil || err != nil {
 		f.Errorf("setting the mode of an absent campaign made %+v (%v)", none, err)
+	}
+}
+
+func versionCountedUp(f *fixture) {
+	want := f.create(f.campaign(16))
+	for want.Version = 1; want.Version <= 2; want.Version++ {
+		got, err := f.Store.NextVersion(f.Context(), f.name)
+		f.Must(err)
+		if got == nil || *got != want {
+			f.Errorf("want %+v, got %+v", want, got)
+		}
+	}
+	if none, err := f.Store.NextVersion(f.Context(), f.name+"-other"); none != nil || err != nil {
+		f.Errorf("absent campaign: want nil and no error, got %+v, %v", none, err)
+	}
+	if none, err := f.Store.Campaign(f.Context(), f.name+"-other"); none != nil || err != nil {
+		f.Errorf("counting up an absent campaign made %+v (%v)", none, err)
+	}
+}
+
+func markEmptyNeedsVersion(f *fixture) {
+	want := f.create(f.campaign(16))
+	for range 3 {
+		_, err := f.Store.NextVersion(f.Context(), f.name)
+		f.Must(err)
+	}
+	want.Version = 3
+	for _, test := range []struct {
+		version int64
+		marked  bool
+	}{{2, false}, {4, false}, {3, true}, {3, true}, {2, false}} {
+		marked, err := f.Store.MarkEmpty(f.Context(), f.name, test.version)
+		f.Must(err)
+		if test.marked {
+			want.EmptyVersion = test.version
+		}
+		got, err := f.Store.Campaign(f.Context(), f.name)
+		f.Must(err)
+		if marked != test.marked || *got != want {
+			f.Errorf("version %d: want marked %t and %+v, got %t and %+v", test.version, test.marked, want, marked, got)
+		}
+	}
+	marked, err := f.Store.MarkEmpty(f.Context(), f.name+"-other", 0)
+	if none, readErr := f.Store.Campaign(f.Context(), f.name+"-other"); marked || err != nil || none != nil || readErr != nil {
+		f.Errorf("absent campaign: got %t, %v and %+v, %v", marked, err, none, readErr)
 	}
 }
 

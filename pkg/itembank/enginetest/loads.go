@@ -108,7 +108,7 @@ func loadRows(f *fixture) {
 	if none != nil || err != nil {
 		f.Fatalf("absent load: want nil and no error, got %+v, %v", none, err)
 	}
-	f.wantLoads(f.name, false)
+	f.wantLoads(f.name, false, false)
 	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
 		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n}
 		started, err := f.Store.StartLoad(f.Context(), l)
@@ -123,7 +123,7 @@ func loadRows(f *fixture) {
 		if got == nil || *got != l {
 			f.Errorf("want %+v, got %+v", l, got)
 		}
-		f.wantLoads(f.name, true)
+		f.wantLoads(f.name, true, true)
 	}
 	_, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40})
 	f.Must(err)
@@ -132,15 +132,15 @@ func loadRows(f *fixture) {
 	if got.Number != 11 {
 		f.Errorf("another digest's load was found: %+v", got)
 	}
-	f.wantLoads(f.name+"-other", false)
+	f.wantLoads(f.name+"-other", false, false)
 }
 
-func (f *fixture) wantLoads(campaign string, want bool) {
+func (f *fixture) wantLoads(campaign string, want, wantUnfinished bool) {
 	f.Helper()
-	got, err := f.Store.Loaded(f.Context(), campaign)
+	some, unfinished, err := f.Store.Loads(f.Context(), campaign)
 	f.Must(err)
-	if got != want {
-		f.Errorf("campaign %s has loads: want %t, got %t", campaign, want, got)
+	if some != want || unfinished != wantUnfinished {
+		f.Errorf("campaign %s has loads: want %t, unfinished %t; got %t, %t", campaign, want, wantUnfinished, some, unfinished)
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end, version, empty_version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, hold, on_end FROM campaign ORDER BY name`
+		item_life, claim_life, hold, on_end, version, empty_version FROM campaign ORDER BY name`
 
 	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, hold, on_end FROM campaign WHERE name = ?`
+		item_life, claim_life, hold, on_end, version, empty_version FROM campaign WHERE name = ?`
 
 	// One statement counts all rows at one moment.
 	selectCounts = `SELECT
@@ -34,7 +34,7 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing
 		}
 		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
 			c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
-			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd)
+			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd, c.Version, c.EmptyVersion)
 		return err
 	})
 	return existing, err
@@ -79,14 +79,36 @@ func intoCampaign(c *engine.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
-		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd,
+		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd, &c.Version, &c.EmptyVersion,
 	}
+}
+
+// NextVersion counts up the version of a campaign row.
+func (s *Store) NextVersion(ctx context.Context, campaign string) (c *engine.Campaign, err error) {
+	err = s.db.Write(ctx, "count up version", func(ctx context.Context, w *sqlite.Statements) error {
+		if _, err := w.Exec(ctx, `UPDATE campaign SET version = version + 1 WHERE name = ?`, campaign); err != nil {
+			return err
+		}
+		c, err = readCampaign(ctx, w, campaign)
+		return err
+	})
+	return c, err
+}
+
+// MarkEmpty writes the EmptyVersion of a campaign row that has the version.
+func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (marked bool, err error) {
+	err = s.db.Write(ctx, "mark as empty", func(ctx context.Context, w *sqlite.Statements) error {
+		n, err := w.Exec(ctx, `UPDATE campaign SET empty_version = ?2 WHERE name = ?1 AND version = ?2`, campaign, version)
+		marked = n == 1
+		return err
+	})
+	return marked, err
 }
 
 // SetMode changes the mode of a campaign row that exists.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
 	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
-		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ? WHERE name = ?`, m, name)
+		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ?, version = version + 1 WHERE name = ?`, m, name)
 		found = n == 1
 		return err
 	})

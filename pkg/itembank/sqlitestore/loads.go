@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	selectLoaded = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
+	selectLoads = `SELECT count(*), count(*) FILTER (WHERE NOT finished) FROM load WHERE campaign = ?`
 
 	selectLatestLoad = `SELECT campaign, digest, number, finished, rows, added, known, repeated
 		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
@@ -38,13 +38,14 @@ const (
 		WHERE campaign = ? AND hash = ?`
 )
 
-// Loaded reports whether the campaign has a load row.
-func (s *Store) Loaded(ctx context.Context, campaign string) (found bool, err error) {
+// Loads reports whether the campaign has load rows, and whether one of them is unfinished.
+func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+	var all, open int
 	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) error {
-		found, err = is(ctx, r, selectLoaded, campaign)
+		_, err := r.One(ctx, selectLoads, sqlite.Args{campaign}, &all, &open)
 		return err
 	})
-	return found, err
+	return all > 0, open > 0, err
 }
 
 // LatestLoad reads the load row of the digest with the highest number.

@@ -34,8 +34,6 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engi
 	bank := itembank.New(s)
 	_, _, err = bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
 	check(t, err)
-	c, err := s.Campaign(ctx, "c")
-	check(t, err)
 	items := make([]string, n)
 	for i := range items {
 		items[i] = fmt.Sprintf("item-%06d", i)
@@ -44,6 +42,8 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engi
 		_, err = bank.Load(ctx, "c", itembank.Items(items...), nil)
 		check(t, err)
 	}
+	c, err := s.Campaign(ctx, "c")
+	check(t, err)
 	return s, *c
 }
 

@@ -30,6 +30,8 @@ const makeTables = `
 		item_life  INTEGER NOT NULL DEFAULT 0,
 		claim_life INTEGER NOT NULL DEFAULT 0,
 		hold       INTEGER NOT NULL DEFAULT 0,
+		version    INTEGER NOT NULL DEFAULT 0,
+		empty_version INTEGER NOT NULL DEFAULT 0,
 		on_end     TEXT NOT NULL DEFAULT 'burn'
 	) STRICT, WITHOUT ROWID;
 
@@ -102,6 +104,8 @@ const addLives = `
 // addHolds upgrades version 2 to 3. It also drops the generations: there was never a second one.
 const addHolds = `
 	ALTER TABLE campaign ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN empty_version INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE claim ADD COLUMN shard INTEGER;
 	ALTER TABLE campaign DROP COLUMN generation;
 	ALTER TABLE item DROP COLUMN generation;

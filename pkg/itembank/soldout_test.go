@@ -1,0 +1,214 @@
+package itembank_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+var soldOutCases = []testCase{
+	{"row-says-sold-out", rowSaysSoldOut},
+	{"row-is-believed-for-five-seconds", rowIsBelieved},
+	{"load-waits-until-nobody-believes-the-row", loadWaits},
+	{"row-is-not-written-while-a-load-is-unfinished", notMarkedDuringLoad},
+	{"row-is-not-written-after-a-load", notMarkedAfterLoad},
+	{"row-is-not-written-with-a-load-after-the-proof", notMarkedAfterProof},
+	{"row-is-not-written-before-the-first-load", notMarkedWithoutLoads},
+	{"items-that-return-are-not-in-the-row", notMarkedWhereItemsReturn},
+}
+
+// marked reports whether the campaign row says that the bank is empty.
+func (f *fixture) marked() bool {
+	f.Helper()
+	c, err := f.Store.Campaign(f.ctx, f.name)
+	f.Must(err)
+	return c.EmptyVersion == c.Version && c.Version > 0
+}
+
+// rowSaysSoldOut: one Bank proves that the bank is empty. Others read the campaign and the claim.
+func rowSaysSoldOut(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 64})
+	clock := itembankfault.NewClock()
+	f.claim(f.bank(itembank.WithClock(clock)), "ann")
+	f.refused(f.bank(itembank.WithClock(clock)), "bob", itembank.ErrSoldOut)
+	other := f.counted()
+	b := itembank.New(other, itembank.WithClock(clock))
+	f.refused(b, "cid", itembank.ErrSoldOut)
+	f.wantCalls("the first sold out of another Bank", other, "Campaign", "HeldClaim")
+	f.refused(b, "dan", itembank.ErrSoldOut)
+	f.wantCalls("the next one", other, "HeldClaim")
+	clock.Advance(5 * time.Second)
+	f.refused(b, "eve", itembank.ErrSoldOut)
+	f.wantCalls("after five seconds", other, "Campaign", "HeldClaim")
+	if again := f.claim(b, "ann"); !again.Replayed {
+		f.Errorf("want ann's claim, got %+v", again)
+	}
+	f.wantState(b, itembank.SoldOut)
+	if slices.Contains(other.Calls(), "FreeItems") {
+		f.Error("the bank was read")
+	}
+}
+
+// rowIsBelieved: a copy of the row is believed for five seconds, however long the rules are.
+func rowIsBelieved(f *fixture) {
+	f.stocked(1, itembank.Settings{})
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	f.claim(b, "ann")
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	_, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
+	f.Must(err)
+	f.refused(b, "cid", itembank.ErrSoldOut) // this clock stands still
+	clock.Advance(5 * time.Second)
+	if grant := f.claim(b, "dan"); grant.Claim.Item != "new" {
+		f.Errorf("want the new item, got %+v", grant)
+	}
+}
+
+// loadWaits: more than five seconds pass between the moment at which a load announces its items and
+// the moment at which the first of them is in the bank. Only where the campaign was sold out
+// before.
+func loadWaits(f *fixture) {
+	f.stocked(1, itembank.Settings{})
+	clock := itembankfault.NewClock()
+	waited := func(item string) time.Duration {
+		announced, added := time.Time{}, time.Time{}
+		store := &itembankfault.Store{Store: f.Store,
+			After: func(method string) error {
+				if method == "NextVersion" && announced.IsZero() {
+					announced = clock.Now()
+				}
+				return nil
+			},
+			Before: func(method string) error {
+				if method == "AddItems" && added.IsZero() {
+					added = clock.Now()
+				}
+				return nil
+			},
+		}
+		_, err := itembank.New(store, itembank.WithClock(clock)).Load(f.ctx, f.name, itembank.Items(item), nil)
+		f.Must(err)
+		return added.Sub(announced)
+	}
+	if d := waited("second"); d != 0 {
+		f.Errorf("a campaign with items: the load waited %s", d)
+	}
+	b := f.bank(itembank.WithClock(clock))
+	f.claim(b, "ann")
+	f.claim(b, "bob")
+	f.refused(b, "cid", itembank.ErrSoldOut)
+	if !f.marked() {
+		f.Error("the row does not say that the bank is empty")
+	}
+	if d := waited("third"); d <= 5*time.Second {
+		f.Errorf("a sold-out campaign: the load waited %s", d)
+	}
+	if f.marked() {
+		f.Error("the row still says that the bank is empty")
+	}
+}
+
+// notMarkedDuringLoad: a load was cut after it had announced its items. Nobody knows whether it
+// goes on.
+func notMarkedDuringLoad(f *fixture) {
+	f.create(itembank.Settings{})
+	_, err := itembank.New(f.cutAt(1, false, "AddItems")).Load(f.ctx, f.name, itembank.Items("new"), nil)
+	if !errors.Is(err, errCut) {
+		f.Fatal(err)
+	}
+	f.refused(f.bank(), "ann", itembank.ErrSoldOut)
+	if f.marked() {
+		f.Error("the row says that the bank is empty, and a load is unfinished")
+	}
+	f.load("new")
+	f.claim(f.bank(), "ann")
+}
+
+// notMarkedAfterLoad: a load brings an item into a shard that was seen empty already, and is
+// finished before the proof is.
+func notMarkedAfterLoad(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 16})
+	f.claim(f.bank(), "ann")
+	loading := &loadDuringProof{Store: f.Store, load: func() {
+		var all sync.WaitGroup
+		for i := range 40 { // in every shard
+			all.Go(func() {
+				_, err := f.bank().Load(f.ctx, f.name, itembank.Items(fmt.Sprintf("new-%d", i)), nil)
+				if err != nil {
+					f.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}}
+	_, _ = itembank.New(loading).Claim(f.ctx, f.name, "bob") // who may have any answer
+	if f.marked() {
+		f.Error("the row says that the bank is empty, and it is not")
+	}
+	f.claim(f.bank(), "cid")
+}
+
+// loadDuringProof is an engine that shows every shard empty, and runs a load after the first read.
+type loadDuringProof struct {
+	engine.Store
+	once sync.Once
+	load func()
+}
+
+func (l *loadDuringProof) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
+	l.once.Do(l.load)
+	return engine.FreePage{}, nil
+}
+
+// notMarkedAfterProof: a load begins and ends between the proof and the moment at which the row is
+// written.
+func notMarkedAfterProof(f *fixture) {
+	for _, before := range []string{"Campaign", "Loads", "MarkEmpty"} {
+		one := f.named(strings.ToLower(before))
+		one.stocked(1, itembank.Settings{})
+		one.claim(one.bank(), "ann")
+		var once sync.Once
+		hooked := one.counted()
+		hooked.Before = func(method string) error {
+			if method == before && slices.Contains(hooked.Calls(), "FreeItems") {
+				once.Do(func() { one.load("new") })
+			}
+			return nil
+		}
+		one.refused(itembank.New(hooked), "bob", itembank.ErrSoldOut)
+		if one.marked() {
+			f.Errorf("%s: the row says that the bank is empty, and it is not", before)
+		}
+		if grant := one.claim(one.bank(), "cid"); grant.Claim.Item != "new" {
+			f.Errorf("%s: want the new item, got %+v", before, grant)
+		}
+	}
+}
+
+// notMarkedWithoutLoads: the first load of a campaign does not wait.
+func notMarkedWithoutLoads(f *fixture) {
+	f.create(itembank.Settings{})
+	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+	f.refused(f.bank(), "ann", itembank.ErrSoldOut)
+	if f.marked() {
+		f.Error("the row says that the bank is empty, and nothing was ever loaded")
+	}
+}
+
+func notMarkedWhereItemsReturn(f *fixture) {
+	f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
+	f.claim(f.bank(), "ann")
+	f.refused(f.bank(), "bob", itembank.ErrSoldOut)
+	if f.marked() {
+		f.Error("the row says that the bank is empty, and items can return to it")
+	}
+}
