@@ -45,8 +45,8 @@ func (r Report) Unanswered() float64 { return float64(r.TryAgain) / float64(r.An
 // Time returns the time within which a share of the answers came.
 func (r Report) Time(share float64) time.Duration { return quantile(r.times, share) }
 
-// PerClaim returns a count as a multiple of the claims.
-func (r Report) PerClaim(count int) float64 { return float64(count) / float64(r.Claims) }
+// PerAnswer returns a count as a multiple of the answers.
+func (r Report) PerAnswer(count int) float64 { return float64(count) / float64(r.Answers) }
 
 // quantile returns the least of the sorted times that a share of them does not exceed.
 func quantile(sorted []time.Duration, share float64) time.Duration {

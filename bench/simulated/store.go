@@ -60,7 +60,16 @@ func NewStore(m Model) (*Store, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s, s.finishLoad(ctx)
+}
+
+// finishLoad notes that the items came by a load, which is finished.
+func (s *Store) finishLoad(ctx context.Context) error {
+	if _, err := s.NextVersion(ctx, s.campaign.Name); err != nil {
+		return err
+	}
+	_, err := s.StartLoad(ctx, engine.Load{Campaign: s.campaign.Name, Digest: "load", Number: 1, Finished: true})
+	return err
 }
 
 // Name is the name of the campaign.
@@ -182,6 +191,21 @@ func (s *Store) spendRead(t *table, key string, units float64) bool {
 	return true
 }
 
+// spendWrite spends the units of a write to one row, if its partition has them.
+func (s *Store) spendWrite(t *table, key string, units float64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t != nil {
+		writes := &t.partition(key).writes
+		if !writes.has(units) {
+			return false
+		}
+		writes.spend(units)
+	}
+	s.cost.WriteUnits += units
+	return true
+}
+
 // takeUnits is what each row of a Take costs.
 const takeUnits = 2
 
@@ -225,6 +249,27 @@ func (c *container) Campaign(ctx context.Context, name string) (row *engine.Camp
 		return 1, err
 	})
 	return row, err
+}
+
+// Loads implements engine.Store.
+func (c *container) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+	r := reading{c.bank, loadsKey, loadsKey, consistent, c.attempts()}
+	err = c.read(ctx, r, func() (int, error) {
+		some, unfinished, err = c.Items.Loads(ctx, campaign)
+		return 1, err
+	})
+	return some, unfinished, err
+}
+
+// MarkEmpty implements engine.Store. A write that is throttled is not sent again here.
+func (c *container) MarkEmpty(ctx context.Context, campaign string, version int64) (bool, error) {
+	if err := c.send(ctx, "mark"); err != nil {
+		return false, err
+	}
+	if !c.spendWrite(c.bank, campaignKey, 1) {
+		return false, engine.ErrThrottled
+	}
+	return c.Items.MarkEmpty(ctx, campaign, version)
 }
 
 // FreeItems implements engine.Store. As on DynamoDB, a full page says that there is more,

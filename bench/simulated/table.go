@@ -74,7 +74,10 @@ func (b *bucket) spend(units float64) {
 }
 
 // The partition keys of the tables.
-const campaignKey = "campaign"
+const (
+	campaignKey = "campaign"
+	loadsKey    = "loads"
+)
 
 func shardKey(shard int) string { return fmt.Sprintf("shard %d", shard) }
 func claimKey(key int) string   { return fmt.Sprintf("claims %d", key) }

@@ -143,7 +143,7 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	if r.campaign.knownSoldOut(r.search.started) {
 		return r.refuse(ctx, ErrSoldOut)
 	}
-	if first && r.memory.repeats.frequent() && !r.memory.free.knownEmpty(r.campaign, &r.search) {
+	if first && r.memory.repeats.frequent() && r.memory.free.unknown(r.campaign, &r.search) > 0 {
 		if held := r.bank.peek(ctx, r.campaign, r.claim.Claimant); held != nil {
 			return r.replay(*held), nil
 		}

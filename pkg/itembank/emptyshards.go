@@ -65,10 +65,8 @@ func (l *freeList) itemReturned(shard engine.Shard) {
 	delete(e.since, shard.Number)
 }
 
-// knownEmpty reports that a search does not have to read any shard.
-func (l *freeList) knownEmpty(c Campaign, s *search) bool {
-	return len(l.notKnownEmpty(c, s.started)) == 0
-}
+// unknown returns how many shards a search has to read.
+func (l *freeList) unknown(c Campaign, s *search) int { return len(l.notKnownEmpty(c, s.started)) }
 
 // notKnownEmpty lists the shards that a request which began at start has to read. A
 // shard that was read during the request is not among them, so that a request reads

@@ -32,6 +32,7 @@ type freeList struct {
 	size      bankSize      // of the reader
 	confirmed bool          // of the reader: the campaign was read after all shards were seen empty
 	loads     loads         // of the reader
+	soldOut   bool          // of the reader: the last search found nothing
 
 	mu        sync.Mutex // guards the rest
 	pages     []*page
@@ -81,7 +82,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 	}
 	defer func() { <-l.reader }()
 	firstAtOnce := 1
-	if l.size.empty() {
+	if l.soldOut {
 		firstAtOnce = maxAtOnce
 	}
 	for round, atOnce := 1, firstAtOnce; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
@@ -99,8 +100,11 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		}
 		switch {
 		case len(shards) > 0:
-			if round > 1 || l.size.empty() {
+			if round > 1 || l.soldOut {
 				s.isSlow()
+			}
+			if round > 1 && l.unknown(c, s) > worthAsking && l.foundSoldOut(ctx, &c) {
+				return lookup{outcome: nothingFree, campaign: c}, nil
 			}
 			found, err := l.readShards(ctx, c, shards, s)
 			if err != nil || found && s.anyItem {
@@ -185,7 +189,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 			l.setEmpty(r.read)
 			continue
 		}
-		found = true
+		found, l.soldOut = true, false
 		if !s.anyItem {
 			l.fill(r.read.shard, r.live, r.read.started)
 		}
@@ -208,6 +212,7 @@ func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 
 // concludeEmpty decides what it means that all shards are empty.
 func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lookup, error) {
+	l.soldOut = true
 	l.takeOutEnded(ctx, s)
 	firstProof := !l.confirmed
 	now, err := l.confirmCampaign(ctx, c)

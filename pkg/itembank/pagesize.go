@@ -41,9 +41,6 @@ func (s *bankSize) measureWhole(c Campaign, items []engine.FreeItem) {
 	s.known, s.items = true, float64(len(items)*c.Shards)
 }
 
-// empty reports that the last shards that were read held nothing.
-func (s bankSize) empty() bool { return s.known && s.items == 0 }
-
 // fraction maps the order of hashes to the numbers from 0 to 1.
 func fraction(h engine.Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
 

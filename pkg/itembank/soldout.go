@@ -33,6 +33,24 @@ func (c Campaign) knownSoldOut(start time.Time) bool {
 	return c.OnEnd == Burn && row.emptyVersion > 0 && row.emptyVersion == row.version && elapsed(row.readAt, start) < soldOutFor
 }
 
+// worthAsking is how many shards have to be left to read for a search to read the campaign row
+// first: another container may have written meanwhile that the bank is empty.
+const worthAsking = 16
+
+// foundSoldOut reads the campaign, and reports that its row says that the bank is empty.
+func (l *freeList) foundSoldOut(ctx context.Context, c *Campaign) bool {
+	if c.OnEnd != Burn {
+		return false
+	}
+	started := l.bank.clock.Now()
+	now, err := l.bank.readCampaign(ctx, c.Name)
+	if err != nil || now.StateAt(l.bank.serverNow()) != Open || !now.knownSoldOut(started) {
+		return false
+	}
+	*c = now
+	return true
+}
+
 // markSoldOut writes into the campaign row that the bank is empty. now is the campaign as it was
 // read after the proof. A failure only costs other containers a proof of their own.
 func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
