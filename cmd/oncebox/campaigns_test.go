@@ -172,7 +172,7 @@ func (w *fixture) release() {
 
 func (w *fixture) sweep() {
 	w.Helper()
-	w.do(sweepCommand{w.name}.sweep)
+	w.do(sweepCommand{Campaign: w.name}.sweep)
 }
 
 func (w *fixture) withdraw(item string) {
@@ -211,7 +211,7 @@ func (w *fixture) state() string {
 // writes returns the store calls since the last time that changed something.
 func (w *fixture) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
-		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "Repair"}, call)
+		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
 	})
 }
 
@@ -271,11 +271,10 @@ func releaseOtherID(w *fixture) {
 	}
 }
 
-// withdrawHeld withdraws the item while ann holds it.
-func withdrawHeld(w *fixture) {
+// withdrawOthers withdraws all free items while ann holds the item.
+func withdrawOthers(w *fixture) {
 	w.Helper()
 	claimByAnn(w)
-	w.withdraw(theItem)
 	w.withdrawAll()
 	w.withdraw("never loaded")
 	if got := w.state(); got != "held" {
@@ -287,6 +286,7 @@ func withdrawHeld(w *fixture) {
 var (
 	load     = (*fixture).load
 	held     = []func(*fixture){load, claimByAnn}
+	marked   = []func(*fixture){load, claimByAnn, func(w *fixture) { w.withdraw(theItem) }}
 	toReturn = itembank.Settings{OnEnd: itembank.Return}
 	shortly  = itembank.Settings{ClaimLife: aLife}
 	lending  = itembank.Settings{ClaimLife: aLife, OnEnd: itembank.Return}
@@ -317,8 +317,13 @@ var scenarios = map[string][]scenario{
 		{"claim", itembank.Settings{ItemLife: aLife}, []func(*fixture){load}, closed(claimByBob), opened(wait(aLife)), claimByBob},
 	},
 	"withdraw": {
-		{"withdraw FILE", toReturn, []func(*fixture){load}, withdrawHeld, nil, func(w *fixture) { w.withdraw(theItem) }},
-		{"withdraw --all", toReturn, []func(*fixture){load}, withdrawHeld, nil, (*fixture).withdrawAll},
+		{"withdraw FILE", toReturn, []func(*fixture){load}, withdrawOthers, nil, func(w *fixture) { w.withdraw(theItem) }},
+		{"withdraw --all", toReturn, []func(*fixture){load}, withdrawOthers, nil, (*fixture).withdrawAll},
+	},
+	"release or end of the claim, after withdraw": {
+		{"release", toReturn, marked, releaseOtherID, nil, (*fixture).release},
+		{"sweep", lending, append(marked, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
+		{"claim", lending, append(marked, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), claimByAnn},
 	},
 }
 

@@ -245,15 +245,16 @@ func TestDidYouMean(t *testing.T) {
 	}
 	s.run(exitNo, "status", "winter").saying(t, "test-07, and 3 more.")
 	for says, args := range map[string][]string{
-		`unexpected argument laod, did you mean "load"?`:                    {"laod"},
-		`unknown flag --dryrun, did you mean "--dry-run"?`:                  {"load", "spring", "codes.txt", "--dryrun"},
-		`--on-end must be one of "burn","return" but got "burnt"`:           {"campaign", "create", "x", "--on-end", "burnt"},
-		"--mend: is now --repair":                                           {"reconcile", "spring", "--mend"},
-		"no command was given":                                              nil,
-		`--shards: "many" is not a whole number`:                            {"campaign", "create", "x", "--shards", "many"},
-		"--column and --lines can't be used together":                       {"load", "spring", "codes.txt", "--column", "1", "--lines"},
-		"--trim and --raw can't be used together":                           {"load", "spring", "codes.txt", "--trim", "--raw"},
-		`--closes: "1.3.2027" is not a time; use 2027-03-01 (midnight UTC)`: {"campaign", "create", "x", "--closes", "1.3.2027"},
+		`unexpected argument laod, did you mean "load"?`:                          {"laod"},
+		`unknown flag --dryrun, did you mean "--dry-run"?`:                        {"load", "spring", "codes.txt", "--dryrun"},
+		`--on-end must be one of "burn","return" but got "burnt"`:                 {"campaign", "create", "x", "--on-end", "burnt"},
+		"--mend: is now --repair":                                                 {"reconcile", "spring", "--mend"},
+		"no command was given":                                                    nil,
+		`--rate: "0" is not a number of rows a second; use a whole number from 1`: {"sweep", "x", "--rate", "0"},
+		`--shards: "many" is not a whole number`:                                  {"campaign", "create", "x", "--shards", "many"},
+		"--column and --lines can't be used together":                             {"load", "spring", "codes.txt", "--column", "1", "--lines"},
+		"--trim and --raw can't be used together":                                 {"load", "spring", "codes.txt", "--trim", "--raw"},
+		`--closes: "1.3.2027" is not a time; use 2027-03-01 (midnight UTC)`:       {"campaign", "create", "x", "--closes", "1.3.2027"},
 	} {
 		s.run(exitUsage, args...).saying(t, "oncebox: "+says)
 	}

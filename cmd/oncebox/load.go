@@ -13,6 +13,7 @@ type loadCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin."`
 	itemFlags
+	rateFlag
 	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
 }
 
@@ -23,7 +24,8 @@ space around the item, invisible characters, or control characters. Blank lines 
 A file that looks like CSV needs --column, or --lines if every line is one item.
 
 An item that the campaign knows is not added again, also if somebody holds it. After an interruption the same
-command goes on where it stopped. Several loads may run at once.
+command goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second
+time if it is looked up first.
 
 Prints how many lines were added, known from another load, or repeated in this one. With --dry-run it prints the
 numbers of the load that would follow; they are exact unless somebody else loads into the campaign in between.
@@ -32,6 +34,7 @@ Examples:
   oncebox load spring codes.txt
   oncebox load spring codes.csv --column code --dry-run
   oncebox load spring codes.csv --column code
+  oncebox load spring more-codes.txt --rate 200   # beside a sale
   zcat codes.gz | oncebox load spring -`
 }
 
@@ -46,7 +49,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 			return c.dryRun(ctx, a, b, in)
 		}
 		return c.load(ctx, a, b, in)
-	})
+	}, c.option())
 }
 
 // loadJSON is the result of a load.

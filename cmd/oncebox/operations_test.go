@@ -143,7 +143,7 @@ func TestWithdraw(t *testing.T) {
 		if want := (itembank.WithdrawReport{Already: 1, Held: 1, Unknown: 1}); r != want {
 			s.Errorf("want %+v, got %+v", want, r)
 		}
-		s.run(exitLook, "withdraw", "spring", some, "--column", "code").saying(s.T, "withdrawn 0, already 1, held 1, unknown 1", "1 item held by claimants and not withdrawn, 1 item never loaded")
+		s.run(exitLook, "withdraw", "spring", some, "--column", "code").saying(s.T, "withdrawn 0, already 1, held 1, unknown 1", "1 item held by claimants until their claims end, 1 item never loaded")
 		s.counts(itembank.Counts{Loaded: 200, Free: 197, Claimed: 1, Ended: 2})
 
 		free := strings.Replace("CODE-000002\nCODE-000003\n", held, "CODE-000004", 1)
@@ -202,7 +202,7 @@ func TestSweepOfClaims(t *testing.T) {
 			w.clock.Advance(aLife + 11*time.Second)
 			a := w.app()
 			a.Output = test.output
-			if err := (sweepCommand{w.name}).sweep(t.Context(), a, w.bank); err != nil || w.out.String() != test.want {
+			if err := (sweepCommand{Campaign: w.name}).sweep(t.Context(), a, w.bank); err != nil || w.out.String() != test.want {
 				t.Errorf("%+v: want %q, got %q, %v", test.settings, test.want, w.out.String(), err)
 			}
 		}
@@ -233,7 +233,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 		}
 		w.clock.Advance(aLife + 11*time.Second)
 		for _, want := range []string{"returned 2, expired 0\n", "returned 0, expired 0\n"} {
-			err = sweepCommand{w.name}.sweep(t.Context(), w.app(), w.bank)
+			err = sweepCommand{Campaign: w.name}.sweep(t.Context(), w.app(), w.bank)
 			if exitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
 				t.Errorf("want %q and exit %d, got %q, %v", want, exitLook, w.out.String(), err)
 			}

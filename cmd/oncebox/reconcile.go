@@ -16,6 +16,7 @@ type reconcileCommand struct {
 	Repair   bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
 	Items    string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
 	itemFlags
+	rateFlag
 
 	Mend renamed `hidden:"" now:"--repair"`
 }
@@ -42,6 +43,7 @@ The exit code is 4 if an inconsistency was found and not repaired.
 
 Examples:
   oncebox reconcile spring
+  oncebox reconcile spring --rate 5000   # beside a sale
   oncebox campaign close spring && oncebox reconcile spring --repair --items codes.txt`, itembank.DrainTime.Seconds())
 }
 
@@ -61,7 +63,7 @@ func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 		defer in.remove()
 		source = in.Source
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) }, c.option())
 }
 
 func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {

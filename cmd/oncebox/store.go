@@ -73,13 +73,15 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 }
 
 // withBank runs a command on a Bank over the store. The campaign is the one that the command is about, if there is one.
-func (g globals) withBank(ctx context.Context, campaign string, run func(*itembank.Bank) error) error {
+func (g globals) withBank(
+	ctx context.Context, campaign string, run func(*itembank.Bank) error, options ...itembank.Option,
+) error {
 	store, closeStore, err := g.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	bank := itembank.New(store)
+	bank := itembank.New(store, options...)
 	err = run(bank)
 	if errors.Is(err, itembank.ErrNoCampaign) {
 		return noSuchCampaign(ctx, bank, campaign, err)

@@ -10,6 +10,7 @@ import (
 
 type sweepCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
+	rateFlag
 }
 
 func (sweepCommand) Help() string {
@@ -22,12 +23,13 @@ Prints how many items were returned to the bank, and how many have expired. A cl
 other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox reconcile" shows what is
 wrong.
 
-Example:
-  oncebox sweep spring`
+Examples:
+  oncebox sweep spring
+  oncebox sweep spring --rate 500   # beside a sale`
 }
 
 func (c sweepCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.sweep(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.sweep(ctx, a, b) }, c.option())
 }
 
 func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error {

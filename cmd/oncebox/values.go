@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // valueMappers read the values of flags. Unlike those of kong they take dates and days, and their errors have no Go
@@ -19,6 +20,7 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 		reflect.TypeFor[time.Time]():     func(text string) (any, error) { return parseTime(text) },
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
+		reflect.TypeFor[rowRate]():       func(text string) (any, error) { return parseRate(text) },
 	} {
 		err := kong.TypeMapper(of, textMapper(parse)).Apply(k)
 		if err != nil {
@@ -69,6 +71,24 @@ func parseInt(text string) (int, error) {
 	}
 	return n, nil
 }
+
+// rowRate is a number of rows a second. 0 is no limit, and cannot be given.
+type rowRate int
+
+func parseRate(text string) (rowRate, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a number of rows a second; use a whole number from 1", text)
+	}
+	return rowRate(n), nil
+}
+
+// rateFlag is the flag of the commands that read or write many rows.
+type rateFlag struct {
+	Rate rowRate `help:"Read and write at most N rows a second, to leave the capacity of the tables to a sale. Default: no limit." placeholder:"N"`
+}
+
+func (r rateFlag) option() itembank.Option { return itembank.WithRate(int(r.Rate)) }
 
 // onOff is a switch: on or off, as the Lambda functions read it, or true or false.
 type onOff bool

@@ -12,19 +12,22 @@ type withdrawCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	File     string `arg:"" optional:"" help:"The items, one a line, or CSV with --column; - is stdin."`
 	itemFlags
+	rateFlag
 	All bool `help:"Withdraw all free items of the campaign. Needs --yes."`
 	Yes bool `help:"Confirm --all."`
 }
 
 func (withdrawCommand) Help() string {
-	return `Takes free items out of the bank for good: nobody gets them, and they cannot be loaded again. Claimed items stay
-with their claimants.
+	return `Takes items out of the campaign for good: nobody gets them, and they cannot be loaded again. An item that is held
+stays with its claimant. It ends as withdrawn when the claim ends or is released.
 
 Checks the whole file first, as load does. If one line is bad, nothing is changed and the exit code is 2. Safe to
 repeat: after an interruption the same command does the rest.
 
 Prints how many items were withdrawn now, had ended before ("already"), are held by a claimant, or are unknown to
 the campaign. The exit code is 4 if some are held or unknown.
+
+--all withdraws the items that are free now. Held items are not marked: those that come back later are free.
 
 Examples:
   oncebox withdraw spring recalled.txt
@@ -37,14 +40,14 @@ func (c withdrawCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.All {
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.all(ctx, a, b) })
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.all(ctx, a, b) }, c.option())
 	}
 	in, err := a.openItems(ctx, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
 	defer in.remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.file(ctx, a, b, in.Source) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.file(ctx, a, b, in.Source) }, c.option())
 }
 
 func (c withdrawCommand) check() error {
@@ -82,7 +85,7 @@ func (a *app) withdrawn(r itembank.WithdrawReport, err error) error {
 	case err != nil:
 		return &cutError{"(" + text + ")", err}
 	case r.Held+r.Unknown > 0:
-		err = fmt.Errorf("%w: %s held by claimants and not withdrawn, %s never loaded",
+		err = fmt.Errorf("%w: %s held by claimants until their claims end, %s never loaded",
 			errLook, quantity(r.Held, "item"), quantity(r.Unknown, "item"))
 	}
 	return errors.Join(a.print(r, text), err)
