@@ -93,7 +93,7 @@ func TestRelease(t *testing.T) {
 		}
 		first := claim()
 		s.run(exitUsage, "release", "spring", "ann")
-		s.run(exitDone, "release", "spring", "ann", "--claim-id", "another").saying(s.T, "already released")
+		s.run(exitDone, "release", "spring", "ann", "--claim-id", "another").saying(s.T, "nothing to release: ann has no claim another in spring; it may have been released before")
 		s.counts(itembank.Counts{Loaded: 1, Claimed: 1})
 
 		s.run(exitDone, "release", "spring", "ann", "--claim-id", first).saying(s.T, "released; the item is in the bank again")
@@ -177,7 +177,7 @@ func TestSweep(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond) // the command has no clock that a test can set
 		}
-		s.run(exitDone, "sweep", "spring").saying(s.T, "returned 0, expired 0\n")
+		s.run(exitDone, "sweep", "spring").saying(s.T, "returned 0, expired 0, withdrawn 0\n")
 		s.counts(itembank.Counts{Loaded: 60, Ended: 60})
 	})
 }
@@ -191,10 +191,10 @@ func TestSweepOfClaims(t *testing.T) {
 			output   string
 			want     string
 		}{
-			{lending, "text", "returned 1, expired 0\n"},
-			{lending, "json", `{"returned":1,"expired":0}` + "\n"},
-			{shortly, "text", "returned 0, expired 1\n"},
-			{bothEnd, "json", `{"returned":0,"expired":1}` + "\n"},
+			{lending, "text", "returned 1, expired 0, withdrawn 0\n"},
+			{lending, "json", `{"returned":1,"expired":0,"withdrawn":0}` + "\n"},
+			{shortly, "text", "returned 0, expired 1, withdrawn 0\n"},
+			{bothEnd, "json", `{"returned":0,"expired":1,"withdrawn":0}` + "\n"},
 		} {
 			w := newFixture(t, store, test.settings)
 			w.load()
@@ -232,7 +232,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 			t.Fatalf("planting: %t, %v", done, err)
 		}
 		w.clock.Advance(aLife + 11*time.Second)
-		for _, want := range []string{"returned 2, expired 0\n", "returned 0, expired 0\n"} {
+		for _, want := range []string{"returned 2, expired 0, withdrawn 0\n", "returned 0, expired 0, withdrawn 0\n"} {
 			err = sweepCommand{Campaign: w.name}.sweep(t.Context(), w.app(), w.bank)
 			if exitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
 				t.Errorf("want %q and exit %d, got %q, %v", want, exitLook, w.out.String(), err)

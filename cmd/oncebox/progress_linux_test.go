@@ -25,7 +25,7 @@ func TestCounting(t *testing.T) {
 		},
 		{
 			"sweep", []string{"--item-life", "1s"}, []string{"sweep", "spring"},
-			`sweeping spring \(\d+, \d+ rows/s\) \[\d+s\] `, "returned 0, expired 3000",
+			`sweeping spring \(\d+, \d+ rows/s\) \[\d+s\] `, "returned 0, expired 3000, withdrawn 0",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

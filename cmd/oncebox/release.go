@@ -27,8 +27,8 @@ and no other. If the answer is not yes, or if the claimant has no claim, nothing
 3.
 
 For scripts: --claim-id takes the claim_id that "oncebox --output json claim" prints. It is safe to repeat: if
-that claim is gone, the command says "already released" and the exit code is 0. A repeated --yes would also
-release a claim that was made in between.
+there is no such claim, perhaps because it was released before, the command says so and the exit code is 0. A
+repeated --yes would also release a claim that was made in between.
 
 Examples:
   oncebox release spring customer-17
@@ -116,7 +116,7 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 	outcome, text := done.Ended, "released; the item is burned, nobody gets it again"
 	switch {
 	case done.Already:
-		outcome, text = "already", fmt.Sprintf("already released: %s has no claim %s in %s", c.Claimant, claim.ID, c.Campaign)
+		outcome, text = "already", fmt.Sprintf("nothing to release: %s has no claim %s in %s; it may have been released before", c.Claimant, claim.ID, c.Campaign)
 	case done.Returned:
 		outcome, text = "returned", "released; the item is in the bank again"
 	case done.Ended == "expired":

@@ -19,7 +19,7 @@ Requests do the same with the claims and items that they meet; a sweep does it s
 It reads all claims of the scope and the whole bank. Safe to repeat, to interrupt, and to run several times at
 once.
 
-Prints how many items were returned to the bank, and how many have expired. A claim whose rows contradict each
+Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows contradict each
 other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox reconcile" shows what is
 wrong.
 
@@ -36,7 +36,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error
 	progress, finish := a.counting("sweeping "+c.Campaign, "rows")
 	report, err := b.Sweep(ctx, c.Campaign, progress)
 	finish()
-	text := fmt.Sprintf("returned %d, expired %d", report.Returned, report.Expired)
+	text := fmt.Sprintf("returned %d, expired %d, withdrawn %d", report.Returned, report.Expired, report.Withdrawn)
 	switch {
 	case errors.Is(err, itembank.ErrInconsistent): // the rest was swept
 	case err != nil && report == (itembank.SweepReport{}):

@@ -156,6 +156,9 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 		}
 		due, next := wholeMoments(page)
 		for _, claim := range due {
+			if err := s.bank.pace(ctx, 1); err != nil {
+				return err
+			}
 			s.count(1)
 			released, err := s.bank.closeDueClaim(ctx, c, claim, now, s.bank.closeClaim)
 			if err := s.closed(released, err); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // WithRate limits the operations that work on many rows (Load, DryRun, Withdraw, WithdrawAll,
-// Sweep, Reconcile and Repair), so that they leave the store's capacity to claims: together
-// they read or write at most so many rows a second. A row is an item, a claim or a line of a
+// Sweep, SweepDue, Reconcile and Repair), so that they leave the store's capacity to claims:
+// together they read or write at most so many rows a second. A row is an item, a claim or a line of a
 // load, and counts each time it is read or written. Claims and counts are not limited. With 0,
 // the default, nothing is.
 func WithRate(rowsPerSecond int) Option {

@@ -16,7 +16,7 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	const rate = 100
 	f := inMemory(t)
-	f.create(itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Hour})
+	f.create(itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Hour / 2})
 	clock := itembankfault.NewClock()
 	free := itembank.New(f.Store, itembank.WithClock(clock), itembank.WithRate(rate), itembank.WithRate(0))
 	b := itembank.New(f.Store, itembank.WithClock(clock), itembank.WithRate(rate))
@@ -44,8 +44,9 @@ func TestRate(t *testing.T) {
 		{"claims", 0, claims},
 		{"counts", 0, func() error { _, err := b.Counts(f.ctx, f.name); return err }},
 		{"reconcile", 1000 + 1000, func() error { _, err := b.Reconcile(f.ctx, f.name); return err }},
+		{"sweep of due claims", 300, func() error { _, err := b.SweepDue(f.ctx, f.name, nil); return err }},
 		{"sweep", 1000, func() error { _, err := b.Sweep(f.ctx, f.name, nil); return err }},
-		{"withdraw all", 700 + 700, func() error { _, err := b.WithdrawAll(f.ctx, f.name, nil); return err }},
+		{"withdraw all", 1000 + 1000, func() error { _, err := b.WithdrawAll(f.ctx, f.name, nil); return err }},
 	} {
 		clock.Advance(time.Hour / 4) // the Bank may begin with a transaction at once
 		start := clock.Now()

@@ -13,6 +13,8 @@ import (
 type SweepReport struct {
 	Returned int64 `json:"returned"` // items of ended claims that are in the bank again
 	Expired  int64 `json:"expired"`  // items of ended claims, and free items, that have ended
+	// Withdrawn: items of ended claims that Withdraw had marked
+	Withdrawn int64 `json:"withdrawn"`
 }
 
 // Progress is called now and then during a long operation, with the number of rows
@@ -79,6 +81,8 @@ func (s *sweep) closed(released Released, err error) error {
 		s.report.Returned++
 	case released.Ended == string(engine.Expired):
 		s.report.Expired++
+	case released.Ended == string(engine.Withdrawn):
+		s.report.Withdrawn++
 	}
 	return nil
 }
