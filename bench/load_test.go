@@ -42,7 +42,10 @@ const (
 	maxLoadTime   = 1.25 // times the bare loop
 	maxRequests   = 1.1 / perRequest
 	maxWriteUnits = 4.01 // a row: two rows at two units each in a transaction, and a share of the counts
-	maxLoadMemory = 1.25 // of a million rows, times that of 100,000
+
+	maxKnownWriteUnits = 0.01 // a known row: its share of the counts
+	maxKnownReadUnits  = 1.01 // a known row is looked up
+	maxLoadMemory      = 1.25 // of a million rows, times that of 100,000
 )
 
 // BenchmarkLoad measures loads against a bare loop of the same transactions by driver
@@ -222,16 +225,19 @@ func longLoads(b *testing.B) {
 	defer stop()
 	items := rowsOf(longLoad)
 	for _, l := range []struct {
-		what  string
-		items []string
-	}{{"new", items}, {"known", items[:knownLoad]}} {
+		what      string
+		items     []string
+		maxWrites float64
+		maxReads  float64
+	}{{"new", items, maxWriteUnits, 0.01}, {"known", items[:knownLoad], maxKnownWriteUnits, maxKnownReadUnits}} {
 		before, begun := s.meter.read(), time.Now()
 		s.load(l.items)
 		took := time.Since(begun)
 		row := s.meter.read().minus(before).each(len(l.items))
 		name := fmt.Sprintf("a load of %d %s rows, dynoxide: ", len(l.items), l.what)
 		note(name+"requests a row", row.requests, maxRequests, fmt.Sprintf("%.4f; %.0f rows a second", row.requests, float64(len(l.items))/took.Seconds()))
-		note(name+"write units a row", row.writeUnits, maxWriteUnits, "4 in transactions, and 1 for counts every 1,000 rows")
+		note(name+"write units a row", row.writeUnits, l.maxWrites, "4 in the transactions of new rows, and 1 for counts every 1,000 rows")
+		note(name+"read units a row", row.readUnits, l.maxReads, "1 for each row that is looked up: the first 50, and those after known rows")
 	}
 }
 

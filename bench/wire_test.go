@@ -93,6 +93,29 @@ func (m *meter) count(operation string, sent, received []byte) {
 			panic(err)
 		}
 		m.spent.writeUnits += started(1024, request.Item)
+	case "TransactGetItems": // two units for each row; ours are below 4 KB
+		var request struct{ TransactItems []json.RawMessage }
+		if err := json.Unmarshal(sent, &request); err != nil {
+			panic(err)
+		}
+		m.spent.readUnits += 2 * float64(len(request.TransactItems))
+	case "BatchGetItem": // one unit for each row, or half of one
+		var request struct {
+			RequestItems map[string]struct {
+				Keys           []json.RawMessage
+				ConsistentRead bool
+			}
+		}
+		if err := json.Unmarshal(sent, &request); err != nil {
+			panic(err)
+		}
+		for _, read := range request.RequestItems {
+			units := float64(len(read.Keys))
+			if !read.ConsistentRead {
+				units /= 2
+			}
+			m.spent.readUnits += units
+		}
 	case "GetItem", "Query":
 		units := started(4096, received)
 		if !bytes.Contains(sent, []byte(`"ConsistentRead":true`)) {

@@ -151,7 +151,7 @@ func apiName(scope constructs.Construct) string {
 func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 	c.API = awsapigatewayv2.NewHttpApi(c.Construct, jsii.String("API"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String(apiName(c.Construct)),
-		Description:        jsii.String("oncebox: gives each item to exactly one claimant"),
+		Description:        jsii.String("oncebox: hands out the items of campaigns"),
 		CreateDefaultStage: jsii.Bool(false),
 	})
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Function,

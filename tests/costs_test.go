@@ -100,6 +100,10 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 		Item           item
 		TransactItems  []map[string]struct{ Item item }
 		ConsistentRead bool
+		RequestItems   map[string]struct {
+			Keys           []item
+			ConsistentRead bool
+		}
 	}
 	var answer struct {
 		Item  item
@@ -117,6 +121,18 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 			for _, action := range actions {
 				c.writeUnits += 2 * started(1024, action.Item)
 			}
+		}
+		return c, nil
+	case "TransactGetItems": // two units for each row; ours are below 4 KB
+		return cost{readUnits: 2 * float64(len(request.TransactItems))}, nil
+	case "BatchGetItem": // each row counts alone, also one that is absent; ours are below 4 KB
+		var c cost
+		for _, read := range request.RequestItems {
+			units := float64(len(read.Keys))
+			if !read.ConsistentRead {
+				units /= 2
+			}
+			c.readUnits += units
 		}
 		return c, nil
 	case "GetItem", "Query": // a query costs the sum of the items that it read

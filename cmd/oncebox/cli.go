@@ -67,7 +67,7 @@ func newParser(c *cli) (*parser, error) {
 	var err error
 	p.Kong, err = kong.New(c,
 		kong.Name("oncebox"),
-		kong.Description("Hands out every item of a campaign (voucher codes, seats, places) to exactly one claimant, "+
+		kong.Description("Hands out the items of a campaign (voucher codes, seats, places) so that no two claimants hold one item, "+
 			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
 		kong.Vars{"version": "oncebox " + currentVersion()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),

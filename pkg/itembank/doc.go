@@ -1,7 +1,7 @@
-// Package itembank hands every item of a bank to exactly one claimant, and gives every
-// claimant the same item however often they ask.
+// Package itembank hands out the items of a bank so that no item is held by two claimants, and
+// gives every claimant the same item however often they ask.
 //
-// An item is a text that is handed out at most once: a voucher code, a seat, one of the
+// An item is a text that one claimant holds at a time: a voucher code, a seat, one of the
 // first 1,000 places. A campaign is a named bank of items with its rules. A claimant is the
 // name of somebody who asks for an item. In a scope, which several campaigns can share, a
 // claimant holds at most one claim.
@@ -55,7 +55,8 @@
 // [Bank.Load] puts an item into the bank. [Bank.Claim] moves it into a claim.
 // [Bank.Release] and the end of a claim move it back, or end it: the campaign's [OnEnd]
 // decides. An item whose own life (Settings.ItemLife) is over expires. [Bank.Withdraw] ends
-// free items. An item that ended is neither handed out nor loaded again.
+// free items, and held ones when their claims end. An item that ended is neither handed out nor
+// loaded again.
 //
 // A claim that has a life (Settings.ClaimLife) belongs to its claimant until it is closed, at
 // least 10 seconds after its end. A request closes the ended claim of its own claimant, and
@@ -76,6 +77,8 @@
 //   - That a claimant has seen the item. The reply can be lost after the write; asking again
 //     returns the same item.
 //   - An order in which items are handed out.
+//   - That a text is an item of one campaign only. Two campaigns are two banks: each hands out
+//     the items that were loaded into it, also if the other one has the same.
 //   - That two claimant names are two people.
 //   - On DynamoDB, where items are burned: that a call within about a second of a release
 //     sees it. It can return the released claim and its burned item, which nobody else has.
