@@ -167,4 +167,11 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	if counted.stale > 0 {
 		t.Errorf("%d reads were not consistent", counted.stale)
 	}
+	counted.since()
+	if _, err := bank.Counts(ctx, name); err != nil {
+		t.Fatal(err)
+	}
+	if reads, _ := counted.since(); counted.stale != len(reads)-1 { // all but that of the campaign
+		t.Errorf("of %d reads of a count %d are eventually consistent", len(reads), counted.stale)
+	}
 }
