@@ -25,7 +25,8 @@ const repairedLoad = "repaired"
 //
 //	missing                          puts the item back into the bank, if items has it:
 //	                                 no row has its text. The item row counts that as a
-//	                                 return, so that one of two Repairs does it
+//	                                 return, so that one of two Repairs does it. An item
+//	                                 that was withdrawn stays away
 //	held-and-free, free-and-ended    deletes the bank row
 //	free-twice                       deletes the bank rows that are in a wrong place, if
 //	                                 one is in the right place
@@ -138,6 +139,9 @@ func (b *Bank) repair(ctx context.Context, c Campaign, rows itemRows, text strin
 	steps := rows.repairRequests(c, text)
 	for _, r := range steps {
 		done, err := b.store.Repair(ctx, r)
+		if r.PutFree != nil { // also after an error
+			b.memoryOf(c.Name).free.itemReturned(r.PutFree.Shard)
+		}
 		if err != nil || !done {
 			return false, err
 		}
@@ -157,7 +161,7 @@ func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.Repair
 	}
 	switch r.kind() {
 	case missing:
-		if text != "" {
+		if text != "" && !r.item.Withdraw {
 			shard := c.shardOf(r.hash)
 			free := engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}
 			step(engine.RepairRequest{PutFree: &free, IfRow: r.item})

@@ -26,6 +26,8 @@ var repairCases = []testCase{
 	{"item-with-several-inconsistencies", repairSeveralInconsistencies},
 	{"rows-with-the-text-of-another-item", repairTextsOfOthers},
 	{"life-of-an-item-whose-row-is-put", repairLife},
+	{"missing-item-that-was-withdrawn", repairWithdrawn},
+	{"own-sold-out-ends-at-once", ownSoldOutEndsWithRepair},
 }
 
 // twoRepairsAtOnce: during a slow Repair another one puts the missing item back, the campaign
@@ -408,4 +410,41 @@ func repairReportOfError(f *fixture) {
 	if repaired != 1 {
 		f.Errorf("one of two was repaired before the cut, and %d were reported", repaired)
 	}
+}
+
+// repairWithdrawn: an item that was withdrawn while it was held does not go back to the bank
+// when its claim is lost.
+func repairWithdrawn(f *fixture) {
+	c := f.create(itembank.Settings{OnEnd: itembank.Return})
+	f.load(missingItem)
+	f.Take(c, "ann", missingItem)
+	f.withdrawn(itembank.WithdrawReport{Held: 1}, missingItem)
+	f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+	b := f.bank(itembank.WithClock(itembankfault.NewClock()))
+	f.Must(b.CloseCampaign(f.ctx, f.name))
+	report, err := b.Repair(f.ctx, f.name, itembank.Items(missingItem))
+	if err != nil || len(report.Inconsistencies) != 1 || report.Inconsistencies[0].Repaired {
+		f.Errorf("want the item missing and not repaired, got %+v, %v", report.Inconsistencies, err)
+	}
+	f.WantWhere("", c, missingItem, "ann")
+}
+
+// ownSoldOutEndsWithRepair: a Bank that puts an item back does not remember that it saw the bank
+// empty.
+func ownSoldOutEndsWithRepair(f *fixture) {
+	c := f.create(itembank.Settings{OnEnd: itembank.Return})
+	f.load(missingItem)
+	f.dropBankRow(enginerows.FreeItem(c, missingItem))
+	var b *itembank.Bank
+	soldOut := f.interruptedAt(1, false, func() error {
+		f.Must(b.OpenCampaign(f.ctx, f.name))
+		f.refused(b, "ann", itembank.ErrSoldOut)
+		return b.CloseCampaign(f.ctx, f.name)
+	}, "Repair")
+	b = itembank.New(soldOut, itembank.WithClock(itembankfault.NewClock()))
+	f.Must(b.CloseCampaign(f.ctx, f.name))
+	_, err := b.Repair(f.ctx, f.name, itembank.Items(missingItem))
+	f.Must(err)
+	f.Must(b.OpenCampaign(f.ctx, f.name))
+	f.claim(b, "ann")
 }

@@ -49,6 +49,9 @@ var conditions = []condition{
 			func(f *fixture, r *repairTest) {
 				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Returns: 1})
 			},
+			func(f *fixture, r *repairTest) {
+				r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3, Withdraw: true})
+			},
 		},
 	},
 	{
