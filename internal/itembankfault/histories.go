@@ -87,7 +87,9 @@ type program struct {
 	holds   bool // claims are holds
 	clients [][]op
 	faults  []Fault // of the calls of the store, in turn
-	full    bool    // the check in the end reads all rows
+	// How far the clocks of the two Banks are ahead of the server's.
+	ahead [2]time.Duration
+	full  bool // the check in the end reads all rows
 }
 
 const historyClaimLife = 30 * time.Second
@@ -123,6 +125,9 @@ var programs = rapid.Custom(func(t *rapid.T) program {
 		FailedBefore, LostReply, SlowReply, Throttled, ClaimConflict, ItemConflict, BothConflict, CancelledBefore, CancelledAfter,
 	})
 	p.faults = rapid.SliceOfN(fault, 7, 41).Draw(t, "faults")
+	for i := range p.ahead {
+		p.ahead[i] = rapid.SampledFrom([]time.Duration{0, 0, -20 * time.Minute, time.Hour}).Draw(t, "ahead")
+	}
 	p.full = rapid.IntRange(1, fullCheckEvery).Draw(t, "full check") == fullCheckEvery
 	return p
 })
@@ -212,7 +217,7 @@ func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
 	} else if m != nil {
 		broken.Store = m.Wrap(h.engine, h.clock)
 	}
-	return itembank.New(store, itembank.WithClock(h.clock))
+	return itembank.New(store, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}))
 }
 
 // pause lets other requests in, between what a request has read and what it writes.
@@ -331,6 +336,10 @@ func (h *history) checkResults() {
 	for _, o := range h.ops {
 		if o.result == unexpected || o.kind == claimOp && o.result == refused {
 			h.fail("a request failed: %s", o)
+		}
+		life := historyClaimLife.Milliseconds()
+		if o.kind == claimOp && o.result == ok && !o.replayed && (o.endsAt < o.clockCall+life || o.endsAt > o.clockDone+life) {
+			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
 	for _, claimant := range claimants {

@@ -156,8 +156,8 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return alwaysTheFirstDue{e.Store} },
 	},
 	{
-		Name:     "closers-use-their-own-clock",
-		CaughtBy: []string{"scenario/closer-an-hour-ahead"},
+		Name:     "ends-by-the-own-clock",
+		CaughtBy: []string{"scenario/closer-an-hour-ahead", "scenario/maker-twenty-minutes-behind", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
 		layer:    aboveFaults,
 	},

@@ -258,7 +258,17 @@ var Scenarios = []Scenario{
 		w.Ahead(time.Hour)
 		w.SweepDue("")
 		w.Sweep("")
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
+	{"maker-twenty-minutes-behind", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
+		w.Ahead(-20 * time.Minute)
+		w.Get("", "ann")
 		w.Ahead(0)
+		w.clock.Advance(life) // and not the grace
+		w.Sweep("")
+		w.SweepDue("")
 		w.Get("", "ann")
 	}},
 	{"withdraw", stocked(4, itembank.Settings{}, "ann"), func(w *World) {

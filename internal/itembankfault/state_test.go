@@ -18,8 +18,14 @@ import (
 // guarantee is refused with the name of the guarantee.
 func TestHistoriesAreChecked(t *testing.T) {
 	t.Parallel()
-	const ends = int64(60_000) // of all claims
-	at := func(clock int64, o op) op { o.clockCall, o.clockDone = clock, clock; return o }
+	const ends = int64(historyClaimLife / time.Millisecond) // of all claims
+	at := func(clock int64, o op) op {
+		if o.kind == claimOp && o.endsAt == ends {
+			o.endsAt += clock
+		}
+		o.clockCall, o.clockDone = clock, clock
+		return o
+	}
 	load := op{kind: loadOp, items: []string{"item-0", "item-1"}, result: ok}
 	claim := func(claimant, id, item string) op {
 		return op{kind: claimOp, claimant: claimant, id: id, item: item, endsAt: ends, result: ok}
@@ -74,6 +80,8 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a confirmed hold that its holder released", []op{load, ann, confirm(ann), giveUp(ann, ok)}, "G2: claimant ann"},
 		{"a confirmed hold that stays", []op{load, ann, confirm(ann), giveUp(ann, isPermanent), replayed(permanent(ann))}, ""},
 		{"a hold that stays as if it were confirmed", []op{load, ann, giveUp(ann, isPermanent)}, "G2: claimant ann"},
+		{"a claim that ends too early", []op{load, {kind: claimOp, claimant: "ann", id: "1", item: "item-0", endsAt: ends - 1, result: ok}}, "length"},
+		{"a claim that ends too late", []op{load, {kind: claimOp, claimant: "ann", id: "1", item: "item-0", endsAt: ends + 1, result: ok}}, "length"},
 		{"refused without a reason", []op{load, answer(claimOp, "ann", refused)}, "a request failed"},
 	} {
 		h := &history{World: &World{}, program: program{onEnd: itembank.Return}, ops: slices.Clone(test.ops)}

@@ -220,6 +220,7 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 		if was := before == id; was && !grant.Replayed || !was && grant.Replayed && alone && tries == 1 && !w.killed {
 			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, was, grant.Replayed)
 		}
+		w.checkLength(c, grant, start, now)
 		w.keep(w.state)
 		return grant, nil
 	}
@@ -232,6 +233,15 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 		}
 	}
 	return itembank.Grant{}, refused
+}
+
+// checkLength checks that a new claim which ends has its full length, by the server's clock.
+func (w *World) checkLength(c engine.Campaign, g itembank.Grant, start, now time.Time) {
+	length := max(c.ClaimLife, c.Hold)
+	if end := g.Claim.EndsAt; !g.Replayed && length > 0 &&
+		(end.Before(start.Truncate(time.Millisecond).Add(length)) || end.After(now.Add(length))) {
+		w.fail("a claim that %s was told between %s and %s ends at %s", g.Claim.Claimant, start, now, end)
+	}
 }
 
 // heldID reads the id of the claim that a claimant holds; "" if there is none.

@@ -22,6 +22,7 @@ var holdCases = []testCase{
 	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
 	{"only-where-there-are-holds", onlyHolds},
 	{"closer-whose-clock-is-ahead", closerAhead},
+	{"maker-whose-clock-is-slow", makerSlow},
 }
 
 var holds = itembank.Settings{Shards: 1, Hold: time.Minute}
@@ -320,4 +321,16 @@ func closerAhead(f *fixture) {
 	f.sweptDue(itembank.New(store, itembank.WithClock(skewed{server, -time.Hour})), itembank.SweepReport{}) // never above its own clock
 	f.sweptDue(ahead, itembank.SweepReport{Returned: 1})
 	f.WantWhere("free", c, hold.Item, "ann")
+}
+
+// makerSlow: a Bank whose clock is 20 minutes slow makes holds of their full length.
+func makerSlow(f *fixture) {
+	f.stocked(1, holds)
+	server := itembankfault.NewClock()
+	store := &itembankfault.Store{Store: f.Store, Server: server}
+	slow := itembank.New(store, itembank.WithClock(skewed{server, -20 * time.Minute}))
+	hold := f.claim(slow, "ann").Claim
+	if want := server.Now().UTC().Truncate(time.Millisecond).Add(time.Minute); !hold.EndsAt.Equal(want) {
+		f.Errorf("want a hold that ends at %s, got %+v", want, hold)
+	}
 }
