@@ -141,7 +141,7 @@ var Mutants = []Mutant{
 		Name: "holder-release-whatever-the-end",
 		CaughtBy: []string{
 			"engine/close-claim-conditions", "holds/release-by-the-holder-while-it-is-confirmed",
-			"scenario/hold-confirmed-while-its-holder-releases-it", "histories",
+			"scenario/hold-confirmed-while-its-holder-releases-it",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return holderReleaseWhatever{e.Store} },
 	},

@@ -12,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // wire counts the requests to an engine by operation, and the write units that they cost by the
@@ -27,6 +29,7 @@ type wire struct {
 	requests []string
 	units    int
 	stale    int // reads that are eventually consistent
+	indexed  int // writes of rows that are in the index
 }
 
 func (w *wire) Do(r *http.Request) (*http.Response, error) {
@@ -41,6 +44,9 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	w.units += writeUnits(operation, body)
 	if (operation == "Query" || operation == "GetItem") && !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
 		w.stale++
+	}
+	if bytes.Contains(body, []byte(`"due":{"S"`)) || bytes.Contains(body, []byte(`REMOVE ends_at, due`)) {
+		w.indexed++
 	}
 	w.mu.Unlock()
 	return http.DefaultClient.Do(r)
@@ -174,4 +180,86 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	if reads, _ := counted.since(); counted.stale != len(reads)-1 { // all but that of the campaign
 		t.Errorf("of %d reads of a count %d are eventually consistent", len(reads), counted.stale)
 	}
+}
+
+// TestRequestsOfHolds counts the requests and write units of a hold, of its confirmation and of its
+// end. DynamoDB adds one unit for each change of the index, which no request shows: a hold puts an
+// entry, and a confirmation or a close takes it out
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes).
+// So a hold costs 5 units, its confirmation 2, and its close 7.
+func TestRequestsOfHolds(t *testing.T) {
+	onLocalEngines(t, func(t *testing.T, endpoint string) {
+		itembankengines.DynamoDB(t, endpoint) // makes the tables
+		counted := &wire{}
+		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
+		testRequestsOfHolds(t, store, counted)
+	})
+}
+
+func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) {
+	ctx, bank := t.Context(), itembank.New(store)
+	expect := func(what string, err error, units, indexed int, requests ...string) {
+		t.Helper()
+		got, gotUnits := counted.since()
+		if err != nil || !slices.Equal(got, requests) || gotUnits != units || counted.indexed != indexed {
+			t.Errorf("%s: want %v, %d write units, %d writes of the index; got %v, %d, %d, %v",
+				what, requests, units, indexed, got, gotUnits, counted.indexed, err)
+		}
+		counted.indexed = 0
+	}
+	stocked := func(s itembank.Settings) string {
+		t.Helper()
+		name := "holds-" + strings.ToLower(rand.Text())
+		s.Shards = 1
+		_, _, create := bank.CreateCampaign(ctx, name, s)
+		_, load := bank.Load(ctx, name, itembank.Items("seat-1", "seat-2", "seat-3", "seat-4"), nil)
+		_, warmUp := bank.Claim(ctx, name, "warm-up")
+		if err := errors.Join(create, load, warmUp); err != nil {
+			t.Fatal(err)
+		}
+		counted.since()
+		counted.indexed = 0
+		return name
+	}
+	_, err := bank.Claim(ctx, stocked(itembank.Settings{OnEnd: itembank.Return}), "ann")
+	expect("a claim without an end", err, 4, 0, "TransactWriteItems")
+
+	name := stocked(itembank.Settings{Hold: time.Minute})
+	ann, err := bank.Claim(ctx, name, "ann")
+	expect("a hold", err, 4, 1, "TransactWriteItems")
+	_, err = bank.Confirm(ctx, name, "ann", ann.Claim.ID)
+	expect("its confirmation", err, 1, 1, "UpdateItem")
+	_, err = bank.Confirm(ctx, name, "ann", ann.Claim.ID)
+	expect("its confirmation again", err, 1, 1, "UpdateItem") // the condition fails: no change of the index
+	bob, err := bank.Claim(ctx, name, "bob")
+	expect("another hold", err, 4, 1, "TransactWriteItems")
+	_, err = bank.ReleaseHold(ctx, name, "bob", bob.Claim.ID)
+	expect("its release", err, 6, 0, "TransactGetItems", "GetItem", "TransactWriteItems")
+
+	over := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
+	shard := engine.Shard{Campaign: name}
+	page, err := store.FreeItems(ctx, shard, engine.Range{}, 1)
+	if err != nil || len(page.Items) == 0 {
+		t.Fatalf("no free item: %+v, %v", page, err)
+	}
+	taken, err := store.Take(ctx, page.Items[0], engine.Claim{
+		ID: rand.Text(), Campaign: name, Scope: name, Claimant: "cid", Item: page.Items[0].Value, ItemHash: page.Items[0].Hash,
+		ClaimedAt: over, EndsAt: over,
+	})
+	if err != nil || !taken.Taken() {
+		t.Fatalf("not taken: %+v, %v", taken, err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the index has it
+		due, err := store.DueClaims(ctx, shard, time.Time{}, time.Now(), 1)
+		if err != nil || len(due.Claims) > 0 {
+			break
+		}
+	}
+	counted.since()
+	counted.indexed = 0
+	report, err := bank.SweepDue(ctx, name, nil)
+	if report.Returned != 1 {
+		t.Errorf("want one item returned, got %+v", report)
+	}
+	expect("a sweep of what is due", err, 6, 0, "GetItem", "Query", "GetItem", "GetItem", "TransactWriteItems")
 }

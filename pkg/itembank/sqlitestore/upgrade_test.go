@@ -53,11 +53,12 @@ func newVersion1(t *testing.T, path string) *sqlite.DB {
 	return db
 }
 
-// columns lists the columns of all tables, with their types and defaults.
+// columns lists the columns of all tables, with their types and defaults, and the indexes.
 func columns(t *testing.T, path string) (all []string) {
 	t.Helper()
 	rows, err := sqlitetest.Foreign(t, path).QueryContext(t.Context(), `SELECT t.name, c.name, c.type, c."notnull", coalesce(c.dflt_value, '-'), c.pk
-		FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'`)
+		FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'
+		UNION ALL SELECT tbl_name, name, type, coalesce(sql, '-'), '-', '-' FROM sqlite_schema WHERE type = 'index'`)
 	check(t, err)
 	for rows.Next() {
 		var column [6]string

@@ -1,0 +1,86 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// updating is a client whose updates return an error.
+type updating struct {
+	dynamostore.Client
+	err error
+}
+
+func (u updating) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return nil, u.err
+}
+
+// TestConfirmClaimReadsConflicts: a conflict with a transaction is a result, and so is a failed
+// condition. Local engines never return the first.
+func TestConfirmClaimReadsConflicts(t *testing.T) {
+	t.Parallel()
+	held := row{
+		"claim_id": text("id-1"), "campaign": text("spring"), "item": text("A-1"),
+		"item_hash": text(engine.HashItem("A-1").String()), "claimed_at": &types.AttributeValueMemberN{Value: "1"},
+	}
+	for _, test := range []struct {
+		name     string
+		err      error
+		conflict bool
+		held     bool
+		want     error
+	}{
+		{name: "conflict", err: &types.TransactionConflictException{}, conflict: true},
+		{name: "another claim", err: &types.ConditionalCheckFailedException{Item: held}, held: true},
+		{name: "no claim", err: &types.ConditionalCheckFailedException{}},
+		{name: "throttled", err: &types.ThrottlingException{}, want: engine.ErrThrottled},
+		{name: "server error", err: &types.InternalServerError{}, want: errAny},
+	} {
+		got, err := dynamostore.New(updating{err: test.err}, bankTable, dedupeTable).ConfirmClaim(t.Context(), engine.Claim{Claimant: "ann"})
+		switch {
+		case test.want == errAny && (err == nil || errors.Is(err, itembank.ErrRefused)),
+			test.want != errAny && !errors.Is(err, test.want),
+			got.Conflict != test.conflict, (got.Held != nil) != test.held:
+			t.Errorf("%s: got %+v, %v", test.name, got, err)
+		case got.Held != nil && (got.Held.Claimant != "ann" || got.Held.ID != "id-1"):
+			t.Errorf("%s: got %+v", test.name, *got.Held)
+		}
+	}
+}
+
+var errAny = errors.New("any error")
+
+// TestDueClaimsRefusesOtherRows: a row of the index that is no claim is not passed over.
+func TestDueClaimsRefusesOtherRows(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][2]string{{"item#spring#001", "1#ann"}, {"claim#spring", "1#ann"}, {"claim#spring#001", "ann"}} {
+		store := dynamostore.New(index{row: row{"pk": text(keys[0]), "sk": text(keys[1])}}, bankTable, dedupeTable)
+		if _, err := store.DueClaims(t.Context(), engine.Shard{}, time.Time{}, time.Now(), 1); !errors.Is(err, engine.ErrInconsistent) {
+			t.Errorf("%v: want %v, got %v", keys, engine.ErrInconsistent, err)
+		}
+	}
+	throttled := dynamostore.New(index{err: &types.ThrottlingException{}}, bankTable, dedupeTable)
+	if _, err := throttled.DueClaims(t.Context(), engine.Shard{}, time.Time{}, time.Now(), 1); !errors.Is(err, engine.ErrThrottled) {
+		t.Errorf("want %v, got %v", engine.ErrThrottled, err)
+	}
+}
+
+// index is a client whose queries return a row, or an error.
+type index struct {
+	dynamostore.Client
+	row row
+	err error
+}
+
+func (i index) Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return &dynamodb.QueryOutput{Items: []map[string]types.AttributeValue{i.row}}, i.err
+}
