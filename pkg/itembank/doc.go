@@ -59,8 +59,28 @@
 // loaded again.
 //
 // A claim that has a life (Settings.ClaimLife) belongs to its claimant until it is closed, at
-// least 10 seconds after its end. A request closes the ended claim of its own claimant, and
-// [Bank.Sweep] closes all ended claims.
+// least 10 seconds after its end. A request closes the ended claim of its own claimant.
+// [Bank.SweepDue] closes all claims that are due; it finds them through an index. [Bank.Sweep]
+// reads all claims and the whole bank.
+//
+// # Holds
+//
+// In a campaign with Settings.Hold a claim is a hold: it goes back to the bank unless
+// [Bank.Confirm] makes it permanent. A shop holds a seat for 15 minutes, and confirms it when the
+// customer has paid.
+//
+//	bank.CreateCampaign(ctx, "concert", itembank.Settings{Hold: 15 * time.Minute})
+//	...
+//	grant, err := bank.Claim(ctx, "concert", "customer-17") // grant.Claim.EndsAt is in 15 minutes
+//	_, err = bank.Confirm(ctx, "concert", "customer-17", grant.Claim.ID)
+//
+// The claim row decides, not the clock: a hold can be confirmed until it is closed, also after its
+// end. A Confirm that fails with ErrNoClaim or ErrClaimEnded came too late; the item may belong to
+// somebody else. Confirm and every other call name the claim by its id, so that a late call never
+// touches a later claim of the same claimant.
+//
+// [Bank.ReleaseHold] is for holders: it ends a hold before its end, and refuses a confirmed claim.
+// [Bank.Release] is for operators: it ends any claim.
 //
 // # Limits
 //
@@ -69,8 +89,9 @@
 //   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
 //   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
 //     [DefaultCampaignCache].
-//   - Where items or claims have a life, the clocks of machines must agree to within 10
-//     seconds.
+//   - Claims end by the store's time where the store has a clock (DynamoDB), so that a machine
+//     whose clock is wrong does no harm. A SQLite file is used by one machine, whose clock counts;
+//     it must not be set back or ahead by more than 10 seconds while claims have a life.
 //
 // # Not promised
 //

@@ -1,10 +1,13 @@
 package itembank_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -18,10 +21,11 @@ var dueCases = []testCase{
 	{"index-that-is-behind", indexBehind},
 	{"claims-that-are-not-in-the-index", notInIndex},
 	{"inconsistencies-do-not-starve-the-rest", inconsistenciesDoNotStarve},
-	{"pages-of-due-claims", pagesOfDue},
 	{"nothing-ends", nothingEnds},
 	{"sweep-that-is-cut", dueSweepCut},
+	{"sweeps-at-once", dueSweepsAtOnce},
 	{"a-few", fewDue},
+	{"a-few-at-random", fewAtRandom},
 	{"a-few-after-many-inconsistencies", fewAfterInconsistencies},
 	{"a-few-that-are-busy", fewBusy},
 	{"a-few-on-a-slow-engine", fewOnSlowEngine},
@@ -103,9 +107,11 @@ func inconsistenciesDoNotStarve(f *fixture) {
 	}
 }
 
-// pagesOfDue: more claims than a page holds, some of them with one end, are all swept, and each
+// TestPagesOfDueClaims: more claims than a page holds, some of them with one end, are all swept, and each
 // is looked at once.
-func pagesOfDue(f *fixture) {
+func TestPagesOfDueClaims(t *testing.T) {
+	t.Parallel()
+	f := inMemory(t)
 	const n = 2100
 	c, items := f.stocked(n, holds)
 	clock := itembankfault.NewClock()
@@ -160,6 +166,27 @@ func dueSweepCut(f *fixture) {
 			f.Errorf("shard %d has no item", n)
 		}
 	}
+}
+
+// dueSweepsAtOnce: each claim is closed by one sweep, which counts it.
+func dueSweepsAtOnce(f *fixture) {
+	_, _, clock := f.heldUntilNow(20)
+	var mu sync.Mutex
+	var sum int64
+	sweepOnce := func() {
+		report, err := f.bank(itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
+		if err != nil {
+			f.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sum += report.Returned
+	}
+	enginerows.AtOnce(sweepOnce, sweepOnce, sweepOnce)
+	if sum != 20 {
+		f.Errorf("want 20 returned by all together, got %d", sum)
+	}
+	f.wantCounts(engine.Counts{Loaded: 20, Free: 20})
 }
 
 // heldUntilNow creates a campaign in which n holds ended a minute ago, one after the other.
@@ -218,6 +245,35 @@ func fewDue(f *fixture) {
 		f.Errorf("where claims have no end: want none closed, got %d, %v", closed, err)
 	}
 	f.wantCalls("where claims have no end", counted, "Campaign")
+}
+
+// busyClaims is an engine in which all claims are busy. It notes whose claims are looked at.
+type busyClaims struct {
+	engine.Store
+	lookedAt []string
+}
+
+func (b *busyClaims) CloseClaim(_ context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	b.lookedAt = append(b.lookedAt, r.Claim.Claimant)
+	return engine.CloseResult{Conflict: true}, nil
+}
+
+// fewAtRandom: two Banks that look at the same moment do not look at the same claims.
+func fewAtRandom(f *fixture) {
+	for _, n := range []int{40, 200} { // fewer and more than one read of the index
+		one := f.named(fmt.Sprint(n))
+		_, _, clock := one.heldUntilNow(n)
+		first, second := &busyClaims{Store: f.Store}, &busyClaims{Store: f.Store}
+		for _, store := range []*busyClaims{first, second} {
+			if closed, err := one.closeDue(store, clock); err != nil || closed != 0 || len(store.lookedAt) == 0 {
+				f.Errorf("want claims looked at and none closed, got %d, %d closed, %v", len(store.lookedAt), closed, err)
+			}
+			slices.Sort(store.lookedAt)
+		}
+		if slices.Equal(first.lookedAt, second.lookedAt) {
+			f.Errorf("of %d claims two Banks chose the same: %v", n, first.lookedAt)
+		}
+	}
 }
 
 // fewAfterInconsistencies: claims that stay at the head of the index do not keep it from the

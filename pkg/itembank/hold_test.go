@@ -77,11 +77,11 @@ func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Clai
 	return want
 }
 
-// notConfirmed confirms a claim, and must get the refusal.
-func (f *fixture) notConfirmed(b *itembank.Bank, claimant, id string, want error) {
+// notConfirmed confirms a claim of ann's, and must get the refusal.
+func (f *fixture) notConfirmed(b *itembank.Bank, id string, want error) {
 	f.Helper()
-	if claim, err := b.Confirm(f.ctx, f.name, claimant, id); !errors.Is(err, want) || !errors.Is(err, itembank.ErrRefused) {
-		f.Errorf("confirm for %s: want %v, got %+v, %v", claimant, want, claim, err)
+	if claim, err := b.Confirm(f.ctx, f.name, "ann", id); !errors.Is(err, want) || !errors.Is(err, itembank.ErrRefused) {
+		f.Errorf("confirm for ann: want %v, got %+v, %v", want, claim, err)
 	}
 }
 
@@ -114,7 +114,7 @@ func confirm(f *fixture) {
 	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
 	f.confirmed(b, ann)
 	f.released(b, rowOf(permanent), itembank.Released{Returned: true}) // by an operator
-	f.notConfirmed(b, "ann", ann.ID, itembank.ErrNoClaim)
+	f.notConfirmed(b, ann.ID, itembank.ErrNoClaim)
 }
 
 // confirmInSharedScope: a hold is confirmed through its own campaign only.
@@ -155,15 +155,15 @@ func confirmOfHoldThatIsOver(f *fixture) {
 	c, _ := f.stocked(2, holds)
 	clock := itembankfault.NewClock()
 	b := f.bank(itembank.WithClock(clock))
-	f.notConfirmed(b, "ann", "no-such-id", itembank.ErrNoClaim)
+	f.notConfirmed(b, "no-such-id", itembank.ErrNoClaim)
 	first := f.claim(b, "ann").Claim
 	clock.SetTo(first.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(b, itembank.SweepReport{Returned: 1})
-	f.notConfirmed(b, "ann", first.ID, itembank.ErrNoClaim)
+	f.notConfirmed(b, first.ID, itembank.ErrNoClaim)
 	clock.Advance(2 * time.Second)
 	second := f.claim(b, "ann").Claim
 	for _, other := range []string{first.ID, "", "no-such-id"} {
-		f.notConfirmed(b, "ann", other, itembank.ErrClaimEnded)
+		f.notConfirmed(b, other, itembank.ErrClaimEnded)
 	}
 	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != second {
 		f.Errorf("want the hold %+v as it was, got %+v, %v", second, held, err)

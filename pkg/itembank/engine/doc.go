@@ -15,7 +15,8 @@
 //   - An item row says that an item was ever loaded, and how it ended ([ItemRow]). It
 //     outlives the bank row.
 //   - A claim row says that a claimant holds an item ([Claim]). Its key is the scope and the
-//     claimant.
+//     claimant. An index lists the claims that end, by the shard of their item and their end; it
+//     is a hint ([Store.DueClaims]). Claims without an end are not in it.
 //   - A load row keeps the progress of a load ([Load]).
 //
 // # Results and errors
