@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -40,6 +41,8 @@ func (p Play) Run(ctx context.Context) error {
 		if p.mutant != nil {
 			p.Through = w.mutate(p.mutant, broken)
 		}
+	} else if p.Through != nil {
+		p.Through = worldTime{p.Through, w.clock}
 	}
 	return w.violated(func() {
 		p.Scenario.Prepare(w)
@@ -55,6 +58,15 @@ func (p Play) Run(ctx context.Context) error {
 		w.checkRows(p.Full)
 	})
 }
+
+// worldTime is an engine whose clock is that of the world.
+type worldTime struct {
+	engine.Store
+	clock *Clock
+}
+
+// ServerTime implements engine.Store.
+func (w worldTime) ServerTime() time.Time { return w.clock.Now() }
 
 // fullCheckEvery is how many plays have one full check. On an engine behind a network
 // full checks would take most of the time.

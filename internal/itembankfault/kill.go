@@ -99,6 +99,7 @@ func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
 		return None
 	}}
 	w := newWorld(t.Context(), enginetest.Engine{Store: store})
+	store.Server = w.clock
 	w.resume(c.State)
 	w.name, w.campaigns[""] = c.Name, c.Campaign
 	w.keep = func(s State) { fmt.Println(stateMark + encode(s)) }
