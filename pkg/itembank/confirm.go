@@ -63,7 +63,7 @@ func (b *Bank) campaignOfHolds(ctx context.Context, campaign, claimant string) (
 	}
 	c, err := b.campaignRules(ctx, campaign)
 	if err == nil && c.Hold == 0 {
-		err = &InvalidError{"campaign", "has no holds; create it with hold"}
+		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor released by their holders; hold is set when a campaign is created"}
 	}
 	return c, err
 }

@@ -2,13 +2,19 @@ package dynamostore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -21,6 +27,59 @@ type updating struct {
 
 func (u updating) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	return nil, u.err
+}
+
+// TestIndexAttributes: the row of a hold has the attributes that put it into the index. A confirmed
+// claim, and one without an end, has none of them: it costs nothing there. A store with another
+// format would not find the holds of existing tables.
+func TestIndexAttributes(t *testing.T) {
+	onLocalEngines(t, func(t *testing.T, endpoint string) {
+		itembankengines.DynamoDB(t, endpoint) // makes the tables
+		client := itembankengines.Client(endpoint, nil)
+		ctx, bank := t.Context(), itembank.New(dynamostore.New(client, bankTable, dedupeTable))
+		for _, hold := range []time.Duration{time.Minute, 0} {
+			name := "index-" + strings.ToLower(rand.Text())
+			_, _, create := bank.CreateCampaign(ctx, name, itembank.Settings{Hold: hold, Shards: 12})
+			_, load := bank.Load(ctx, name, itembank.Items("seat"), nil)
+			grant, err := bank.Claim(ctx, name, "ann")
+			if err := errors.Join(create, load, err); err != nil {
+				t.Fatal(err)
+			}
+			ends, due := "", ""
+			if hold > 0 {
+				ends, due = fmt.Sprint(grant.Claim.EndsAt.UnixMilli()), fmt.Sprintf("due#%s#%02d", name, engine.HashItem("seat").ShardOf(12))
+			}
+			wantIndexed(t, client, name, ends, due)
+			if hold > 0 {
+				if _, err := bank.Confirm(ctx, name, "ann", grant.Claim.ID); err != nil {
+					t.Fatal(err)
+				}
+				wantIndexed(t, client, name, "", "")
+			}
+		}
+	})
+}
+
+// wantIndexed compares the attributes of ann's claim row that are keys of the index.
+func wantIndexed(t *testing.T, client *dynamodb.Client, scope, ends, due string) {
+	t.Helper()
+	key := itembankengines.ClaimKey(scope, "ann")
+	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: aws.String(dedupeTable), Key: row{"pk": text(key[0]), "sk": text(key[1])}, ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ EndsAt, Due string }
+	if n, ok := out.Item["ends_at"].(*types.AttributeValueMemberN); ok {
+		got.EndsAt = n.Value
+	}
+	if s, ok := out.Item["due"].(*types.AttributeValueMemberS); ok {
+		got.Due = s.Value
+	}
+	if len(out.Item) == 0 || got.EndsAt != ends || got.Due != due {
+		t.Errorf("want the keys %q and %q in the index, got %+v of %v", ends, due, got, out.Item)
+	}
 }
 
 // TestConfirmClaimReadsConflicts: a conflict with a transaction is a result, and so is a failed
