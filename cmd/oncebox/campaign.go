@@ -131,28 +131,44 @@ type campaignOpen struct {
 }
 
 func (campaignOpen) Help() string {
-	return `Example:
+	return `If the campaign was closed with --until-reconciled, it is opened only if reconcile finds nothing. Else the exit code
+is 3.
+
+Example:
   oncebox campaign open spring`
 }
 
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
-	return a.switchCampaign(ctx, c.Name, "open", (*itembank.Bank).OpenCampaign)
+	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Bank, ctx context.Context, name string) error {
+		err := b.OpenCampaign(ctx, name)
+		if errors.Is(err, itembank.ErrNotReconciled) {
+			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
+			err = &hintError{fmt.Errorf("%s: %w", name, err), hint}
+		}
+		return err
+	})
 }
 
 type campaignClose struct {
-	Name string `arg:"" help:"The campaign."`
+	Name            string `arg:"" help:"The campaign."`
+	UntilReconciled bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose tables were restored."`
 }
 
 func (campaignClose) Help() string {
 	return `Example:
-  oncebox campaign close spring`
+  oncebox campaign close spring
+  oncebox campaign close spring --until-reconciled`
 }
 
 func (c campaignClose) Run(ctx context.Context, a *app) error {
-	return a.switchCampaign(ctx, c.Name, "closed", (*itembank.Bank).CloseCampaign)
+	do := (*itembank.Bank).CloseCampaign
+	if c.UntilReconciled {
+		do = (*itembank.Bank).CloseUntilReconciled
+	}
+	return a.switchCampaign(ctx, c.Name, "closed", do)
 }
 
-// switchFunc is OpenCampaign or CloseCampaign.
+// switchFunc opens or closes a campaign.
 type switchFunc func(*itembank.Bank, context.Context, string) error
 
 func (a *app) switchCampaign(ctx context.Context, name, state string, do switchFunc) error {

@@ -21,6 +21,7 @@ type cli struct {
 	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have expired."`
 	Status    statusCommand    `cmd:"" help:"Count the items of a campaign: loaded, free, claimed, ended."`
 	Reconcile reconcileCommand `cmd:"" help:"Check that every item is in exactly one place, and repair what is not."`
+	Replay    replayCommand    `cmd:"" help:"Put claims back that the store has lost, as after a restore."`
 	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
 	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`

@@ -236,6 +236,7 @@ func TestDidYouMean(t *testing.T) {
 		{"campaign", "show", "sprin"}, {"campaign", "open", "sprin"}, {"campaign", "close", "sprin"}, {"status", "sprin"}, {"claim", "sprin", "ann"},
 		{"load", "sprin", "codes.txt"}, {"load", "sprin", "codes.txt", "--dry-run"}, {"release", "sprin", "ann", "--yes"}, {"withdraw", "sprin", "codes.txt"},
 		{"withdraw", "sprin", "--all", "--yes"}, {"sweep", "sprin"}, {"reconcile", "sprin"}, {"reconcile", "sprin", "--repair"},
+		{"replay", "sprin", "codes.txt"},
 	} {
 		s.run(exitNo, command...).plainly(t, "oncebox: no such campaign: \"sprin\"\nDid you mean spring? The store has: autumn-sale, spring.\n")
 	}

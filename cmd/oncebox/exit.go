@@ -103,6 +103,7 @@ var outcomes = []struct {
 	{itembank.ErrNoCampaign, exitNo, "no-such-campaign"},
 	{itembank.ErrNoClaim, exitNo, "no-claim"},
 	{itembank.ErrClaimedElsewhere, exitNo, "claimed-elsewhere"},
+	{itembank.ErrNotReconciled, exitNo, "not-reconciled"},
 	{itembank.ErrRefused, exitNo, "refused"},
 	{itembank.ErrInvalid, exitUsage, "invalid-input"},
 	{sqlite.ErrNotStore, exitUsage, "no-store"},

@@ -56,6 +56,9 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 
 // modeOf says what decides whether a campaign is open: its times, or an operator.
 func modeOf(c itembank.Campaign) string {
+	if c.UntilReconciled {
+		return "closed-until-reconciled"
+	}
 	return cmp.Or(string(c.Override), "by-times")
 }
 

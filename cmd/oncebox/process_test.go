@@ -61,7 +61,7 @@ func TestInterruptedStdin(t *testing.T) {
 	s.env = []string{"TMPDIR=" + spool}
 	for _, args := range [][]string{
 		{"load", "spring", "-"}, {"load", "spring", "-", "--dry-run"}, {"withdraw", "spring", "-"},
-		{"reconcile", "spring", "--repair", "--items", "-"}, {"invoke", "claim", "-"},
+		{"reconcile", "spring", "--repair", "--items", "-"}, {"replay", "spring", "-"}, {"invoke", "claim", "-"},
 	} {
 		stdin, feed := io.Pipe()
 		c := s.command(context.Background(), stdin, args...)

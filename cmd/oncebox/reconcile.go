@@ -12,9 +12,10 @@ import (
 )
 
 type reconcileCommand struct {
-	Campaign string `arg:"" help:"The campaign."`
-	Repair   bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
-	Items    string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
+	Campaign        string `arg:"" help:"The campaign."`
+	Repair          bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
+	Items           string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
+	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. Somebody may have seen such an item; then two people have it."`
 	itemFlags
 	rateFlag
 
@@ -31,26 +32,36 @@ row, needs about 100 bytes of memory for an item, and changes nothing.
 meanwhile. The campaign must be closed. It waits %.0f seconds first, for requests that began before the campaign
 was closed.
 
-  inconsistency                     --repair
-  missing                           puts the item back into the bank, if --items has it
-  held-and-free, free-and-ended,
-  free-twice                        removes the bank row that is too much
-  free-not-loaded, held-not-loaded  adds the missing row that says the item was loaded
-  held-twice, held-and-ended,
-  misplaced, ends-differ, moving    does nothing: a person must decide
+  inconsistency    --repair
+  missing          if items are burned: ends the item as lost, since somebody may have seen it
+                   if items return: puts it back into the bank, if --items has it
+                   if the item was withdrawn while it was held: ends it as withdrawn
+  held-and-free,
+  free-and-ended   removes the item from the bank
+  held-not-loaded  adds the missing row that says the item was loaded
+  all others       does nothing: a person must decide
+
+If you know claims that are lost, run oncebox replay before: it gives missing items back to their claimants. With
+--return-seen-items, missing items go back into the bank where items are burned, too.
 
 The exit code is 4 if an inconsistency was found and not repaired.
 
 Examples:
   oncebox reconcile spring
   oncebox reconcile spring --rate 5000   # beside a sale
-  oncebox campaign close spring && oncebox reconcile spring --repair --items codes.txt`, itembank.DrainTime.Seconds())
+  oncebox campaign close spring && oncebox reconcile spring --repair
+  oncebox campaign close seats && oncebox reconcile seats --repair --items seats.txt`, itembank.DrainTime.Seconds())
 }
 
 func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case !c.Repair && (c.Items != "" || c.isSet()):
 		return &usageError{errors.New("--items and its flags are for --repair"), ""}
+	case c.Items == "" && c.ReturnSeenItems:
+		return &usageError{
+			errors.New("--return-seen-items needs --items"),
+			"No row of the store has the text of a missing item. Name the file that was loaded.",
+		}
 	case c.Items == "" && c.isSet():
 		return &usageError{errors.New("--column, --lines, --trim and --raw are for --items"), ""}
 	}
@@ -75,19 +86,31 @@ func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Ban
 }
 
 func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
-	campaign, err := b.Campaign(ctx, c.Campaign)
+	if err := needClosed(ctx, b, c.Campaign); err != nil {
+		return err
+	}
+	a.remarkWait(c.Campaign)
+	report, err := b.Repair(ctx, c.Campaign, itembank.RepairOptions{Items: items, ReturnSeenItems: c.ReturnSeenItems})
+	return a.reconciled(report, err)
+}
+
+// needClosed refuses a campaign that is not closed, and says how to close it.
+func needClosed(ctx context.Context, b *itembank.Bank, name string) error {
+	campaign, err := b.Campaign(ctx, name)
 	if err != nil {
 		return err
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
 		return &usageError{
-			fmt.Errorf("%s is %s, and only a closed campaign can be repaired; nothing was changed", c.Campaign, state),
-			fmt.Sprintf("`oncebox campaign close %s` closes it.", c.Campaign),
+			fmt.Errorf("%s is %s, and only a closed campaign can be repaired; nothing was changed", name, state),
+			fmt.Sprintf("`oncebox campaign close %s` closes it.", name),
 		}
 	}
-	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), c.Campaign)
-	report, err := b.Repair(ctx, c.Campaign, items)
-	return a.reconciled(report, err)
+	return nil
+}
+
+func (a *app) remarkWait(campaign string) {
+	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), campaign)
 }
 
 // reconciled prints a report, also if the command stopped after it had repaired something.

@@ -19,9 +19,10 @@ import (
 type planter struct {
 	*fixture
 	campaign itembank.Campaign
+	claim    engine.Claim // it stays all the time
 }
 
-// plants returns a planter. It loads another item first, on which the conditions of its changes rest.
+// plants returns a planter. It claims another item first, on which the conditions of its changes rest.
 func (w *fixture) plants() planter {
 	w.Helper()
 	campaign, err := w.bank.Campaign(w.Context(), w.name)
@@ -31,7 +32,11 @@ func (w *fixture) plants() planter {
 	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("there"), nil); err != nil {
 		w.Fatal(err)
 	}
-	return planter{w, campaign}
+	grant, err := w.bank.Claim(w.Context(), w.name, "planter")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return planter{w, campaign, engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: "planter"}}
 }
 
 func (p planter) free(item string) engine.FreeItem {
@@ -56,9 +61,7 @@ func (p planter) must(done bool, err error) {
 // change puts or drops a bank row, whatever is there.
 func (p planter) change(put, drop *engine.FreeItem) {
 	p.Helper()
-	m := engine.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop}
-	other := p.free("there") // it stays in the bank all the time
-	m.IfFree = &other
+	m := engine.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop, IfClaim: &p.claim}
 	p.must(p.store.Store.Repair(p.Context(), m))
 }
 
@@ -250,18 +253,37 @@ func (w *fixture) reconcile(c reconcileCommand, code int) (r itembank.ReconcileR
 	return r
 }
 
-// TestLostWithoutItems: without the file of the load a lost item does not come back.
-func TestLostWithoutItems(t *testing.T) {
+// TestMissingItems: where items are burned a missing item is ended, unless a flag says that it returns. Where items
+// return it needs the file of the load.
+func TestMissingItems(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
-		w := newFixture(t, store, itembank.Settings{})
-		inconsistencies["missing"](w.plants())
-		if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
-			t.Fatal(err)
-		}
-		err := reconcileCommand{Campaign: w.name, Repair: true}.reconcile(t.Context(), w.app(), w.bank, nil)
-		if exitCode(t.Context(), err) != exitLook || !strings.Contains(w.out.String(), "inconsistencies 1, repaired 0") {
-			t.Errorf("%v\n%s", err, w.out.String())
+		for _, test := range []struct {
+			onEnd      itembank.OnEnd
+			returnSeen bool
+			items      itembank.Source
+			code       int
+			where      string
+		}{
+			{itembank.Burn, false, nil, exitDone, "lost"},
+			{itembank.Burn, false, itembank.Items(theItem), exitDone, "lost"},
+			{itembank.Burn, true, itembank.Items(theItem), exitDone, "free"},
+			{itembank.Return, false, nil, exitLook, ""},
+			{itembank.Return, false, itembank.Items(theItem), exitDone, "free"},
+		} {
+			w := newFixture(t, store, itembank.Settings{OnEnd: test.onEnd})
+			inconsistencies["missing"](w.plants())
+			if err := w.bank.CloseCampaign(t.Context(), w.name); err != nil {
+				t.Fatal(err)
+			}
+			c := reconcileCommand{Campaign: w.name, Repair: true, ReturnSeenItems: test.returnSeen}
+			err := c.reconcile(t.Context(), w.app(), w.bank, test.items)
+			if exitCode(t.Context(), err) != test.code {
+				t.Errorf("%+v: %v\n%s", test, err, w.out.String())
+			}
+			if test.where != "" && w.state() != test.where {
+				t.Errorf("%+v: the item is %s", test, w.state())
+			}
 		}
 	})
 }

@@ -93,6 +93,7 @@ func TestDestructiveFlagsAreNoVariables(t *testing.T) {
 		{"ONCEBOX_YES=true", []string{"release", "spring", "ann"}, "--yes"},
 		{"ONCEBOX_YES=true", []string{"--store", "dynamodb:", "init"}, "--yes"},
 		{"ONCEBOX_REPAIR=true", []string{"reconcile", "spring"}, "--repair"},
+		{"ONCEBOX_RETURN_SEEN_ITEMS=true", []string{"reconcile", "spring", "--repair"}, "--return-seen-items"},
 		{"ONCEBOX_COLUMN=code", []string{"load", "spring", table}, "--column"},
 		{"ONCEBOX_COLUMN=code", []string{"withdraw", "spring", table}, "--column"},
 		{"ONCEBOX_SHARDS=4", []string{"campaign", "create", "summer"}, "--shards"},

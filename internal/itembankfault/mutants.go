@@ -203,6 +203,18 @@ var Mutants = []Mutant{
 		CaughtBy: []string{"engine/end-items"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemsEndWhatever{e.Store} },
 	},
+	{
+		Name:     "seen-items-put-back",
+		CaughtBy: []string{"repair/missing-item-that-somebody-saw", "scenario/claims-restored-and-not-known"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &seenItemsPutBack{Store: e.Store, raw: e.Raw, loaded: map[engine.Hash]engine.FreeItem{}}
+		},
+	},
+	{
+		Name:     "claim-put-back-whatever-the-item-row",
+		CaughtBy: []string{"replay/two-replays-at-once", "replay/item-that-moves-meanwhile"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackWhatever{e.Store} },
+	},
 }
 
 // MustBeFoundBy fails the test if a scenario, played without a fault and then with each
@@ -739,4 +751,44 @@ func (m itemsEndWhatever) EndItems(ctx context.Context, requests []engine.EndReq
 		all[i].EndedBy = time.Time{}
 	}
 	return m.Store.EndItems(ctx, all)
+}
+
+// seenItemsPutBack puts a missing item back into the bank where a repair marks it as lost.
+type seenItemsPutBack struct {
+	engine.Store
+	raw    enginetest.Raw
+	mu     sync.Mutex
+	loaded map[engine.Hash]engine.FreeItem
+}
+
+func (m *seenItemsPutBack) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range requests {
+		m.loaded[r.Item.Hash] = r.Item
+	}
+	return m.Store.AddItems(ctx, requests)
+}
+
+func (m *seenItemsPutBack) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	if r.End == "" {
+		return m.Store.Repair(ctx, r)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return true, m.raw.PutBankRow(ctx, m.loaded[r.Hash])
+}
+
+// claimPutBackWhatever puts a claim back whatever became of its item since it was read.
+type claimPutBackWhatever struct{ engine.Store }
+
+func (m claimPutBackWhatever) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	if r.PutClaim != nil {
+		row, err := m.ItemRow(ctx, r.Campaign, r.Hash)
+		if err != nil {
+			return false, err
+		}
+		r.IfRow = row
+	}
+	return m.Store.Repair(ctx, r)
 }

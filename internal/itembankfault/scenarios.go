@@ -323,6 +323,25 @@ var Scenarios = []Scenario{
 		w.SetOpen("", true)
 		w.Get("", "cid")
 	}},
+	{"claims-restored-and-replayed", restoredClaims(2), func(w *World) {
+		w.Replay("", w.lost...)
+		w.Repair("", numbered("item", 8)...)
+		w.SetOpen("", true)
+		for _, claimant := range []string{"ann", "bob", "cid", "dan"} {
+			w.Get("", claimant)
+		}
+	}},
+	{"claims-restored-and-not-known", restoredClaims(0), func(w *World) {
+		for _, c := range w.lost {
+			w.state.release(w.campaigns[""], c.Claimant, c.ID)
+		}
+		w.Repair("", numbered("item", 8)...)
+		w.SetOpen("", true)
+		for _, claimant := range []string{"eve", "fay", "gus", "hal"} {
+			w.Get("", claimant)
+		}
+		w.Refused("", "ann", itembank.ErrSoldOut)
+	}},
 	{"create-close-open", func(*World) {}, func(w *World) {
 		w.Create("", itembank.Settings{Shards: 1})
 		w.Load("", "item-0")
@@ -435,11 +454,7 @@ func plantedInconsistencies(w *World) {
 	w.Withdraw("", w.freeItems(c)[0].Value)
 	free := w.freeItems(c)
 	raw := w.engine.Raw
-	w.must(raw.DropBankRow(w.ctx, free[0]))                           // lost
-	w.must(raw.DropItemRow(w.ctx, c.Name, free[1].Hash))              // free and not loaded
-	twice := free[2]                                                  // free twice
-	twice.Shard.Number = 1 - twice.Shard.Number                       //
-	w.must(raw.PutBankRow(w.ctx, twice))                              //
+	w.must(raw.DropBankRow(w.ctx, free[0]))                           // missing
 	ann := w.state.Told[key(c.Scope, "ann")].Claim                    // held and free
 	w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, ann.Item)))   //
 	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
@@ -452,4 +467,24 @@ func plantedInconsistencies(w *World) {
 		}
 	}
 	w.SetOpen("", false)
+}
+
+// restoredClaims prepares a closed campaign with 8 items whose claims are restored to a moment
+// before four customers claimed: their claims are lost. The items of the first ones are in the
+// bank, as if it were restored too, those of the others are in no place.
+func restoredClaims(free int) func(*World) {
+	return func(w *World) {
+		w.Create("", itembank.Settings{Shards: 2})
+		c := w.campaigns[""]
+		w.Load("", numbered("item", 8)...)
+		for n, claimant := range []string{"ann", "bob", "cid", "dan"} {
+			claim := w.Get("", claimant)
+			w.lost = append(w.lost, claim)
+			w.must(w.engine.Raw.DropClaim(w.ctx, c.Scope, claimant))
+			if n < free {
+				w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Item)))
+			}
+		}
+		w.SetOpen("", false)
+	}
 }

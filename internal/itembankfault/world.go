@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -35,7 +36,8 @@ type World struct {
 	bank      *itembank.Bank
 	campaigns map[string]engine.Campaign
 	trace     []string
-	meanwhile func() // runs once, while a reply is slow
+	lost      []itembank.Claim // claims that a restored table has forgotten
+	meanwhile func()           // runs once, while a reply is slow
 }
 
 // violation is what a scenario panics with.
@@ -484,9 +486,34 @@ func (w *World) SetOpen(suffix string, open bool) {
 // Repair repairs a closed campaign.
 func (w *World) Repair(suffix string, items ...string) {
 	w.mustRepeat("repair", func(ctx context.Context) error {
-		_, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.Items(items...))
+		_, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.RepairOptions{Items: itembank.Items(items...)})
 		return err
 	})
+}
+
+// Replay replays claims in a closed campaign. Every claimant must hold the claim afterwards.
+func (w *World) Replay(suffix string, claims ...itembank.Claim) {
+	var lines []itembank.ClaimLine
+	for n, c := range claims {
+		lines = append(lines, itembank.ClaimLine{Number: int64(n) + 1, Claim: c})
+	}
+	source := func() iter.Seq2[itembank.ClaimLine, error] {
+		return func(yield func(itembank.ClaimLine, error) bool) {
+			for _, l := range lines {
+				if !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+	var report itembank.ReplayReport
+	tries := w.mustRepeat("replay", func(ctx context.Context) (err error) {
+		report, err = w.bank.Replay(ctx, w.campaigns[suffix].Name, source)
+		return err
+	})
+	if n := int64(len(lines)); report.Replayed+report.Already != n || tries == 1 && report.Replayed != n {
+		w.fail("replayed %d claims in %d tries: %+v", n, tries, report)
+	}
 }
 
 // freeItems lists the free items without faults.

@@ -461,11 +461,9 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 	case r.IfRow != nil:
 		row, found := s.rows[r.Campaign][r.Hash]
 		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns && row.Withdraw == r.IfRow.Withdraw
-	case r.IfClaim != nil:
+	default:
 		held := s.held(r.IfClaim.Scope, r.IfClaim.Claimant)
 		return held != nil && held.ID == r.IfClaim.ID
-	default:
-		return s.freeItem(*r.IfFree) != nil
 	}
 }
 
@@ -477,23 +475,39 @@ func (s *Items) change(r engine.RepairRequest) (done bool) {
 			return false
 		}
 		s.addFree(*r.PutFree)
-		if r.IfRow != nil {
-			row := s.rows[r.Campaign][r.Hash]
-			row.Returns++
-			put(s.rows, r.Campaign, r.Hash, row)
+		s.countReturn(r)
+	case r.PutClaim != nil:
+		if s.held(r.PutClaim.Scope, r.PutClaim.Claimant) != nil {
+			return false
 		}
+		put(s.claims, r.PutClaim.Scope, r.PutClaim.Claimant, claimRow{*r.PutClaim, r.Shard.Number})
+		s.countReturn(r)
 	case r.DropFree != nil:
 		if s.freeItem(*r.DropFree) == nil {
 			return false
 		}
 		s.banks[r.DropFree.Shard].remove(r.DropFree.Hash)
-	default:
+	case r.PutRow != nil:
 		if _, found := s.rows[r.Campaign][r.Hash]; found {
 			return false
 		}
 		put(s.rows, r.Campaign, r.Hash, *r.PutRow)
+	default:
+		row := s.rows[r.Campaign][r.Hash]
+		row.State = r.End
+		put(s.rows, r.Campaign, r.Hash, row)
 	}
 	return true
+}
+
+// countReturn counts a return in the item row on which a repair rests, and deletes its state.
+func (s *Items) countReturn(r engine.RepairRequest) {
+	if r.IfRow != nil {
+		row := s.rows[r.Campaign][r.Hash]
+		row.Returns++
+		row.State = ""
+		put(s.rows, r.Campaign, r.Hash, row)
+	}
 }
 
 // freeItem finds a bank row by its key.

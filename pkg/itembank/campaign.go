@@ -37,18 +37,20 @@ const (
 // Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife, Hold
 // and OnEnd are fixed when the campaign is created.
 type Campaign struct {
-	Name      string
-	Override  State         // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
-	OpensAt   time.Time     // zero: at once; UTC, whole milliseconds, as all times here
-	ClosesAt  time.Time     // zero: never
-	Scope     string        // the name space in which a claimant holds at most one claim
-	Shards    int           // parts of the bank
-	PageSize  int           // the least number of items read at a time
-	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
-	ClaimLife time.Duration // how long a claim lives; 0: for ever
-	Hold      time.Duration // how long a claim waits for Bank.Confirm; 0: claims are not confirmed
-	OnEnd     OnEnd
-	CreatedAt time.Time
+	Name     string
+	Override State // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
+	// UntilReconciled, with Closed, says that OpenCampaign reconciles first.
+	UntilReconciled bool
+	OpensAt         time.Time     // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt        time.Time     // zero: never
+	Scope           string        // the name space in which a claimant holds at most one claim
+	Shards          int           // parts of the bank
+	PageSize        int           // the least number of items read at a time
+	ItemLife        time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife       time.Duration // how long a claim lives; 0: for ever
+	Hold            time.Duration // how long a claim waits for Bank.Confirm; 0: claims are not confirmed
+	OnEnd           OnEnd
+	CreatedAt       time.Time
 
 	copied rowCopy // only in the Bank's own copies
 }
@@ -67,7 +69,8 @@ func (c Campaign) bare() Campaign {
 
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
-		Name: r.Name, Override: overrideOf(r.Mode), OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
+		Name: r.Name, Override: overrideOf(r.Mode), UntilReconciled: r.Mode == engine.ClosedUntilReconciled,
+		OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
 		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
 		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
 	}
@@ -77,7 +80,7 @@ func overrideOf(m engine.Mode) State {
 	switch m {
 	case engine.OpenByHand:
 		return Open
-	case engine.ClosedByHand:
+	case engine.ClosedByHand, engine.ClosedUntilReconciled:
 		return Closed
 	}
 	return ""
@@ -92,10 +95,12 @@ func (c Campaign) row() engine.Campaign {
 }
 
 func (c Campaign) mode() engine.Mode {
-	switch c.Override {
-	case Open:
+	switch {
+	case c.Override == Open:
 		return engine.OpenByHand
-	case Closed:
+	case c.Override == Closed && c.UntilReconciled:
+		return engine.ClosedUntilReconciled
+	case c.Override == Closed:
 		return engine.ClosedByHand
 	}
 	return engine.ByTimes
@@ -264,8 +269,24 @@ func (c Campaign) sameSettings(o Campaign) bool {
 // OpenCampaign opens a campaign, whatever its times say. Other Banks follow when their
 // copies of the rules are too old (DefaultCampaignCache). OpenCampaign is safe to repeat.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
+// A campaign that CloseUntilReconciled closed is opened only if Reconcile finds nothing, which
+// reads all its rows.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrTryAgain; those of Reconcile.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
+	c, err := b.Campaign(ctx, name)
+	if err != nil {
+		return err
+	}
+	if c.UntilReconciled {
+		report, err := b.Reconcile(ctx, name)
+		if err != nil {
+			return err
+		}
+		if n := len(report.Inconsistencies); n > 0 {
+			return fmt.Errorf("%w: it found %d", ErrNotReconciled, n)
+		}
+	}
 	return b.setMode(ctx, name, engine.OpenByHand)
 }
 
@@ -273,6 +294,13 @@ func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 // OpenCampaign. Claimants keep their claims.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.ClosedByHand)
+}
+
+// CloseUntilReconciled closes a campaign as CloseCampaign does, and OpenCampaign refuses to open
+// it while it has inconsistencies. It is for campaigns whose rows may be wrong, as after a
+// restore. CloseCampaign takes that back.
+func (b *Bank) CloseUntilReconciled(ctx context.Context, name string) error {
+	return b.setMode(ctx, name, engine.ClosedUntilReconciled)
 }
 
 func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {

@@ -29,7 +29,7 @@ type testCase struct {
 var subjects = map[string][]testCase{
 	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
-	"reconcile": reconcileCases, "repair": repairCases,
+	"reconcile": reconcileCases, "repair": repairCases, "replay": replayCases,
 }
 
 // TestBank runs all cases on each engine. Under -short it runs them in memory.

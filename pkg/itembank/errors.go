@@ -37,6 +37,8 @@ var (
 	ErrClosed     = member(ErrRefused, "the campaign is closed")
 	ErrNoCampaign = member(ErrRefused, "no such campaign")
 	ErrNoClaim    = member(ErrRefused, "no such claim")
+	// ErrNotReconciled comes from OpenCampaign, after CloseUntilReconciled.
+	ErrNotReconciled = member(ErrRefused, "the campaign stays closed until reconcile finds no inconsistency")
 	// ErrClaimedElsewhere comes as a *ClaimedElsewhereError, which names the campaign.
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")
 )

@@ -81,9 +81,11 @@ func invalidEnds(f *fixture) {
 		_, withdraw := b.Withdraw(f.ctx, name, itembank.Items("a"))
 		_, withdrawAll := b.WithdrawAll(f.ctx, name, nil)
 		_, reconcile := b.Reconcile(f.ctx, name)
-		_, repair := b.Repair(f.ctx, name, nil)
+		_, repair := b.Repair(f.ctx, name, itembank.RepairOptions{})
+		_, replay := b.Replay(f.ctx, name, replayOf())
 		for method, err := range map[string]error{
 			"Sweep": sweep, "Withdraw": withdraw, "WithdrawAll": withdrawAll, "Reconcile": reconcile, "Repair": repair,
+			"Replay": replay,
 		} {
 			if !errors.Is(err, want) {
 				f.Errorf("%s of %q: want %v, got %v", method, name, want, err)

@@ -32,6 +32,15 @@ func TestRate(t *testing.T) {
 	load := func(b *itembank.Bank) func() error {
 		return func() error { _, err := b.Load(f.ctx, f.name, itembank.Items(items...), nil); return err }
 	}
+	replay := func() error {
+		var lines []itembank.Claim
+		for _, claimant := range codes("claimant", 100) {
+			lines = append(lines, claimOf(claimant, "code"))
+		}
+		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+		_, err := b.ReplayDryRun(f.ctx, f.name, replayOf(lines...))
+		return err
+	}
 	for _, test := range []struct {
 		name string
 		rows int
@@ -47,6 +56,7 @@ func TestRate(t *testing.T) {
 		{"sweep of due claims", 300, func() error { _, err := b.SweepDue(f.ctx, f.name, nil); return err }},
 		{"sweep", 1000, func() error { _, err := b.Sweep(f.ctx, f.name, nil); return err }},
 		{"withdraw all", 1000 + 1000, func() error { _, err := b.WithdrawAll(f.ctx, f.name, nil); return err }},
+		{"replay", 1000 + 100, replay},
 	} {
 		clock.Advance(time.Hour / 4) // the Bank may begin with a transaction at once
 		start := clock.Now()

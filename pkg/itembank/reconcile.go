@@ -295,10 +295,10 @@ func (r itemRows) kind() string {
 		return heldAndFree
 	case len(r.claims) == 1 && ended:
 		return heldAndEnded
+	case len(r.free) > 0 && ended:
+		return freeAndEnded
 	case len(r.free) > 1:
 		return freeTwice
-	case len(r.free) == 1 && ended:
-		return freeAndEnded
 	case len(r.claims) == 1 && r.item == nil:
 		return heldNotLoaded
 	case len(r.free) == 1 && r.item == nil:

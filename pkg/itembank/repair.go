@@ -19,20 +19,31 @@ const DrainTime = DefaultCampaignCache + 30*time.Second + 5*time.Second
 // repairedLoad is the load id of item rows that Repair puts.
 const repairedLoad = "repaired"
 
+// RepairOptions say what a Repair may do.
+type RepairOptions struct {
+	// Items has the items that were loaded; nil: not known. A missing item goes back to the
+	// bank only if it is among them, since no row has its text.
+	Items Source
+
+	// ReturnSeenItems puts missing items back also where items are burned. Somebody may have
+	// seen such an item: it may have been in a claim that is lost. Then two people have it.
+	ReturnSeenItems bool
+}
+
 // Repair reconciles a closed campaign and repairs the inconsistencies that have only one
 // right repair. Each repair is one transaction, which tests that the rows are still the
 // same.
 //
-//	missing                          puts the item back into the bank, if items has it:
-//	                                 no row has its text. The item row counts that as a
-//	                                 return, so that one of two Repairs does it. An item
-//	                                 that was withdrawn stays away
-//	held-and-free, free-and-ended    deletes the bank row
-//	free-twice                       deletes the bank rows that are in a wrong place, if
-//	                                 one is in the right place
-//	free-not-loaded, held-not-loaded puts the item row
+//	missing                        where items are burned: marks the item as "lost", so that
+//	                               nobody gets it; where they return, or with
+//	                               ReturnSeenItems: puts it back into the bank, if Items has it.
+//	                               One that was withdrawn while it was held ends as "withdrawn"
+//	held-and-free, free-and-ended  deletes the bank row
+//	held-not-loaded                puts the item row
 //
-// The other kinds need a decision by people. items may be nil.
+// The other kinds need a decision by people. Where claims are known that the store has lost,
+// call Replay before Repair: it gives missing items back to their claimants. Replay also
+// takes items that are marked as lost.
 //
 // First Repair waits for DrainTime, for requests that began before the campaign was
 // closed. Stop Banks with a longer WithCampaignCache before. The wait only keeps moving
@@ -42,24 +53,18 @@ const repairedLoad = "repaired"
 //
 // Errors: those of Reconcile; *InvalidError if the campaign is not closed; ErrReopened if
 // it was opened meanwhile. After an error the report says what was done before it.
-func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (report ReconcileReport, err error) {
+func (b *Bank) Repair(ctx context.Context, campaign string, o RepairOptions) (report ReconcileReport, err error) {
 	report.From = b.now()
 	defer func() { report.To = b.now() }()
-	c, err := b.Campaign(ctx, campaign)
+	c, err := b.drained(ctx, campaign)
 	if err != nil {
-		return report, err
-	}
-	if c.StateAt(b.clock.Now()) != Closed {
-		return report, &InvalidError{"campaign", "must be closed before it is repaired"}
-	}
-	if err := b.clock.Sleep(ctx, DrainTime); err != nil {
 		return report, err
 	}
 	wrong, err := b.reconcile(ctx, c, &report.Counts)
 	if err != nil {
 		return report, err
 	}
-	texts, err := missingTexts(wrong, items)
+	texts, err := missingTexts(wrong, o.Items)
 	if err != nil {
 		return report, err
 	}
@@ -69,7 +74,7 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 	repaired := map[engine.Hash]bool{}
 	for _, rows := range wrong {
 		i := rows.inconsistency()
-		if i.Repaired, err = b.repair(ctx, c, rows, texts[rows.hash]); err != nil {
+		if i.Repaired, err = b.repair(ctx, rows.repairRequest(c, texts[rows.hash], o.ReturnSeenItems)); err != nil {
 			return report, err
 		}
 		if i.Repaired {
@@ -81,6 +86,24 @@ func (b *Bank) Repair(ctx context.Context, campaign string, items Source) (repor
 		return report, err
 	}
 	return report, b.checkClosed(ctx, campaign)
+}
+
+// drained reads the campaign, which must be closed, and waits until no request can hand out
+// an item of it.
+func (b *Bank) drained(ctx context.Context, campaign string) (Campaign, error) {
+	c, err := b.closedCampaign(ctx, campaign)
+	if err != nil {
+		return c, err
+	}
+	return c, b.clock.Sleep(ctx, DrainTime)
+}
+
+func (b *Bank) closedCampaign(ctx context.Context, campaign string) (Campaign, error) {
+	c, err := b.Campaign(ctx, campaign)
+	if err == nil && c.StateAt(b.clock.Now()) != Closed {
+		err = &InvalidError{"campaign", "must be closed first"}
+	}
+	return c, err
 }
 
 // checkRepaired reads again what was repaired, and replaces the inconsistencies of items
@@ -135,73 +158,51 @@ func missingTexts(wrong []itemRows, items Source) (map[engine.Hash]string, error
 
 // repair repairs one item. done = false: there is no safe repair, or the rows have
 // changed.
-func (b *Bank) repair(ctx context.Context, c Campaign, rows itemRows, text string) (done bool, err error) {
-	steps := rows.repairRequests(c, text)
-	for _, r := range steps {
-		done, err := b.store.Repair(ctx, r)
-		if r.PutFree != nil { // also after an error
-			b.memoryOf(c.Name).free.itemReturned(r.PutFree.Shard)
-		}
-		if err != nil || !done {
-			return false, err
-		}
+func (b *Bank) repair(ctx context.Context, r *engine.RepairRequest) (done bool, err error) {
+	if r == nil {
+		return false, nil
 	}
-	return len(steps) > 0, nil
+	if err := b.pace(ctx, 1); err != nil {
+		return false, err
+	}
+	if r.PutFree != nil { // also after an error, which may hide that the item is back
+		defer b.memoryOf(r.Campaign).free.itemReturned(r.PutFree.Shard)
+	}
+	return b.store.Repair(ctx, *r)
 }
 
-// repairRequests returns the steps that repair an item. Rows with the text of another
-// item are left alone: they may be the only ones that have it.
-func (r itemRows) repairRequests(c Campaign, text string) (steps []engine.RepairRequest) {
+// repairRequest returns the repair of an item; nil: there is none. Rows with the text of
+// another item are left alone: they may be the only ones that have it.
+func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engine.RepairRequest {
 	if r.otherText() {
 		return nil
 	}
-	step := func(request engine.RepairRequest) {
-		request.Campaign, request.Hash = c.Name, r.hash
-		steps = append(steps, request)
-	}
+	request := &engine.RepairRequest{Campaign: c.Name, Hash: r.hash}
 	switch r.kind() {
 	case missing:
-		if text != "" && !r.item.Withdraw {
-			shard := c.shardOf(r.hash)
-			free := engine.FreeItem{Shard: shard, Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}
-			step(engine.RepairRequest{PutFree: &free, IfRow: r.item})
+		request.IfRow = r.item
+		switch {
+		case r.item.Withdraw: // it was to end with the claim that is missing
+			request.End = engine.Withdrawn
+		case c.OnEnd == Burn && !returnSeen:
+			request.End = engine.Lost
+		case text != "":
+			request.PutFree = &engine.FreeItem{Shard: c.shardOf(r.hash), Hash: r.hash, Value: text, EndsAt: r.item.EndsAt}
+		default:
+			return nil
 		}
 	case heldAndFree:
-		for i := range r.free {
-			step(engine.RepairRequest{DropFree: &r.free[i], IfClaim: &r.claims[0]})
-		}
+		request.DropFree, request.IfClaim = &r.free[0], &r.claims[0]
 	case freeAndEnded:
-		for i := range r.free {
-			step(engine.RepairRequest{DropFree: &r.free[i], IfRow: r.item})
-		}
-	case freeTwice:
-		if right := r.rightPlace(); right != nil {
-			for i := range r.free {
-				if r.free[i].Shard != right.Shard {
-					step(engine.RepairRequest{DropFree: &r.free[i], IfFree: right})
-				}
-			}
-		}
-	case freeNotLoaded:
-		row := engine.ItemRow{LoadID: repairedLoad, EndsAt: r.free[0].EndsAt}
-		step(engine.RepairRequest{PutRow: &row, IfFree: &r.free[0]})
+		request.DropFree, request.IfRow = &r.free[0], r.item
 	case heldNotLoaded:
 		// When the item was loaded is not known, only that it was before it was claimed.
 		end := endOf(r.claims[0].ClaimedAt, c.ItemLife)
-		row := engine.ItemRow{LoadID: repairedLoad, EndsAt: end}
-		step(engine.RepairRequest{PutRow: &row, IfClaim: &r.claims[0]})
+		request.PutRow, request.IfClaim = &engine.ItemRow{LoadID: repairedLoad, EndsAt: end}, &r.claims[0]
+	default:
+		return nil
 	}
-	return steps
-}
-
-// rightPlace returns the bank row that is where the item belongs.
-func (r itemRows) rightPlace() *engine.FreeItem {
-	for i, free := range r.free {
-		if r.item != nil && free.Shard.Number == r.hash.ShardOf(r.shards) {
-			return &r.free[i]
-		}
-	}
-	return nil
+	return request
 }
 
 func (b *Bank) checkClosed(ctx context.Context, campaign string) error {

@@ -13,13 +13,13 @@ import (
 )
 
 // Repair is one transaction of the change and its condition: a condition check, or the
-// update of the item row that counts a return.
+// update of the item row that counts a return. To end an item is an update of the item row
+// with the condition.
 func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	const doing = "repair"
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{s.change(r), s.condition(r)},
-	})
-	reasons, cancelled := dynamo.Cancellations(err, 2)
+	actions := append(s.change(r), s.condition(r))
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if !cancelled {
 		return err == nil, failed(doing, err)
 	}
@@ -31,40 +31,40 @@ func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-func (s *Store) change(r engine.RepairRequest) types.TransactWriteItem {
+// change returns the action that makes a change. Without one, the condition's makes it.
+func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	switch {
 	case r.PutFree != nil:
-		return putIfAbsent(s.bankTable, newBankRow(*r.PutFree))
+		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree))}
+	case r.PutClaim != nil:
+		return []types.TransactWriteItem{putIfAbsent(s.dedupeTable, newClaimRow(*r.PutClaim, r.Shard))}
 	case r.DropFree != nil:
-		return types.TransactWriteItem{Delete: &types.Delete{
+		return []types.TransactWriteItem{{Delete: &types.Delete{
 			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*r.DropFree)),
 			ConditionExpression: aws.String(ifPresent),
-		}}
-	default:
-		return putIfAbsent(s.bankTable, itemRow{
+		}}}
+	case r.PutRow != nil:
+		return []types.TransactWriteItem{putIfAbsent(s.bankTable, itemRow{
 			key: itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
 			EndsAt: millis(r.PutRow.EndsAt),
-		})
+		})}
 	}
+	return nil
 }
 
 // condition returns the action that tests the condition of a change.
 func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
-	switch {
-	case r.IfRow != nil:
+	if r.IfRow != nil {
 		return s.itemRowCondition(r)
-	case r.IfClaim != nil:
-		return check(s.dedupeTable, claimKey(r.IfClaim.Scope, r.IfClaim.Claimant), types.ConditionCheck{
-			ConditionExpression:       aws.String("claim_id = :id"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(r.IfClaim.ID)},
-		})
-	default:
-		return check(s.bankTable, bankKey(*r.IfFree), types.ConditionCheck{ConditionExpression: aws.String(ifPresent)})
 	}
+	return check(s.dedupeTable, claimKey(r.IfClaim.Scope, r.IfClaim.Claimant), types.ConditionCheck{
+		ConditionExpression:       aws.String("claim_id = :id"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(r.IfClaim.ID)},
+	})
 }
 
-// itemRowCondition tests that the item row is the same, and counts a return in it if the
-// item goes back to the bank.
+// itemRowCondition tests that the item row is the same. It also counts a return in it if the
+// item goes back to the bank or to a claimant, and writes its state if the item ends.
 func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem {
 	condition := ifPresent
 	names := map[string]string{"#state": "state", "#returns": "returns"}
@@ -83,14 +83,21 @@ func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem
 	condition += " AND " + ifMarked(r.IfRow.Withdraw)
 	names["#withdraw"] = "withdraw"
 	row := itemKey(r.Campaign, r.Hash)
-	if r.PutFree == nil {
+	change := ""
+	switch {
+	case r.PutFree != nil, r.PutClaim != nil:
+		change = countReturn + " REMOVE #state"
+		values[":one"] = number(1)
+	case r.End != "":
+		change = "SET #state = :end"
+		values[":end"] = text(string(r.End))
+	default:
 		return check(s.bankTable, row, types.ConditionCheck{
 			ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 		})
 	}
-	values[":one"] = number(1)
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(row), UpdateExpression: aws.String(countReturn),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(row), UpdateExpression: &change,
 		ConditionExpression: &condition, ExpressionAttributeNames: names, ExpressionAttributeValues: values,
 	}}
 }

@@ -35,6 +35,8 @@ const (
 	ByTimes      Mode = "by-times" // OpensAt and ClosesAt decide
 	OpenByHand   Mode = "open"     // open whatever the times say
 	ClosedByHand Mode = "closed"   // closed whatever the times say
+	// ClosedUntilReconciled is ClosedByHand, and a Reconcile must find nothing before it is opened.
+	ClosedUntilReconciled Mode = "closed-until-reconciled"
 )
 
 // OnEnd says what happens to an item when its claim is released or ends.
@@ -67,7 +69,7 @@ type ItemRow struct {
 	Row     int64     // position among the load's items, from 1
 	EndsAt  time.Time // zero: never
 	State   ItemState
-	Returns int // how often the item came back to the bank from a claim
+	Returns int // how often the item came back from a claim or by a repair
 	// Withdraw says that the item was withdrawn while a claim held it. It ends with the claim.
 	Withdraw bool
 }
@@ -80,6 +82,7 @@ const (
 	Burned    ItemState = "burned"    // its claim was released
 	Expired   ItemState = "expired"   // its own life ended, or that of its claim
 	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
+	Lost      ItemState = "lost"      // a repair found it in no place, where items are burned
 )
 
 // ListedItem is an item row with its hash. The row does not hold the item.

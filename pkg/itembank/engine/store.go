@@ -260,17 +260,20 @@ const (
 	EndInconsistent                  // the bank row is there, and the condition on the item row failed
 )
 
-// RepairRequest asks for one change of the rows of an item (PutFree, DropFree or PutRow)
-// under one condition (IfRow, IfClaim or IfFree).
+// RepairRequest asks for one change of the rows of an item under one condition (IfRow or
+// IfClaim). With IfRow, PutFree and PutClaim also count a return in the item row and delete
+// its state. So of several repairs that rest on one item row only one is done.
 type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem // put the bank row if it is absent; with IfRow, count a return in the item row
+	PutFree  *FreeItem // put the bank row if it is absent
+	PutClaim *Claim    // put the claim row if the claimant has none in the scope
+	Shard    Shard     // with PutClaim: of its item
 	DropFree *FreeItem // delete the bank row if it is there
 	PutRow   *ItemRow  // put the item row if it is absent
+	End      ItemState // write the state of the item row; needs IfRow
 
-	IfRow   *ItemRow  // the item row has this state, number of returns and Withdraw
-	IfClaim *Claim    // the claim row has this id
-	IfFree  *FreeItem // the bank row is there
+	IfRow   *ItemRow // the item row has this state, number of returns and Withdraw
+	IfClaim *Claim   // the claim row has this id
 }

@@ -95,18 +95,6 @@ var conditions = []condition{
 			},
 		},
 	},
-	{
-		"bank row",
-		func(f *fixture, r *repairTest) {
-			elsewhere := enginerows.FreeItem(r.c, r.item)
-			elsewhere.Shard.Number = (elsewhere.Shard.Number + 1) % r.c.Shards
-			r.IfFree = &elsewhere
-			f.Must(f.raw.PutBankRow(f.Context(), elsewhere))
-		},
-		[]func(*fixture, *repairTest){
-			func(f *fixture, r *repairTest) { f.Must(f.raw.DropBankRow(f.Context(), *r.IfFree)) },
-		},
-	},
 }
 
 // change is a change that a repair can make: ask asks for it and writes the rows that
@@ -118,7 +106,10 @@ type change struct {
 	prevent func(*fixture, *repairTest)
 }
 
-const putItemRow = "put item row"
+const (
+	putItemRow = "put item row"
+	endItem    = "end"
+)
 
 var changes = []change{
 	{
@@ -134,6 +125,21 @@ var changes = []change{
 		},
 		func(f *fixture, r *repairTest) {
 			f.Must(f.raw.PutBankRow(f.Context(), enginerows.FreeItem(r.c, r.item)))
+		},
+	},
+	{
+		"put claim",
+		func(_ *fixture, r *repairTest) {
+			claim := enginerows.NewClaim(r.c, "claimant of "+r.item, r.item)
+			claim.EndsAt = end
+			r.PutClaim = &claim
+		},
+		func(f *fixture, r *repairTest) bool {
+			got := f.Held(r.c, r.PutClaim.Claimant)
+			return got != nil && *got == *r.PutClaim
+		},
+		func(f *fixture, r *repairTest) {
+			f.Must(f.raw.PutClaim(f.Context(), enginerows.NewClaim(r.c, r.PutClaim.Claimant, "another item")))
 		},
 	},
 	{
@@ -159,6 +165,27 @@ var changes = []change{
 			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3})
 		},
 	},
+	{
+		endItem,
+		func(_ *fixture, r *repairTest) { r.End = engine.Lost },
+		func(f *fixture, r *repairTest) bool {
+			got := f.ItemRow(r.c, r.item)
+			return got != nil && got.State == engine.Lost
+		},
+		nil, // its condition names the state that was there
+	},
+}
+
+// possible reports that a change can be asked for under a condition.
+func possible(ch change, c condition) bool {
+	onItemRow := strings.HasPrefix(c.name, "item row")
+	switch ch.name {
+	case putItemRow: // the row is absent
+		return !onItemRow
+	case endItem:
+		return onItemRow
+	}
+	return true
 }
 
 // eachRepair calls test for each change under each condition. newTest makes a new
@@ -168,8 +195,8 @@ func eachRepair(f *fixture, test func(what string, ch change, c condition, newTe
 	n := 0
 	for _, ch := range changes {
 		for _, cond := range conditions {
-			if ch.name == putItemRow && strings.HasPrefix(cond.name, "item row") {
-				continue // the row that is to be put is absent
+			if !possible(ch, cond) {
+				continue
 			}
 			test(ch.name+" if "+cond.name, ch, cond, func() *repairTest {
 				n++
@@ -202,8 +229,11 @@ func repair(f *fixture) {
 		}
 		if r.IfRow != nil {
 			want := *r.IfRow
-			if r.PutFree != nil {
-				want.Returns++
+			switch {
+			case r.PutFree != nil, r.PutClaim != nil:
+				want.Returns, want.State = want.Returns+1, ""
+			case r.End != "":
+				want.State = r.End
 			}
 			if got := f.ItemRow(r.c, r.item); *got != want {
 				f.Errorf("%s: want the item row %+v, got %+v", what, want, *got)

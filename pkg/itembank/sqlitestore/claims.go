@@ -85,9 +85,14 @@ func take(
 	if _, err = w.Exec(ctx, deleteFree, key...); err != nil {
 		return result, err
 	}
-	_, err = w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
-		item.Shard.Number, claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
-	return result, err
+	return result, putClaim(ctx, w, claim, item.Shard)
+}
+
+// putClaim puts a claim row that is absent. The shard is that of its item.
+func putClaim(ctx context.Context, w *sqlite.Statements, claim engine.Claim, shard engine.Shard) error {
+	_, err := w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
+		shard.Number, claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
+	return err
 }
 
 // HeldClaim reads the claim row of a claimant in a scope. A transaction of SQLite becomes visible as

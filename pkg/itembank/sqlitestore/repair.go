@@ -26,40 +26,62 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
 		want := request.IfRow
 		return row != nil && row.State == want.State && row.Returns == want.Returns && row.Withdraw == want.Withdraw, err
-	case request.IfClaim != nil:
-		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	default:
-		return inBank(ctx, w, *request.IfFree)
+		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
 	}
 }
 
+// change makes the change, if it is still to be made.
 func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) (bool, error) {
 	switch {
 	case request.PutFree != nil:
-		i := *request.PutFree
-		if there, err := inBank(ctx, w, i); there || err != nil {
+		if there, err := inBank(ctx, w, *request.PutFree); there || err != nil {
 			return false, err
 		}
-		if request.IfRow != nil {
-			if _, err := w.Exec(ctx, updateReturns, request.Campaign, request.Hash[:]); err != nil {
-				return false, err
-			}
+		if err := putFree(ctx, w, *request.PutFree); err != nil {
+			return false, err
 		}
-		return true, putFree(ctx, w, i)
+		return true, countReturn(ctx, w, request)
+	case request.PutClaim != nil:
+		if held, err := readClaim(ctx, w, request.PutClaim.Scope, request.PutClaim.Claimant); held != nil || err != nil {
+			return false, err
+		}
+		if err := putClaim(ctx, w, *request.PutClaim, request.Shard); err != nil {
+			return false, err
+		}
+		return true, countReturn(ctx, w, request)
 	case request.DropFree != nil:
 		n, err := w.Exec(ctx, deleteFree, bankKey(*request.DropFree)...)
 		return n == 1, err
-	default:
+	case request.PutRow != nil:
 		row := request.PutRow
 		n, err := w.Exec(ctx, insertRow,
 			request.Campaign, request.Hash[:], row.LoadID, row.Row, sqlite.Millis(row.EndsAt))
 		return n == 1, err
+	default:
+		n, err := w.Exec(ctx, updateEnd, request.End, request.Campaign, request.Hash[:])
+		return n == 1, err
 	}
+}
+
+// countReturn counts a return in the item row on which the repair rests, and deletes its state.
+func countReturn(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) error {
+	if request.IfRow == nil {
+		return nil
+	}
+	_, err := w.Exec(ctx, updateRepaired, request.Campaign, request.Hash[:])
+	return err
 }
 
 func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool, error) {
 	return is(ctx, on, selectInBank, append(bankKey(i), nil)...)
 }
 
-const insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at) VALUES (?, ?, ?, ?, ?)
-	ON CONFLICT DO NOTHING`
+const (
+	insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO NOTHING`
+
+	updateEnd = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ?`
+
+	updateRepaired = `UPDATE item SET returns = returns + 1, state = NULL WHERE campaign = ? AND hash = ?`
+)
