@@ -5,6 +5,8 @@
 //   - RunHistories records concurrent requests, with faults among them, and looks for
 //     an order of the requests that explains all results.
 //   - RunSequences plays random requests, one after the other, against a simple model.
+//   - RunHalfVisible plays histories, and reconciles, on an engine whose transactions
+//     become visible row by row.
 //   - RunKills kills processes that work on an engine.
 //   - Mutants are engines with one rule broken. Each says which tests find it.
 //

@@ -84,18 +84,34 @@ var claimants = []string{"ann", "bob", "cid"}
 // program is what the clients of a history do.
 type program struct {
 	onEnd   itembank.OnEnd
-	holds   bool // claims are holds
+	holds   bool     // claims are holds
+	loaded  []string // into each campaign, before the clients begin
 	clients [][]op
 	faults  []Fault // of the calls of the store, in turn
 	// How far the clocks of the two Banks are ahead of the server's.
 	ahead [2]time.Duration
 	full  bool // the check in the end reads all rows
+
+	// half is a run on an engine whose transactions are visible in part for a while; nil: each
+	// becomes visible at once. It runs in a synctest bubble.
+	half *halfRun
 }
 
 const historyClaimLife = 30 * time.Second
 
-var programs = rapid.Custom(func(t *rapid.T) program {
-	p := program{onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
+var (
+	programs     = rapid.Custom(func(t *rapid.T) program { return drawProgram(t, claimants, "item-0", "item-1") })
+	halfPrograms = rapid.Custom(func(t *rapid.T) program {
+		p := drawProgram(t, claimants[:2], "item-0")
+		if p.half = drawHalfRun(t); rapid.Bool().Draw(t, "no faults") {
+			p.faults = []Fault{None}
+		}
+		return p
+	})
+)
+
+func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
+	p := program{loaded: loaded, onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
 	p.holds = p.onEnd == itembank.Return && rapid.Bool().Draw(t, "holds")
 	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
 	if p.holds {
@@ -130,7 +146,7 @@ var programs = rapid.Custom(func(t *rapid.T) program {
 	}
 	p.full = rapid.IntRange(1, fullCheckEvery).Draw(t, "full check") == fullCheckEvery
 	return p
-})
+}
 
 // RunHistories plays random programs. Their number is rapid's flag -rapid.checks.
 //
@@ -158,6 +174,10 @@ type history struct {
 
 func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant) error {
 	h := &history{World: newWorld(ctx, e), program: p, told: map[string]op{}}
+	clients := e.Store
+	if p.half != nil {
+		clients = p.half.start(h.World)
+	}
 	return h.violated(func() {
 		s := itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: p.onEnd}
 		if p.holds {
@@ -169,14 +189,20 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 		s.Shards = 2 // claims must not depend on it
 		h.Create("-1", s)
 		for i := range 2 {
-			h.banks = append(h.banks, h.brokenBank(i, m))
+			h.banks = append(h.banks, h.brokenBank(i, clients, m))
 		}
 		for campaign := range 2 {
-			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: []string{"item-0", "item-1"}})
+			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: p.loaded})
+		}
+		if p.half != nil {
+			h.clock.Advance(2 * emptyMemory) // nobody may be told sold out while an item is free
 		}
 		var all sync.WaitGroup
-		for _, requests := range p.clients {
+		for i, requests := range p.clients {
 			all.Go(func() {
+				if p.half != nil {
+					p.half.begin(i)
+				}
 				for _, o := range requests {
 					h.do(h.banks[o.bank], o)
 				}
@@ -195,10 +221,10 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 	})
 }
 
-// brokenBank makes a Bank whose calls fail in turn as the program says.
-func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
+// brokenBank makes a Bank on a store whose calls fail in turn as the program says.
+func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Bank {
 	broken := &Store{
-		Store: h.engine.Store, Before: pause, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
+		Store: store, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
 		Plan: func(call int, method string) Fault {
 			fault := h.program.faults[(call+i*3)%len(h.program.faults)]
 			if fault == SlowReply && method != "FreeItems" {
@@ -211,13 +237,16 @@ func (h *history) brokenBank(i int, m *Mutant) *itembank.Bank {
 			time.Sleep(200 * time.Microsecond)
 		},
 	}
-	store := engine.Store(broken)
-	if m != nil && m.layer == aboveFaults {
-		store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
-	} else if m != nil {
-		broken.Store = m.Wrap(h.engine, h.clock)
+	if h.program.half == nil {
+		broken.Before = pause
 	}
-	return itembank.New(store, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}))
+	through := engine.Store(broken)
+	if m != nil && m.layer == aboveFaults {
+		through = m.Wrap(enginetest.Engine{Store: broken, Raw: h.engine.Raw}, h.clock)
+	} else if m != nil {
+		broken.Store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
+	}
+	return itembank.New(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
 }
 
 // pause lets other requests in, between what a request has read and what it writes.
@@ -342,9 +371,12 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
+	h.splitConfirmed()
 	for _, claimant := range claimants {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
-		explain(h, "G2: claimant "+claimant, of, register{}, stepClaimant)
+		stale := h.program.half != nil && h.program.onEnd == itembank.Burn
+		step := func(r register, o op) []register { return stepClaimant(r, o, stale) }
+		explain(h, "G2: claimant "+claimant, of, register{}, step)
 	}
 	for campaign := range 2 {
 		for i := range 6 {
@@ -352,11 +384,27 @@ func (h *history) checkResults() {
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || o.item != item && !slices.Contains(o.items, item)
 			})
-			step := func(p place, o op) []place { return stepItem(p, o, h.program.onEnd) }
+			step := func(p place, o op) []place { return stepItem(p, o, h.program.onEnd, h.program.half != nil) }
 			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
 		}
 	}
 	h.checkSoldOut()
+}
+
+// splitConfirmed replaces a request that made a hold, lost the reply, and found its claim confirmed
+// by another request. It is a request with a lost reply and a repeated one.
+func (h *history) splitConfirmed() {
+	for i, o := range h.ops {
+		if o.kind != claimOp || o.result != ok || o.replayed || o.endsAt != 0 {
+			continue
+		}
+		lost := op{
+			kind: claimOp, bank: o.bank, campaign: o.campaign, claimant: o.claimant, result: unknown,
+			call: o.call, done: o.done, clockCall: o.clockCall, clockDone: o.clockDone,
+		}
+		h.ops[i].replayed = true
+		h.ops = append(h.ops, lost)
+	}
 }
 
 // checkRest checks G3 and G4 on the rows. Whether a load with an unknown result added an
@@ -413,6 +461,9 @@ type register struct {
 	campaign int
 	item     string
 	endsAt   int64
+
+	over  bool   // a claim was held before
+	older string // its id; "": its reply was lost
 }
 
 const graceMillis = int64(endGrace / time.Millisecond)
@@ -426,16 +477,41 @@ func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
 // mayRelease reports that a release may end a claim with this end. A holder releases holds only.
 func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
-func stepClaimant(s register, o op) []register {
+// stepClaimant plays one request of a claimant. stale: the answer may be the claim that the
+// claimant held before, for about a second, which is documented where items are burned.
+func stepClaimant(s register, o op, stale bool) []register {
+	if stale && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
+		s.older = o.id
+		return append([]register{s}, playClaimant(s, o)...)
+	}
+	return playClaimant(s, o)
+}
+
+// playClaimant plays one request, and keeps the claim that it ended.
+func playClaimant(s register, o op) []register {
+	after := nextOfClaimant(s, o)
+	for i := range after {
+		if n := &after[i]; s.held && (!n.held || n.id != s.id && s.id != "") {
+			n.over, n.older = true, s.id
+		} else {
+			n.over, n.older = s.over, s.older
+		}
+	}
+	return after
+}
+
+func nextOfClaimant(s register, o op) []register {
 	if o.kind == confirmOp {
 		return stepConfirmed(s, o)
 	}
 	none := register{}
-	granted := register{true, o.id, o.campaign, o.item, o.endsAt}
+	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
 	free := !s.held || mayBeClosed(s.endsAt, o)
 	switch {
 	case o.kind == claimOp && o.result == ok && o.replayed:
-		if s == granted || s.held && s.id == "" && s.campaign == o.campaign {
+		same := s
+		same.over, same.older = false, ""
+		if same == granted || s.held && s.id == "" && s.campaign == o.campaign {
 			return []register{granted}
 		}
 	case o.kind == claimOp && o.result == ok:
@@ -452,7 +528,7 @@ func stepClaimant(s register, o op) []register {
 		}
 	case o.kind == claimOp: // unknown
 		if free {
-			lost := register{true, "", o.campaign, "", o.clockCall + historyClaimLife.Milliseconds()}
+			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
 			return []register{s, none, lost}
 		}
 		return []register{s}
@@ -519,7 +595,9 @@ const (
 	ended
 )
 
-func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
+// stepItem plays one request for an item. stale: a holder of a burned item may be told of it for
+// about a second.
+func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 	free, over := place{where: inBank}, place{where: ended}
 	after := free // the end of a claim
 	if onEnd == itembank.Burn || s.marked {
@@ -538,6 +616,9 @@ func stepItem(s place, o op, onEnd itembank.OnEnd) []place {
 		lost := s.where == inBank && o.replayed // a claim whose reply was lost
 		if available || lost || s.where == held && s.id == o.id && s.endsAt == o.endsAt {
 			return []place{{held, o.id, o.endsAt, s.marked}}
+		}
+		if stale && s.where == ended && onEnd == itembank.Burn && o.replayed {
+			return []place{s}
 		}
 	case o.kind == confirmOp:
 		return stepConfirmedItem(s, o, closable, after)
@@ -603,7 +684,7 @@ func stepConfirmedItem(s place, o op, closable bool, after place) []place {
 }
 
 // checkSoldOut checks G5: nobody is told "sold out" while an item has been in the bank for
-// more than a second and nobody can have had it.
+// more than a second and nobody can have had it, except the claimant who is told.
 func (h *history) checkSoldOut() {
 	for _, o := range h.ops {
 		if o.result != soldOut {
@@ -614,8 +695,8 @@ func (h *history) checkSoldOut() {
 				continue
 			}
 			for _, item := range l.items {
-				if !h.mayHaveLeft(item, o) {
-					h.fail("G5: %s was loaded long before, and nobody had it: %s", item, o)
+				if !h.mayHaveLeft(item, o) && !h.mayBeHalfLoaded(item, o) {
+					h.fail("G5: %s was loaded long before, and nobody else had it: %s", item, o)
 				}
 			}
 		}
@@ -625,10 +706,32 @@ func (h *history) checkSoldOut() {
 // mayHaveLeft reports that an item may have left the bank before a request was over.
 func (h *history) mayHaveLeft(item string, by op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool {
+		if h.heldThroughout(o, by) {
+			return false
+		}
 		if o.campaign != by.campaign || o.call > by.done {
 			// A claim whose reply was lost shows later which item it took.
 			return o.campaign == by.campaign && o.item == item && o.replayed
 		}
 		return o.item == item || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
 	})
+}
+
+// mayBeHalfLoaded reports that the load that added an item may not have had its reply for a second.
+// Its bank row may not be visible before, though another load has heard that the item is known.
+func (h *history) mayBeHalfLoaded(item string, soldOut op) bool {
+	return h.program.half != nil && slices.ContainsFunc(h.ops, func(l op) bool {
+		return l.kind == loadOp && l.campaign == soldOut.campaign && slices.Contains(l.items, item) &&
+			l.call < soldOut.done && l.clockDone+emptyMemory.Milliseconds() >= soldOut.clockCall
+	})
+}
+
+// heldThroughout reports that a request was told of a claim of the claimant who was told sold
+// out, which was not over by then. If that claim emptied the bank, the claimant was to be told of
+// it.
+func (h *history) heldThroughout(o, soldOut op) bool {
+	if o.kind != claimOp || o.result != ok || o.claimant != soldOut.claimant || mayBeClosed(o.endsAt, soldOut) {
+		return false
+	}
+	return !slices.ContainsFunc(h.ops, func(r op) bool { return r.releases() && r.id == o.id && r.call < soldOut.done })
 }

@@ -27,6 +27,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+func TestHalfVisible(t *testing.T) { RunHalfVisible(t) }
+
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	for range rounds {

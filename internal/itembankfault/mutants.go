@@ -21,7 +21,9 @@ type Mutant struct {
 	Name string
 	// CaughtBy names tests: "engine/NAME" is a case of enginetest, "scenario/NAME" a
 	// scenario with all its faults, "histories" random histories (only where everything
-	// is played), and all others are cases of package itembank.
+	// is played), "half-visible/NAME" a search on an engine whose transactions become
+	// visible row by row (histories and reconcile only where everything is played), and
+	// all others are cases of package itembank.
 	CaughtBy []string
 	Wrap     func(e enginetest.Engine, clock itembank.Clock) engine.Store
 	layer    layer
@@ -197,6 +199,23 @@ var Mutants = []Mutant{
 		Name:     "sweep-without-grace",
 		CaughtBy: []string{"scenario/claim-in-its-grace", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return sweepWithoutGrace{e.Store} },
+	},
+	{
+		Name:     "claims-read-row-by-row",
+		CaughtBy: []string{"half-visible/last-item-asked-for-twice", "half-visible/seat-passed-on", "half-visible/histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimReadPlainly{e.Store} },
+	},
+	{
+		Name:     "claims-read-as-they-were",
+		CaughtBy: []string{"half-visible/seat-passed-on", "half-visible/histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimReadStale{e.Store} },
+	},
+	{
+		Name:     "items-read-row-by-row",
+		CaughtBy: []string{"half-visible/load-under-way", "half-visible/reconcile"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &itemsReadPlainly{Store: e.Store, free: map[engine.Shard]map[engine.Hash]engine.FreeItem{}}
+		},
 	},
 	{
 		Name:     "items-end-whatever-their-end",
@@ -791,4 +810,70 @@ func (m claimPutBackWhatever) Repair(ctx context.Context, r engine.RepairRequest
 		r.IfRow = row
 	}
 	return m.Store.Repair(ctx, r)
+}
+
+// claimReadPlainly reads a claim as a consistent list does: it shows the writes of a running
+// transaction one by one, and never conflicts.
+type claimReadPlainly struct{ engine.Store }
+
+func (m claimReadPlainly) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
+	for cursor := ""; ; {
+		claims, next, err := m.ListClaims(ctx, scope, cursor)
+		if err != nil {
+			return nil, false, err
+		}
+		if i := slices.IndexFunc(claims, func(c engine.Claim) bool { return c.Claimant == claimant }); i >= 0 {
+			return &claims[i], false, nil
+		}
+		if cursor = next; cursor == "" {
+			return nil, false, nil
+		}
+	}
+}
+
+// claimReadStale reads claims with eventually consistent reads only.
+type claimReadStale struct{ engine.Store }
+
+func (m claimReadStale) HeldClaim(
+	ctx context.Context, scope, claimant string,
+) (held *engine.Claim, conflict bool, err error) {
+	held, err = m.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+	return held, false, err
+}
+
+// itemsReadPlainly reads item rows plainly, and shows the bank rows that the latest list showed.
+type itemsReadPlainly struct {
+	engine.Store
+	mu   sync.Mutex
+	free map[engine.Shard]map[engine.Hash]engine.FreeItem
+}
+
+func (m *itemsReadPlainly) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	page, err := m.Store.FreeItems(ctx, s, r, limit)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free[s] = map[engine.Hash]engine.FreeItem{}
+	for _, i := range page.Items {
+		m.free[s][i.Hash] = i
+	}
+	return page, err
+}
+
+func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	reads := make([]engine.ItemRead, len(keys))
+	for i, key := range keys {
+		row, err := m.ItemRow(ctx, key.Shard.Campaign, key.Hash)
+		if err != nil {
+			return nil, err
+		}
+		reads[i].Row = row
+		m.mu.Lock()
+		if free, found := m.free[key.Shard][key.Hash]; found {
+			reads[i].Free = &free
+		}
+		m.mu.Unlock()
+	}
+	return reads, nil
 }

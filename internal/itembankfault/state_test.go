@@ -65,6 +65,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"sold out, and all are held", []op{load, ann, claim("cid", "4", "item-1"), at(2000, answer(claimOp, "bob", soldOut))}, ""},
 		{"sold out half a second after a load", []op{load, at(500, answer(claimOp, "bob", soldOut))}, ""},
 		{"sold out two seconds after a load", []op{load, at(2000, answer(claimOp, "bob", soldOut))}, "G5: item-0"},
+		{"sold out beside the own claim of the last item", together(at(2000, ann), at(2000, answer(claimOp, "ann", soldOut))), "G5: item-0"},
 		{"claim and release in either order", together(release(ann), ann), ""},
 		{"two claims of one item, together", together(ann, bob), "G1: item item-0"},
 		{"a hold that is confirmed, long after its end", []op{load, ann, confirm(ann), at(9*ends, replayed(permanent(ann)))}, ""},

@@ -87,6 +87,8 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
+	case "ReadItems":
+		faults = append(faults, SlowReply, ItemConflict)
 	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
 	case "ConfirmClaim":
@@ -362,6 +364,23 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRows", do: func() ([]*engine.ItemRow, error) {
 		return s.Store.ItemRows(ctx, campaign, hashes)
 	}})
+}
+
+// ReadItems implements engine.Store.
+func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	return through(ctx, s, call[[]engine.ItemRead]{
+		method: "ReadItems",
+		do: func() ([]engine.ItemRead, error) {
+			return s.Store.ReadItems(ctx, keys)
+		},
+		refuse: func(Fault) []engine.ItemRead {
+			reads := make([]engine.ItemRead, len(keys))
+			for i := range reads {
+				reads[i].Conflict = true
+			}
+			return reads
+		},
+	})
 }
 
 // AddItems implements engine.Store. A fault that refuses settles only items that are

@@ -483,15 +483,19 @@ func (w *World) SetOpen(suffix string, open bool) {
 	w.clock.Advance(itembank.DefaultCampaignCache)
 }
 
-// Repair repairs a closed campaign.
+// Repair repairs a closed campaign. Operators repeat it while it reports items as moving.
 func (w *World) Repair(suffix string, items ...string) {
 	w.mustRepeat("repair", func(ctx context.Context) error {
-		_, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.RepairOptions{Items: itembank.Items(items...)})
+		report, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.RepairOptions{Items: itembank.Items(items...)})
+		if err == nil && slices.ContainsFunc(report.Inconsistencies, isMoving) {
+			err = fmt.Errorf("%w: items are moving", itembank.ErrTryAgain)
+		}
 		return err
 	})
 }
 
-// Replay replays claims in a closed campaign. Every claimant must hold the claim afterwards.
+// Replay replays claims in a closed campaign. Operators repeat it while it reports items that have
+// moved. Every claimant must hold the claim afterwards.
 func (w *World) Replay(suffix string, claims ...itembank.Claim) {
 	var lines []itembank.ClaimLine
 	for n, c := range claims {
@@ -509,12 +513,19 @@ func (w *World) Replay(suffix string, claims ...itembank.Claim) {
 	var report itembank.ReplayReport
 	tries := w.mustRepeat("replay", func(ctx context.Context) (err error) {
 		report, err = w.bank.Replay(ctx, w.campaigns[suffix].Name, source)
+		if err == nil && slices.ContainsFunc(report.Lines, hasMoved) {
+			err = fmt.Errorf("%w: items have moved", itembank.ErrTryAgain)
+		}
 		return err
 	})
 	if n := int64(len(lines)); report.Replayed+report.Already != n || tries == 1 && report.Replayed != n {
 		w.fail("replayed %d claims in %d tries: %+v", n, tries, report)
 	}
 }
+
+func hasMoved(l itembank.ReplayedLine) bool { return l.Outcome == "moved" }
+
+func isMoving(i itembank.Inconsistency) bool { return i.Kind == "moving" }
 
 // freeItems lists the free items without faults.
 func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {

@@ -228,6 +228,19 @@ func (s *Items) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return rows, nil
 }
 
+// ReadItems implements engine.Store. Transactions never overlap, so there is no conflict.
+func (s *Items) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	reads := make([]engine.ItemRead, len(keys))
+	for i, key := range keys {
+		reads[i] = engine.ItemRead{Row: lookUp(s.rows[key.Shard.Campaign], key.Hash), Free: s.freeItem(key)}
+	}
+	return reads, nil
+}
+
 // AddItems implements engine.Store. It settles all requests.
 func (s *Items) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	if err := s.begin(ctx); err != nil {

@@ -73,6 +73,9 @@ func catch(t *testing.T, m itembankfault.Mutant, by string) {
 	case "histories":
 		m.MustBeFoundByHistories(t, e)
 		return
+	case "half-visible":
+		m.MustBeFoundByHalfVisible(t, name)
+		return
 	case "scenario":
 		m.MustBeFoundBy(t, name, e)
 		return

@@ -3,6 +3,7 @@ package itembank
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -212,7 +213,7 @@ type itemRows struct {
 	item   *engine.ItemRow
 	free   []engine.FreeItem
 	claims []engine.Claim
-	moving bool // they differed at every pass
+	moving bool // a transaction is working on them, or they differed at every pass
 }
 
 // readSuspects reads all rows of the suspects. It reads the bank before the claims, since
@@ -246,7 +247,7 @@ func (b *Bank) readSuspects(
 	if err != nil {
 		return nil, err
 	}
-	if err := b.readItemRows(ctx, c, found); err != nil {
+	if err := b.readItems(ctx, c, found); err != nil {
 		return nil, err
 	}
 	for _, rows := range found {
@@ -255,30 +256,29 @@ func (b *Bank) readSuspects(
 	return found, nil
 }
 
-// maxRowReads is how many item rows are read one by one. To read all of them takes some
-// requests for each of 64 partitions, and one for some thousand rows.
-const maxRowReads = 1_000
-
-// readItemRows reads the item rows of what was found.
-func (b *Bank) readItemRows(ctx context.Context, c Campaign, found map[engine.Hash]itemRows) error {
-	note := func(h engine.Hash, row *engine.ItemRow) {
-		if rows, ok := found[h]; ok {
-			rows.item = row
-			found[h] = rows
+// readItems reads the item rows of what was found, and again the bank rows that are in the right
+// shard: the two rows of an item as of one moment. It comes after the lists, which show the
+// writes of a running transaction one by one. An item on which a transaction is working is
+// moving.
+func (b *Bank) readItems(ctx context.Context, c Campaign, found map[engine.Hash]itemRows) error {
+	for hashes := range slices.Chunk(slices.Collect(maps.Keys(found)), engine.MaxAddItems) {
+		keys := make([]engine.FreeItem, len(hashes))
+		for i, h := range hashes {
+			keys[i] = engine.FreeItem{Shard: c.shardOf(h), Hash: h}
 		}
-	}
-	if len(found) > maxRowReads {
-		return b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
-			note(row.Hash, &row.ItemRow)
-			return nil
-		})
-	}
-	for h := range found {
-		row, err := b.store.ItemRow(ctx, c.Name, h)
+		reads, err := b.store.ReadItems(ctx, keys)
 		if err != nil {
 			return err
 		}
-		note(h, row)
+		for i, read := range reads {
+			rows := found[hashes[i]]
+			rows.moving, rows.item = read.Conflict, read.Row
+			rows.free = slices.DeleteFunc(rows.free, func(f engine.FreeItem) bool { return f.Shard == keys[i].Shard })
+			if read.Free != nil {
+				rows.free = slices.Insert(rows.free, 0, *read.Free)
+			}
+			found[hashes[i]] = rows
+		}
 	}
 	return nil
 }
@@ -326,12 +326,13 @@ func (r itemRows) otherText() bool {
 		slices.ContainsFunc(r.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != r.hash })
 }
 
-// equal reports that two passes read the same rows. Then the rows were wrong at one
-// moment: ids of claims are never used again, an item that ended stays ended, and the
-// item row counts how often the item returned. An item that is in no place, did not
-// return between the passes and was not in the bank in either was not in a claim either:
-// both passes would have read that claim.
+// equal reports that two passes read the same rows, and no transaction was working on them.
+// Then the rows were wrong at one moment (docs/adr/0008-returns-are-counted.md), unless one
+// transaction was visible in part at both passes, for passPause at least.
 func (r itemRows) equal(o itemRows) bool {
+	if r.moving || o.moving {
+		return false
+	}
 	sameRow := r.item == nil && o.item == nil || r.item != nil && o.item != nil && *r.item == *o.item
 	return sameRow && slices.Equal(r.free, o.free) &&
 		slices.EqualFunc(r.claims, o.claims, func(x, y engine.Claim) bool { return x.ID == y.ID })

@@ -26,6 +26,7 @@ var reconcileCases = []testCase{
 	{"live-campaign", reconcileLive},
 	{"many-inconsistencies", reconcileManyInconsistencies},
 	{"closed-until-reconciled", closedUntilReconciled},
+	{"busy-items", reconcileBusyItems},
 }
 
 // flaw is an inconsistency that a case plants in the rows of one free item.
@@ -204,7 +205,7 @@ func reconcileConsistent(f *fixture) {
 	if report.To.Before(report.From) || !report.To.Equal(clock.Now().UTC().Truncate(time.Millisecond)) {
 		f.Errorf("want an interval that ends now, got %+v", report)
 	}
-	if calls := counted.Calls(); slices.Contains(calls, "ItemRow") {
+	if calls := counted.Calls(); slices.Contains(calls, "ReadItems") {
 		f.Errorf("nothing looked wrong: want one pass, got %v", calls)
 	}
 }
@@ -273,16 +274,19 @@ type moving struct {
 	last         string
 	beforeBank   func() // runs before each read of the bank
 	beforeClaims func() // runs before each read of the claims
+	beforeItems  func() // runs before each read of single items
 }
 
 func (f *fixture) moving() *moving {
-	m := &moving{Store: itembankfault.Store{Store: f.Store}}
+	m := &moving{Store: itembankfault.Store{Store: f.Store}, beforeItems: func() {}}
 	m.Before = func(method string) error {
 		switch begins := method != m.last; {
 		case begins && method == "FreeItems":
 			m.beforeBank()
 		case begins && method == "ListClaims":
 			m.beforeClaims()
+		case begins && method == "ReadItems":
+			m.beforeItems()
 		}
 		m.last = method
 		return nil
@@ -330,7 +334,7 @@ func reconcileItemsThatMoveOnce(f *fixture) {
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.Must(err)
 	f.wantInconsistencies(report)
-	if calls := m.Calls(); !slices.Contains(calls, "ItemRow") || !clock.Now().Equal(begun) {
+	if calls := m.Calls(); !slices.Contains(calls, "ReadItems") || !clock.Now().Equal(begun) {
 		f.Errorf("want one more pass and no pause, got calls %v", calls)
 	}
 }
@@ -343,13 +347,19 @@ func reconcileItemsThatKeepMoving(f *fixture) {
 	m := f.moving()
 	m.beforeBank = func() { twice.release(); nowhere.take() }
 	m.beforeClaims = func() { twice.take(); nowhere.release() }
+	var seen string // the claim that the latest pass has seen
+	m.beforeItems = func() {
+		seen = twice.claim.ID
+		twice.release()
+		nowhere.take()
+	}
 	clock := itembankfault.NewClock()
 	begun := clock.Now()
 	report, err := itembank.New(m, itembank.WithClock(clock)).Reconcile(f.ctx, f.name)
 	f.Must(err)
 	f.wantInconsistencies(report, itembank.Inconsistency{
 		Kind: "moving", Hash: engine.HashItem("twice").String(), Item: "twice",
-		LoadID: f.ItemRow(c, "twice").LoadID, Row: 1, Claims: []string{twice.claim.ID},
+		LoadID: f.ItemRow(c, "twice").LoadID, Row: 1, Claims: []string{seen},
 	}, itembank.Inconsistency{
 		Kind: "moving", Hash: engine.HashItem("nowhere").String(), LoadID: f.ItemRow(c, "nowhere").LoadID, Row: 2,
 	})
@@ -419,40 +429,61 @@ func reconcileLive(f *fixture) {
 }
 
 // withoutBank is an engine whose bank rows are gone, as after a restore of one of two tables.
-// It counts the reads of single item rows.
+// It counts the reads of items.
 type withoutBank struct {
 	engine.Store
-	itemRows int
+	reads int
 }
 
 func (*withoutBank) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
 	return engine.FreePage{}, nil
 }
 
-func (s *withoutBank) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	s.itemRows++
-	return s.Store.ItemRow(ctx, campaign, h)
+func (s *withoutBank) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	s.reads++
+	reads, err := s.Store.ReadItems(ctx, keys)
+	for i := range reads {
+		reads[i].Free = nil
+	}
+	return reads, err
 }
 
-// reconcileManyInconsistencies: item rows are read one by one only where at most 1,000 items
-// look wrong.
+// reconcileManyInconsistencies: items that look wrong are read in large requests, in each of two
+// passes.
 func reconcileManyInconsistencies(f *fixture) {
-	for _, test := range []struct {
-		items int
-		reads int
-	}{{1_000, 2 * 1_000}, {1_001, 0}} {
-		one := f.named(fmt.Sprint(test.items))
-		one.stocked(test.items, itembank.Settings{})
-		s := &withoutBank{Store: f.Store}
-		report, err := itembank.New(s, itembank.WithClock(itembankfault.NewClock())).Reconcile(f.ctx, one.name)
-		if err != nil || len(report.Inconsistencies) != test.items || s.itemRows != test.reads {
-			f.Errorf("%d items: got %d inconsistencies after %d reads of single rows, %v; want %d reads",
-				test.items, len(report.Inconsistencies), s.itemRows, err, test.reads)
+	const items, requests = 1_001, 21
+	f.stocked(items, itembank.Settings{})
+	s := &withoutBank{Store: f.Store}
+	report, err := itembank.New(s, itembank.WithClock(itembankfault.NewClock())).Reconcile(f.ctx, f.name)
+	if err != nil || len(report.Inconsistencies) != items || s.reads != 2*requests {
+		f.Errorf("got %d inconsistencies after %d reads, %v; want %d reads", len(report.Inconsistencies), s.reads, err, 2*requests)
+	}
+	for _, d := range report.Inconsistencies {
+		if d.Kind != "missing" || d.LoadID == "" || d.Row == 0 {
+			f.Fatalf("want it missing, with its load and row: %+v", d)
 		}
-		for _, d := range report.Inconsistencies {
-			if d.Kind != "missing" || d.LoadID == "" || d.Row == 0 {
-				f.Fatalf("want it missing, with its load and row: %+v", d)
+	}
+}
+
+// reconcileBusyItems: an item on which a transaction is working at every pass is moving, whatever
+// its rows seem to be. One on which a transaction works once is read again.
+func reconcileBusyItems(f *fixture) {
+	f.dropBankRow(enginerows.FreeItem(f.consistent("a"), "a"))
+	for _, test := range []struct {
+		busy int // passes
+		kind string
+	}{{1, "missing"}, {100, "moving"}} {
+		left := test.busy
+		s := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
+			if method != "ReadItems" || left == 0 {
+				return itembankfault.None
 			}
+			left--
+			return itembankfault.ItemConflict
+		}}
+		report, err := itembank.New(s, itembank.WithClock(itembankfault.NewClock())).Reconcile(f.ctx, f.name)
+		if err != nil || len(report.Inconsistencies) != 1 || report.Inconsistencies[0].Kind != test.kind {
+			f.Errorf("busy at %d passes: want it %s, got %+v, %v", test.busy, test.kind, report, err)
 		}
 	}
 }

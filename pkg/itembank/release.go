@@ -133,10 +133,10 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, t
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (released Released, busy bool, err error) {
-	row, err := b.store.ItemRow(ctx, c.Name, claim.ItemHash)
+	row, busy, err := b.loadedRow(ctx, c, claim.ItemHash)
 	switch {
-	case err != nil:
-		return Released{}, false, err
+	case err != nil || busy:
+		return Released{}, busy, err
 	case row == nil:
 		return Released{}, false, inconsistentClaim(heldNotLoaded, claim)
 	case row.State != "" && !terms.endedBy.IsZero(): // only a release, which names the claim, settles this
@@ -170,6 +170,21 @@ func (b *Bank) closeOnce(
 		return released, false, err
 	}
 	return Released{}, true, nil
+}
+
+// loadedRow reads the item row of a claimed item. A load that is under way can show the bank row
+// before the item row, so that an item is claimed whose item row is not visible yet. So only an
+// isolated read shows that there is none. busy: a transaction is working on the rows.
+func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {
+	row, err = b.store.ItemRow(ctx, c.Name, h)
+	if err != nil || row != nil {
+		return row, false, err
+	}
+	reads, err := b.store.ReadItems(ctx, []engine.FreeItem{{Shard: c.shardOf(h), Hash: h}})
+	if err != nil {
+		return nil, false, err
+	}
+	return reads[0].Row, reads[0].Conflict, nil
 }
 
 // newCloseRequest decides what happens to the item. An item that was withdrawn while the claim

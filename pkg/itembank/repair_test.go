@@ -438,7 +438,7 @@ func repairRowsThatChange(f *fixture) {
 func repairReopened(f *fixture) {
 	c := f.consistent("a")
 	f.putState(c, "a", engine.Burned)
-	for method, where := range map[string]string{"ItemRow": "free, burned", "Repair": "burned"} {
+	for method, where := range map[string]string{"ReadItems": "free, burned", "Repair": "burned"} {
 		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 		f.putBankRow(enginerows.FreeItem(c, "a"))
 		opened := &itembankfault.Store{Store: f.Store, Before: func(called string) error {
@@ -463,7 +463,7 @@ func repairReportOfError(f *fixture) {
 	f.putState(c, "b", engine.Burned)
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	repairs, repaired := 0, 0
-	for _, method := range []string{"Campaign", "ItemRow", "Repair"} {
+	for _, method := range []string{"Campaign", "ReadItems", "Repair"} {
 		clock := itembankfault.NewClock()
 		begun := clock.Now().UTC().Truncate(time.Millisecond)
 		failing := &itembankfault.Store{Store: f.Store, Before: func(called string) error {

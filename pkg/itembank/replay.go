@@ -306,7 +306,10 @@ func (r *replay) place(ctx context.Context, claim engine.Claim) (lost *engine.It
 		return nil, ReplayedLine{Outcome: itemHeld, HeldClaimID: h.claimID, HeldBy: h.claimant}, nil
 	}
 	rows, wrong := r.wrong[claim.ItemHash]
-	if wrong && rows.kind() != missing {
+	switch {
+	case wrong && rows.kind() == moving:
+		return nil, ReplayedLine{Outcome: moved}, nil
+	case wrong && rows.kind() != missing:
 		return nil, ReplayedLine{Outcome: inconsistent, Kind: rows.kind()}, nil
 	}
 	row := rows.item

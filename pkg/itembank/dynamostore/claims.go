@@ -98,36 +98,6 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	return result, nil
 }
 
-// HeldClaim reads a claim row with TransactGetItems. A consistent GetItem can show the writes of a
-// running transaction one by one; this read conflicts with the transaction instead. It costs 2
-// read units.
-func (s *Store) HeldClaim(
-	ctx context.Context, scope, claimant string,
-) (held *engine.Claim, conflict bool, err error) {
-	const doing = "read claim"
-	out, err := s.client.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{
-		Get: &types.Get{TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant))},
-	}}})
-	if reasons, cancelled := dynamo.Cancellations(err, 1); cancelled {
-		switch reasons[0].Reason {
-		case dynamo.Conflict:
-			return nil, true, nil
-		case dynamo.Throttled:
-			return nil, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrThrottled, err)
-		}
-		return nil, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
-	}
-	if err != nil || len(out.Responses) == 0 || out.Responses[0].Item == nil {
-		return nil, false, failed(doing, err)
-	}
-	var row claimRow
-	if err := dynamo.Decode(out.Responses[0].Item, &row); err != nil {
-		return nil, false, err
-	}
-	held, err = row.claim(scope, claimant)
-	return held, false, err
-}
-
 // HeldClaimEventuallyConsistent reads a claim row with an eventually consistent GetItem, which
 // costs half a read unit.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {

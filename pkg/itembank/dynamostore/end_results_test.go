@@ -50,12 +50,24 @@ func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 	}
 }
 
-// withRow is a client whose reads find a row.
-type withRow struct{ dynamostore.Client }
-
-func (withRow) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return &dynamodb.GetItemOutput{Item: row{"pk": text("bank"), "sk": text("hash"), "item": text("A-1")}}, nil
+// reading is a client whose TransactGetItems finds an item row and a bank row, or fails.
+type reading struct {
+	dynamostore.Client
+	item, bank row
+	err        error
 }
+
+func (r reading) TransactGetItems(
+	context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
+) (*dynamodb.TransactGetItemsOutput, error) {
+	return &dynamodb.TransactGetItemsOutput{Responses: []types.ItemResponse{{Item: r.item}, {Item: r.bank}}}, r.err
+}
+
+var (
+	aBankRow  = row{"pk": text("bank"), "sk": text(engine.Hash{}.String()), "item": text("A-1")}
+	anItemRow = row{"load_id": text("l"), "row": number(1)}
+	anEndRow  = row{"load_id": text("l"), "row": number(1), "state": text("expired")}
+)
 
 // TestEndItemsReadsConflicts: an item that met another transaction is unsettled, and so are the
 // other items of the same request. An item is inconsistent only if a read shows that it is.
@@ -72,15 +84,24 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 		failed, conflicted,
 		none, throttled,
 	)
+	busy := reading{Client: client, err: &types.TransactionCanceledException{
+		CancellationReasons: []types.CancellationReason{none, conflicted},
+	}}
 	for _, test := range []struct {
 		name      string
 		client    dynamostore.Client
 		rowFailed engine.EndResult
-	}{{"the bank row is gone by now", client, engine.EndNotFree}, {"the bank row is there", withRow{client}, engine.EndInconsistent}} {
+	}{
+		{"the bank row is gone by now", reading{Client: client, item: anEndRow}, engine.EndNotFree},
+		{"free and ended", reading{Client: client, item: anEndRow, bank: aBankRow}, engine.EndInconsistent},
+		{"free and not loaded", reading{Client: client, bank: aBankRow}, engine.EndInconsistent},
+		{"right by now", reading{Client: client, item: anItemRow, bank: aBankRow}, engine.EndUnsettled},
+		{"another transaction ends the item", busy, engine.EndUnsettled},
+	} {
 		got, err := dynamostore.New(test.client, bankTable, dedupeTable).EndItems(t.Context(), make([]engine.EndRequest, 9))
 		want := []engine.EndResult{
 			engine.EndUnsettled, engine.EndUnsettled, engine.EndUnsettled, engine.EndNotFree, engine.EndNotFree,
-			test.rowFailed, engine.EndUnsettled, engine.EndNotFree, engine.EndUnsettled,
+			test.rowFailed, engine.EndUnsettled, engine.EndUnsettled, engine.EndUnsettled,
 		}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: want %v, got %v, %v", test.name, want, got, err)
@@ -172,18 +193,6 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 			t.Errorf("%s: want %v, got %v", doing, dynamostore.ErrLayout, err)
 		}
 	}
-}
-
-// reading is a client whose TransactGetItems ends with an error.
-type reading struct {
-	dynamostore.Client
-	err error
-}
-
-func (r reading) TransactGetItems(
-	context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
-) (*dynamodb.TransactGetItemsOutput, error) {
-	return &dynamodb.TransactGetItemsOutput{}, r.err
 }
 
 // TestHeldClaimOfARunningTransaction: the read says that it met a transaction. Everything else is

@@ -129,7 +129,8 @@ const (
 
 // EndItems is one transaction of {delete bank row IF there and ended, write the state of
 // the item row IF there and without a state} for each item. When it is cancelled, it
-// settles the items whose conditions failed, and not the others.
+// settles the items whose conditions failed, and not the others. An item that is not free is
+// settled only if nobody works on its item row, which is about to say why.
 func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
 	for _, r := range requests {
@@ -145,7 +146,7 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 		switch {
 		case !cancelled:
 			results[i] = engine.EndDone
-		case reasons[2*i].Reason == dynamo.ConditionFailed:
+		case reasons[2*i].Reason == dynamo.ConditionFailed && reasons[2*i+1].Reason != dynamo.Conflict:
 			results[i] = engine.EndNotFree
 		case reasons[2*i].Reason == dynamo.NoReason && reasons[2*i+1].Reason == dynamo.ConditionFailed:
 			if results[i], err = s.whyNotEnded(ctx, requests[i]); err != nil {
@@ -197,14 +198,19 @@ func (s *Store) setState(r engine.EndRequest) types.TransactWriteItem {
 	}}
 }
 
-// whyNotEnded reads the bank row of an item whose item row failed its condition.
-// DynamoDB does not document that it reports every failed condition of a transaction, so
-// an inconsistency is reported only after a read.
+// whyNotEnded reads the rows of an item whose item row failed its condition. DynamoDB does not
+// document that it reports every failed condition of a transaction, so an inconsistency is
+// reported only after a read. The read is isolated: another transaction that ends the item may
+// show its item row as ended before its bank row is gone.
 func (s *Store) whyNotEnded(ctx context.Context, r engine.EndRequest) (engine.EndResult, error) {
-	var row bankRow
-	found, err := s.get(ctx, "read free item", s.bankTable, bankKey(r.Item), &row)
-	if err != nil || !found {
-		return engine.EndNotFree, err
+	read, err := s.readItem(ctx, r.Item)
+	switch {
+	case err != nil || read.Conflict:
+		return engine.EndUnsettled, err
+	case read.Free == nil:
+		return engine.EndNotFree, nil
+	case read.Row == nil || read.Row.State != "":
+		return engine.EndInconsistent, nil
 	}
-	return engine.EndInconsistent, nil
+	return engine.EndUnsettled, nil
 }

@@ -112,19 +112,27 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 func (s *Store) whyNotAdded(
 	ctx context.Context, r engine.AddRequest, item, bank dynamo.Cancellation,
 ) (result engine.AddResult, err error) {
-	var row itemRow
-	found := item.Reason == dynamo.ConditionFailed
 	switch {
-	case found:
-		err = dynamo.Decode(item.Item, &row)
-	case item.Reason == dynamo.NoReason && bank.Reason == dynamo.ConditionFailed:
-		// DynamoDB does not document that it reports every failed condition of a transaction,
-		// so an inconsistency is reported only after a read.
-		found, err = s.get(ctx, "read item", s.bankTable, itemKey(r.Item.Shard.Campaign, r.Item.Hash), &row)
+	case item.Reason == dynamo.ConditionFailed:
+		var row itemRow
+		if err := dynamo.Decode(item.Item, &row); err != nil {
+			return result, err
+		}
+		return engine.AddResult{Outcome: engine.AddKnown, Existing: row.itemRow()}, nil
+	case item.Reason != dynamo.NoReason || bank.Reason != dynamo.ConditionFailed:
+		return result, nil
+	}
+	// DynamoDB does not document that it reports every failed condition of a transaction, so an
+	// inconsistency is reported only after a read. The read is isolated: another load of the item
+	// may show its bank row before its item row.
+	read, err := s.readItem(ctx, r.Item)
+	switch {
+	case err != nil || read.Conflict:
+		return result, err
+	case read.Row != nil:
+		return engine.AddResult{Outcome: engine.AddKnown, Existing: *read.Row}, nil
+	case read.Free != nil:
 		result.Outcome = engine.AddOrphan
 	}
-	if found && err == nil {
-		result = engine.AddResult{Outcome: engine.AddKnown, Existing: row.itemRow()}
-	}
-	return result, err
+	return result, nil
 }

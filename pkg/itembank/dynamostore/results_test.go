@@ -117,12 +117,12 @@ func TestCancelledIsNeverClaimed(t *testing.T) {
 }
 
 // TestAddItemsReadsConflicts: an item that met another transaction is unsettled, and so are the
-// other items of the same request.
+// other items of the same request. An item is inconsistent only if a read shows that it is.
 func TestAddItemsReadsConflicts(t *testing.T) {
 	t.Parallel()
 	known := reason("ConditionalCheckFailed")
 	known.Item = map[string]types.AttributeValue{"load_id": text("l#1"), "row": &types.AttributeValueMemberN{Value: "7"}}
-	store := dynamostore.New(cancelled(
+	client := cancelled(
 		reason("None"), reason("None"),
 		reason("TransactionConflict"), reason("None"),
 		known, reason("ConditionalCheckFailed"),
@@ -130,21 +130,35 @@ func TestAddItemsReadsConflicts(t *testing.T) {
 		reason("None"), reason("ConditionalCheckFailed"),
 		reason("None"), reason("ThrottlingError"),
 		reason("TransactionConflict"), reason("ConditionalCheckFailed"),
-	), bankTable, dedupeTable)
-	added, err := store.AddItems(t.Context(), make([]engine.AddRequest, 7))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []engine.AddOutcome{
-		engine.AddUnsettled, engine.AddUnsettled, engine.AddKnown, engine.AddKnown,
-		engine.AddOrphan, engine.AddUnsettled, engine.AddUnsettled,
-	}
-	for i, a := range added {
-		if a.Outcome != want[i] {
-			t.Errorf("item %d: want outcome %d, got %+v", i, want[i], a)
+	)
+	busy := reading{Client: client, err: &types.TransactionCanceledException{
+		CancellationReasons: []types.CancellationReason{none, conflicted},
+	}}
+	for _, test := range []struct {
+		name      string
+		client    dynamostore.Client
+		bankThere engine.AddOutcome
+	}{
+		{"free and not loaded", reading{Client: client, bank: aBankRow}, engine.AddOrphan},
+		{"loaded by now", reading{Client: client, item: known.Item, bank: aBankRow}, engine.AddKnown},
+		{"gone by now", reading{Client: client}, engine.AddUnsettled},
+		{"another load adds the item", busy, engine.AddUnsettled},
+	} {
+		added, err := dynamostore.New(test.client, bankTable, dedupeTable).AddItems(t.Context(), make([]engine.AddRequest, 7))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if a.Outcome == engine.AddKnown && (a.Existing.LoadID != "l#1" || a.Existing.Row != 7) {
-			t.Errorf("item %d: want the old row, got %+v", i, a.Existing)
+		want := []engine.AddOutcome{
+			engine.AddUnsettled, engine.AddUnsettled, engine.AddKnown, engine.AddKnown,
+			test.bankThere, engine.AddUnsettled, engine.AddUnsettled,
+		}
+		for i, a := range added {
+			if a.Outcome != want[i] {
+				t.Errorf("%s: item %d: want outcome %d, got %+v", test.name, i, want[i], a)
+			}
+			if a.Outcome == engine.AddKnown && (a.Existing.LoadID != "l#1" || a.Existing.Row != 7) {
+				t.Errorf("%s: item %d: want the old row, got %+v", test.name, i, a.Existing)
+			}
 		}
 	}
 }

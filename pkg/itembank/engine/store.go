@@ -97,6 +97,11 @@ type Store interface {
 	// does, not all at one moment. The rows are in the order of the hashes; nil: the row is
 	// absent.
 	ItemRows(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
+	// ReadItems reads the item row and the bank row of each item. The read of one item is
+	// isolated, as that of HeldClaim is: it shows both rows before or after a transaction. The
+	// keys are Shard and Hash; there are at most MaxAddItems, of different hashes and of one
+	// campaign. The results are in the order of the keys.
+	ReadItems(ctx context.Context, keys []FreeItem) ([]ItemRead, error)
 	// AddItems puts the item row and the bank row of each item, if both are absent. There
 	// are at most MaxAddItems requests, of different hashes and of one campaign. The results
 	// are in the order of the requests. The caller sends requests that are AddUnsettled
@@ -186,6 +191,14 @@ type DueClaim struct {
 	EndsAt   time.Time
 }
 
+// ItemRead has the two rows of an item; nil: the row is absent. Conflict: a transaction is
+// working on one of them, and nothing is known about either.
+type ItemRead struct {
+	Row      *ItemRow
+	Free     *FreeItem
+	Conflict bool
+}
+
 // AddRequest asks for an item to be added.
 type AddRequest struct {
 	Item   FreeItem
@@ -256,7 +269,7 @@ type EndResult int
 const (
 	EndUnsettled    EndResult = iota // nothing was changed and nothing is known: send it again
 	EndDone                          // the bank row is deleted and the item row has the state
-	EndNotFree                       // the condition on the bank row failed
+	EndNotFree                       // the condition on the bank row failed, and no transaction is working on the item row
 	EndInconsistent                  // the bank row is there, and the condition on the item row failed
 )
 

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 )
 
 var endCases = []testCase{
+	{"read-items", readItems},
 	{"close-claim", closeClaim},
 	{"close-claim-conditions", closeClaimConditions},
 	{"close-claim-of-a-marked-item", closeClaimOfMarkedItem},
@@ -42,6 +44,45 @@ func (f *fixture) closeSettled(request engine.CloseRequest) engine.CloseResult {
 		}
 	}
 }
+
+// readItems: both rows of each item, in the order of the keys, also of items that are not free
+// or were never loaded.
+func readItems(f *fixture) {
+	c, items := f.stocked(engine.MaxAddItems-1, 3)
+	f.Take(c, "ann", items[1])
+	f.putState(c, items[2], engine.Expired)
+	ends := enginerows.FreeItem(c, items[3])
+	ends.EndsAt = end
+	f.Must(f.raw.PutBankRow(f.Context(), ends))
+	f.dropItemRow(c, items[4])
+	var keys []engine.FreeItem
+	for _, item := range append(slices.Clone(items), "unknown") {
+		key := enginerows.FreeItem(c, item)
+		key.Value = "" // the key is shard and hash
+		keys = append(keys, key)
+	}
+	reads, err := f.Store.ReadItems(f.Context(), keys)
+	f.Must(err)
+	if len(reads) != len(keys) {
+		f.Fatalf("want %d results, got %d", len(keys), len(reads))
+	}
+	for i, read := range reads {
+		var row *engine.ItemRow
+		if i < len(items) {
+			row = f.ItemRow(c, items[i])
+		}
+		free := f.BankRow(keys[i])
+		if read.Conflict || !equal(read.Row, row) || !equal(read.Free, free) {
+			f.Errorf("item %d: want %+v and %+v, got %+v", i, row, free, read)
+		}
+	}
+	if reads[1].Free != nil || reads[2].Row.State != engine.Expired || reads[3].Free.EndsAt != end || reads[4].Row != nil || reads[len(items)].Row != nil {
+		f.Errorf("want one held, one ended, one with an end, one without its item row, and none: %+v", reads)
+	}
+}
+
+// equal compares two rows, which may be absent.
+func equal[R comparable](a, b *R) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func closeClaim(f *fixture) {
 	c, items := f.stocked(3, 16)

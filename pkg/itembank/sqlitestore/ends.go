@@ -19,6 +19,8 @@ const (
 	selectInBank = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
 		AND (?4 IS NULL OR ends_at <= ?4)`
 
+	selectBankRow = `SELECT item, ends_at FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`
+
 	updateState = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ? AND state IS NULL`
 
 	updateWithdraw = `UPDATE item SET withdraw = 1 WHERE campaign = ? AND hash = ? AND state IS NULL`
@@ -50,6 +52,32 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 		return nil, err
 	}
 	return rows, nil
+}
+
+// ReadItems reads the rows of all items in one transaction, which never conflicts.
+func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) (reads []engine.ItemRead, err error) {
+	err = s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {
+		reads = make([]engine.ItemRead, len(keys))
+		for i, key := range keys {
+			if reads[i].Row, err = readItemRow(ctx, r, key.Shard.Campaign, key.Hash[:]); err != nil {
+				return err
+			}
+			if reads[i].Free, err = readBankRow(ctx, r, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return reads, err
+}
+
+func readBankRow(ctx context.Context, r *sqlite.Statements, key engine.FreeItem) (*engine.FreeItem, error) {
+	row := engine.FreeItem{Shard: key.Shard, Hash: key.Hash}
+	found, err := r.One(ctx, selectBankRow, bankKey(key), &row.Value, sqlite.IntoTime(&row.EndsAt))
+	if err != nil || !found {
+		return nil, err
+	}
+	return &row, nil
 }
 
 // CloseClaim deletes a claim row and returns or ends its item, if all conditions hold.
