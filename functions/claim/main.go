@@ -32,6 +32,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
-	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default()))
+	confirm := claimapi.WithClaimantsConfirm(s.ClaimantsConfirm)
+	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default(), confirm))
 	return nil
 }

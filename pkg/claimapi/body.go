@@ -23,25 +23,35 @@ var (
 // badDocument is an error about the whole body.
 func badDocument(detail string) error { return &itembank.InvalidError{Detail: detail} }
 
-func badClaimant(detail string) error {
-	return &itembank.InvalidError{Field: "claimant", Detail: detail}
+// badMember is an error about a member of the body, or about a parameter.
+func badMember(name, detail string) error {
+	return &itembank.InvalidError{Field: name, Detail: detail}
 }
 
-// namedInBody returns the claimant that the body names, or "" if it names none.
-// Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
+// namedInBody returns the claimant that the body names, or "" if it names none. Errors: those of textInBody.
 func namedInBody(e event) (string, error) {
+	claimant, found, err := textInBody(e, "claimant")
+	if err != nil || !found {
+		return "", err
+	}
+	return claimant, validateClaimant(claimant)
+}
+
+// textInBody returns the member of a name, and whether the body has it.
+// Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
+func textInBody(e event, name string) (text string, found bool, err error) {
 	body, err := decodeBody(e)
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case len(body) > maxBody:
-		return "", errTooLarge
+		return "", false, errTooLarge
 	case len(body) == 0:
-		return "", nil
+		return "", false, nil
 	case !e.isJSON():
-		return "", errNotJSON
+		return "", false, errNotJSON
 	}
-	return claimantIn(body)
+	return textIn(body, name)
 }
 
 func decodeBody(e event) ([]byte, error) {
@@ -55,37 +65,36 @@ func decodeBody(e event) ([]byte, error) {
 	return body, nil
 }
 
-// claimantIn returns the body's member "claimant", or "" if it has none, and ignores other members. It is stricter than
+// textIn returns the body's member of a name, and whether there is one. It ignores other members. It is stricter than
 // json.Unmarshal, which takes invalid UTF-8, a name in other case, and the last of several members of one name.
-func claimantIn(body []byte) (string, error) {
+func textIn(body []byte, name string) (text string, found bool, err error) {
 	if !utf8.Valid(body) {
-		return "", badDocument("is not valid UTF-8")
+		return "", false, badDocument("is not valid UTF-8")
 	}
 	if !json.Valid(body) {
-		return "", badDocument("is not one valid JSON value")
+		return "", false, badDocument("is not one valid JSON value")
 	}
-	text := jsonscan.Text(body)
-	if text.At(text.Space(0)) != '{' {
-		return "", badDocument("is not a JSON object")
+	object := jsonscan.Text(body)
+	if object.At(object.Space(0)) != '{' {
+		return "", false, badDocument("is not a JSON object")
 	}
 	var value jsonscan.Text
-	for name, v := range members(text) {
+	for n, v := range members(object) {
 		switch {
-		case unquote(name) != "claimant":
+		case unquote(n) != name:
 		case value != nil:
-			return "", badClaimant("occurs more than once")
+			return "", false, badMember(name, "occurs more than once")
 		default:
 			value = v
 		}
 	}
 	switch {
 	case value == nil:
-		return "", nil
+		return "", false, nil
 	case value.At(0) != '"':
-		return "", badClaimant("is not a string")
+		return "", false, badMember(name, "is not a string")
 	}
-	claimant := unquote(value)
-	return claimant, validateClaimant(claimant)
+	return unquote(value), true, nil
 }
 
 // members returns the names, with their quotes, and the values of a valid JSON object.

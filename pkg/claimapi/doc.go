@@ -25,6 +25,11 @@
 //	GET  /campaigns/{campaign}/claims/{claimant}  look a claim up; "me" is the caller
 //	GET  /campaigns/{campaign}                    the campaign's state: scheduled, open, closed, sold_out or empty
 //
+// And in campaigns with holds:
+//
+//	POST   /campaigns/{campaign}/claims/{claimant}/confirmation    confirm a hold; the body is {"claim_id":"..."}
+//	DELETE /campaigns/{campaign}/claims/{claimant}?claim_id=...    release a hold
+//
 // Every answer is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md explains
 // each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
 //

@@ -17,6 +17,7 @@ const payloadVersion = "2.0"
 type event struct {
 	Version         string         `json:"version"`
 	RawPath         string         `json:"rawPath"`
+	RawQueryString  string         `json:"rawQueryString"`
 	Headers         eventHeaders   `json:"headers"`
 	RequestContext  requestContext `json:"requestContext"`
 	Body            string         `json:"body"`
@@ -42,7 +43,7 @@ type authorizer = events.APIGatewayV2HTTPRequestContextAuthorizerDescription
 // eventOf takes from a request what the handler reads.
 func eventOf(r events.APIGatewayV2HTTPRequest) event {
 	e := event{
-		Version: r.Version, RawPath: r.RawPath, Headers: eventHeaders{contentType(r.Headers)},
+		Version: r.Version, RawPath: r.RawPath, RawQueryString: r.RawQueryString, Headers: eventHeaders{contentType(r.Headers)},
 		Body: r.Body, IsBase64Encoded: r.IsBase64Encoded,
 		RequestContext: requestContext{
 			Stage: r.RequestContext.Stage, RequestID: r.RequestContext.RequestID, Authorizer: r.RequestContext.Authorizer,

@@ -22,11 +22,26 @@ type Handler struct {
 	from ClaimantFrom
 	log  *slog.Logger
 	intN func(n int) int // a random number from 0 to n-1
+
+	claimantsConfirm bool
+}
+
+// Option changes a default of a Handler.
+type Option func(*Handler)
+
+// WithClaimantsConfirm says whether a caller who is the claimant may confirm their own hold. The default is no: a
+// customer would confirm without paying. A caller who names claimants freely, as a back end does, always may.
+func WithClaimantsConfirm(allowed bool) Option {
+	return func(h *Handler) { h.claimantsConfirm = allowed }
 }
 
 // New makes a Handler over a bank. The log gets one line for each request; the line never holds a claimant or an item.
-func New(bank *itembank.Bank, from ClaimantFrom, log *slog.Logger) *Handler {
-	return &Handler{bank, from, log, rand.IntN}
+func New(bank *itembank.Bank, from ClaimantFrom, log *slog.Logger, options ...Option) *Handler {
+	h := &Handler{bank: bank, from: from, log: log, intN: rand.IntN}
+	for _, o := range options {
+		o(h)
+	}
+	return h
 }
 
 // call is one request while it is being answered.

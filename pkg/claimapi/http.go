@@ -39,7 +39,7 @@ func write(w http.ResponseWriter, r reply) {
 // commas, and the path is percent-decoded.
 func toEvent(r *http.Request, id string, body []byte) event {
 	e := event{
-		Version: payloadVersion, RawPath: r.URL.Path, Body: string(body),
+		Version: payloadVersion, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Body: string(body),
 		Headers:        eventHeaders{strings.Join(r.Header.Values("Content-Type"), ",")},
 		RequestContext: requestContext{Stage: defaultStage, RequestID: id},
 	}

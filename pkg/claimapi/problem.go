@@ -40,6 +40,11 @@ var problems = []problem{
 		detail: "The request names a claimant other than the caller.",
 	},
 	{
+		causes: []error{errMayNotConfirm},
+		status: http.StatusForbidden, slug: "may-not-confirm", title: "May not confirm",
+		detail: "Claimants may not confirm their own holds here. A back end does it for them.",
+	},
+	{
 		causes: []error{errNoRoute},
 		status: http.StatusNotFound, slug: "no-such-route", title: "No such route",
 		detail: "The API has nothing at this path.",
@@ -73,6 +78,16 @@ var problems = []problem{
 		causes: []error{itembank.ErrClosed},
 		status: http.StatusConflict, slug: "closed", title: "Closed",
 		detail: "The campaign is closed, and the claimant holds no item of this campaign.",
+	},
+	{
+		causes: []error{itembank.ErrClaimEnded},
+		status: http.StatusConflict, slug: "claim-ended", title: "Claim ended",
+		detail: "The claim with this id was released or has ended. The claimant holds another one.",
+	},
+	{
+		causes: []error{itembank.ErrConfirmed},
+		status: http.StatusConflict, slug: "claim-confirmed", title: "Claim confirmed",
+		detail: "The claim is confirmed. Only an operator can release it.",
 	},
 	{
 		causes: []error{itembank.ErrClaimedElsewhere},

@@ -17,7 +17,7 @@ import (
 type reply struct {
 	status   int
 	headers  map[string]string
-	body     any
+	body     any    // nil: none
 	slug     string // of a problem, else ""
 	replayed bool
 }
@@ -83,7 +83,12 @@ func timestamp(t time.Time) string {
 }
 
 // text is the body of the reply.
-func (r reply) text() string { return encode(r.body) }
+func (r reply) text() string {
+	if r.body == nil {
+		return ""
+	}
+	return encode(r.body)
+}
 
 // response is the reply as API Gateway reads it.
 func (r reply) response() events.APIGatewayV2HTTPResponse {

@@ -45,7 +45,12 @@ func TestRoutes(t *testing.T) {
 		{"get", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
 		{"HEAD", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
 		{"POST", "", "/campaigns/spring", 405, "method-not-allowed", "GET"},
-		{"POST", "", "/campaigns/spring/claims/ada", 405, "method-not-allowed", "GET"},
+		{"POST", "", "/campaigns/spring/claims/ada", 405, "method-not-allowed", "GET, DELETE"},
+		{"POST", "", "/campaigns/spring/claims/confirmation", 405, "method-not-allowed", "GET, DELETE"},
+		{"POST", "", "/campaigns/spring/claims//confirmation", 405, "method-not-allowed", "GET, DELETE"},
+		{"PUT", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "GET, DELETE, POST"},
+		{"GET", "", "/campaigns/spring/claims/ada/confirmation", 404, "no-claim", ""},
+		{"POST", "", "/campaigns/spring/claims/ada/confirmation/", 405, "method-not-allowed", "GET, DELETE"},
 		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
 	} {
 		a := b.do(t, inStage(newRequest(c.method, c.path), c.stage))

@@ -29,6 +29,8 @@ const (
 var routes = []route{
 	newRoute(http.MethodPost, claimsTail, (*Handler).claim),
 	newRoute(http.MethodGet, claimsTail+"/"+claimantParam, (*Handler).heldClaim),
+	newRoute(http.MethodDelete, claimsTail+"/"+claimantParam, (*Handler).releaseHold),
+	newRoute(http.MethodPost, claimsTail+"/"+claimantParam+"/confirmation", (*Handler).confirmation),
 	newRoute(http.MethodGet, "", (*Handler).campaignState),
 }
 
@@ -42,15 +44,16 @@ type methodError struct{ allowed []string }
 func (e *methodError) Error() string { return errMethod.Error() }
 func (e *methodError) Unwrap() error { return errMethod }
 
-// match reports whether the tail of a path is that of the route. A claimant is the whole rest of the path: the path is
-// decoded, so a claimant may contain slashes.
+// match reports whether the tail of a path is that of the route. A claimant is all that the route leaves of the path: the
+// path is decoded, so a claimant may contain slashes.
 func (r route) match(tail string) (claimant string, ok bool) {
-	prefix, named := strings.CutSuffix(r.tail, claimantParam)
+	before, after, named := strings.Cut(r.tail, claimantParam)
 	if !named {
 		return "", tail == r.tail
 	}
-	claimant, ok = strings.CutPrefix(tail, prefix)
-	return claimant, ok && claimant != ""
+	claimant, begins := strings.CutPrefix(tail, before)
+	claimant, ends := strings.CutSuffix(claimant, after)
+	return claimant, begins && ends && claimant != ""
 }
 
 // find sets the call's route, campaign and named claimant. Errors: errNoRoute, *methodError.

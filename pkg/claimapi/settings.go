@@ -15,10 +15,11 @@ const (
 	varDedupeTable   = "ONCEBOX_DEDUPE_TABLE"
 	varClaimantFrom  = "ONCEBOX_CLAIMANT_FROM"
 	varCampaignCache = "ONCEBOX_CAMPAIGN_CACHE"
+	varConfirm       = "ONCEBOX_CLAIMANTS_CONFIRM"
 	varLogLevel      = "ONCEBOX_LOG_LEVEL"
 )
 
-var known = []string{varBankTable, varDedupeTable, varClaimantFrom, varCampaignCache, varLogLevel}
+var known = []string{varBankTable, varDedupeTable, varClaimantFrom, varCampaignCache, varConfirm, varLogLevel}
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
 // them from misspelt names.
@@ -26,9 +27,10 @@ func Variables() []string { return slices.Clone(known) }
 
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {
-	ClaimantFrom  ClaimantFrom
-	CampaignCache time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
-	LogLevel      slog.Level
+	ClaimantFrom     ClaimantFrom
+	CampaignCache    time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
+	ClaimantsConfirm bool          // see WithClaimantsConfirm
+	LogLevel         slog.Level
 }
 
 // Settings are the settings of the function in functions/claim.
@@ -40,11 +42,12 @@ type Settings struct {
 
 // ParseSettings reads the settings of the function from an environment in the form of os.Environ:
 //
-//	ONCEBOX_BANK_TABLE      required: the table of campaigns and items
-//	ONCEBOX_DEDUPE_TABLE    required: the table of claims
-//	ONCEBOX_CLAIMANT_FROM   required: jwt:CLAIM, iam, iam:session, iam:role or body
-//	ONCEBOX_CAMPAIGN_CACHE  how long a copy of a campaign's rules is used, 0 to 5s; default 5s
-//	ONCEBOX_LOG_LEVEL       debug, info, warn or error; default info
+//	ONCEBOX_BANK_TABLE         required: the table of campaigns and items
+//	ONCEBOX_DEDUPE_TABLE       required: the table of claims
+//	ONCEBOX_CLAIMANT_FROM      required: jwt:CLAIM, iam, iam:session, iam:role or body
+//	ONCEBOX_CAMPAIGN_CACHE     how long a copy of a campaign's rules is used, 0 to 5s; default 5s
+//	ONCEBOX_CLAIMANTS_CONFIRM  on or off: whether claimants may confirm their own holds; default off
+//	ONCEBOX_LOG_LEVEL          debug, info, warn or error; default info
 //
 // An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
 // another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
@@ -70,7 +73,7 @@ func ParseOptions(environ []string) (Options, error) {
 type parser struct{ *settings.Parser }
 
 func (p parser) options(defaultFrom string) Options {
-	return Options{p.claimantFrom(defaultFrom), p.campaignCache(), p.LogLevel(varLogLevel)}
+	return Options{p.claimantFrom(defaultFrom), p.campaignCache(), p.Switch(varConfirm, false), p.LogLevel(varLogLevel)}
 }
 
 func (p parser) claimantFrom(fallback string) ClaimantFrom {

@@ -24,6 +24,7 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "dedupe table", s.DedupeTable, "dedupe")
 	equal(t, "claimant from", s.ClaimantFrom.String(), "jwt:sub")
 	equal(t, "campaign cache", s.CampaignCache, 5*time.Second)
+	equal(t, "claimants confirm", s.ClaimantsConfirm, false)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
 }
 
@@ -38,6 +39,11 @@ func TestSettingsGiven(t *testing.T) {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=" + text))
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), text)
+	}
+	for text, want := range map[string]bool{"on": true, "off": false} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANTS_CONFIRM=" + text))
+		must(t, err)
+		equal(t, "claimants confirm", s.ClaimantsConfirm, want)
 	}
 	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 		"error": slog.LevelError} {
@@ -67,6 +73,7 @@ func TestSettingsRefused(t *testing.T) {
 		"iam with nothing":   {with("ONCEBOX_CLAIMANT_FROM=iam:"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a part":   {with("ONCEBOX_CLAIMANT_FROM=body:session"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
+		"confirm":            {with("ONCEBOX_CLAIMANTS_CONFIRM=yes"), "ONCEBOX_CLAIMANTS_CONFIRM"},
 		"other identity":     {with("ONCEBOX_CLAIMANT_FROM=JWT:sub"), "ONCEBOX_CLAIMANT_FROM"},
 		"negative cache":     {with("ONCEBOX_CAMPAIGN_CACHE=-1s"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"long cache":         {with("ONCEBOX_CAMPAIGN_CACHE=5001ms"), "ONCEBOX_CAMPAIGN_CACHE"},
