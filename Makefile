@@ -75,10 +75,10 @@ image: release ## Build the container image oncebox:VERSION of the release, with
 	scripts/build-image '$(VERSION)'
 
 .PHONY: zip
-zip: dist/claim.zip dist/dedupe.zip ## Build the functions for Lambda into dist/; ARCH=arm64 (default) or amd64
+zip: dist/claim.zip dist/sweep.zip dist/dedupe.zip ## Build the functions for Lambda into dist/; ARCH=arm64 (default) or amd64
 
-.PHONY: dist/claim.zip dist/dedupe.zip
-dist/claim.zip dist/dedupe.zip: dist/%.zip:
+.PHONY: dist/claim.zip dist/sweep.zip dist/dedupe.zip
+dist/claim.zip dist/sweep.zip dist/dedupe.zip: dist/%.zip:
 	scripts/build-function ./functions/$* $(ARCH) dist/$*/bootstrap
 	go run ./tools/zip $@ dist/$*/bootstrap
 

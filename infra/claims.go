@@ -27,6 +27,10 @@ type ClaimAPIProps struct {
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
 	CampaignCache *time.Duration
 
+	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that nobody pays for.
+	// With ClaimantFrom body it changes nothing: the callers are back ends, and may always confirm.
+	ClaimantsConfirm bool
+
 	// BankTable and DedupeTable are existing tables. Where one is nil, [NewTable] makes it with the settings of Table.
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
@@ -37,6 +41,7 @@ type ClaimAPIProps struct {
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
+	Sweep    SweepProps
 	Alarms   AlarmProps
 
 	// Disposable deletes the logs with the stack. Table has a setting of its own.
@@ -45,11 +50,12 @@ type ClaimAPIProps struct {
 	names naming
 }
 
-// ClaimAPI is the claim API: tables, function, HTTP API and alarms. Change its parts for what the props do not offer.
+// ClaimAPI is the claim API: tables, functions, HTTP API and alarms. Change its parts for what the props do not offer.
 type ClaimAPI struct {
 	Construct              constructs.Construct // the scope of the parts that are made
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Function               awslambda.Function
+	Sweep                  awslambda.Function // nil if it is off
 	API                    awsapigatewayv2.HttpApi
 	URL                    string // of the API, without a slash at the end; a CDK token until the API is deployed
 }
@@ -66,13 +72,16 @@ const defaultClaimRate = 1000
 
 // claimRoutes are the routes of the claim API. All have the same authorizer. API Gateway itself answers 404 to every
 // other request, so that it costs no invocation. The claimant is a greedy parameter because API Gateway decodes the
-// path: an encoded slash in a claimant arrives as a slash.
+// path: an encoded slash in a claimant arrives as a slash. A greedy parameter can only be the last part of a path, so
+// that of POST takes in the /confirmation behind the claimant, which the function looks for.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string
 }{
 	{awsapigatewayv2.HttpMethod_POST, "/campaigns/{campaign}/claims"},
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/claims/{claimant+}"},
+	{awsapigatewayv2.HttpMethod_POST, "/campaigns/{campaign}/claims/{claimant+}"},
+	{awsapigatewayv2.HttpMethod_DELETE, "/campaigns/{campaign}/claims/{claimant+}"},
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}"},
 }
 
@@ -90,12 +99,15 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
 	}
 	if c.DedupeTable == nil {
-		c.DedupeTable = newTable(c.Construct, "DedupeTable", p.Table)
+		c.DedupeTable = newDedupeTable(c.Construct, "DedupeTable", p.Table)
 	}
 	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
 	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Disposable)
 	c.newAPI(p)
 	c.newAlarms(p.Alarms)
+	if !p.Sweep.Off {
+		c.newSweep(p)
+	}
 	return c, nil
 }
 
@@ -103,6 +115,9 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	p.Function = p.Function.withDefaults(claimFunction)
 	if p.ClaimantFrom == "" {
 		p.ClaimantFrom = p.Auth.claimantFrom
+	}
+	if p.Sweep.Every == 0 {
+		p.Sweep.Every = defaultSweepEvery
 	}
 	if p.RateLimit == 0 {
 		p.RateLimit = defaultClaimRate
@@ -117,7 +132,7 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
-	wrong.join(p.Function.check(claimFunction, p.names))
+	wrong.join(p.Function.check(claimFunction, p.names), p.checkSweep())
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
@@ -133,6 +148,9 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 		"ONCEBOX_DEDUPE_TABLE":  dedupe,
 		"ONCEBOX_CLAIMANT_FROM": p.ClaimantFrom,
 		"ONCEBOX_LOG_LEVEL":     p.Function.LogLevel,
+	}
+	if p.ClaimantsConfirm {
+		env["ONCEBOX_CLAIMANTS_CONFIRM"] = switchText(true)
 	}
 	if p.CampaignCache != nil {
 		env["ONCEBOX_CAMPAIGN_CACHE"] = p.CampaignCache.String()

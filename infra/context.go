@@ -32,8 +32,8 @@ var (
 		"log-level", "log-retention-days", "disposable", "endpoint-url",
 	}
 	claimNames = []string{
-		"auth", "jwt-issuer", "jwt-audience", "claimant-from", "campaign-cache", "bank-table", "rate-limit", "burst-limit",
-		"claim-code",
+		"auth", "jwt-issuer", "jwt-audience", "claimant-from", "claimants-confirm", "campaign-cache", "bank-table", "rate-limit", "burst-limit",
+		"claim-code", "sweep", "sweep-every", "sweep-code",
 	}
 	recordNames = []string{
 		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",

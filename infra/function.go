@@ -51,7 +51,7 @@ type FunctionProps struct {
 	EndpointURL string
 }
 
-// functionKind holds what differs between the functions of the two jobs.
+// functionKind holds what differs between the functions.
 type functionKind struct {
 	code           string
 	memoryMiB      int
@@ -81,10 +81,7 @@ const minMemoryMiB, maxMemoryMiB = 128, 10240
 // check returns everything that is wrong with props that have their defaults.
 func (p FunctionProps) check(kind functionKind, names naming) error {
 	wrong := problems{naming: names}
-	p.checkCode(&wrong)
-	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
-		wrong.add("MemoryMiB is %d; choose %d to %d", p.MemoryMiB, minMemoryMiB, maxMemoryMiB)
-	}
+	p.checkOwn(&wrong, kind)
 	known := append(slices.Collect(maps.Values(logRetentions)), awslogs.RetentionDays_INFINITE)
 	if !slices.Contains(known, p.LogRetention) {
 		wrong.add("LogRetention is %q; choose a constant of awslogs, for example RetentionDays_ONE_YEAR", p.LogRetention)
@@ -93,10 +90,19 @@ func (p FunctionProps) check(kind functionKind, names naming) error {
 	if p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		wrong.add("%s is %q; it must be an http or https URL", wrong.of("EndpointURL"), p.EndpointURL)
 	}
-	if p.Timeout < time.Second || p.Timeout > kind.longestTimeout || p.Timeout%time.Second != 0 {
-		wrong.add("Timeout is %s; choose whole seconds from 1s to %s", text(p.Timeout), text(kind.longestTimeout))
-	}
 	return wrong.err()
+}
+
+// checkOwn checks what each function has for itself.
+func (p FunctionProps) checkOwn(wrong *problems, kind functionKind) {
+	p.checkCode(wrong)
+	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
+		wrong.add("%s is %d; choose %d to %d", wrong.of("MemoryMiB"), p.MemoryMiB, minMemoryMiB, maxMemoryMiB)
+	}
+	if p.Timeout < time.Second || p.Timeout > kind.longestTimeout || p.Timeout%time.Second != 0 {
+		wrong.add("%s is %s; choose whole seconds from 1s to %s", wrong.of("Timeout"), text(p.Timeout),
+			text(kind.longestTimeout))
+	}
 }
 
 // checkCode refuses an executable that Lambda could not start.

@@ -37,13 +37,32 @@ func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant 
 	}}
 }
 
+// onDueClaims allows a query of the claims of the table that are due.
+func onDueClaims(dedupe awsdynamodb.ITableV2) grant {
+	g := onRows(dedupe, "due#", "dynamodb:Query")
+	g.resource += "/index/" + dueIndex
+	return g
+}
+
 func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	grants := []grant{
-		onRows(bank, "campaign#", "dynamodb:GetItem"),
+		onRows(bank, "campaign#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"),
 		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(bank, "load#", "dynamodb:Query"),
-		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
+		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+	}
+	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
+}
+
+func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
+	grants := []grant{
+		onRows(bank, "campaigns", "dynamodb:Query"),
+		onRows(bank, "campaign#", "dynamodb:GetItem"),
+		onRows(bank, "bank#", "dynamodb:PutItem"),
+		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem"),
+		onDueClaims(dedupe),
 	}
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }

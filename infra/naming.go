@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -19,11 +20,12 @@ type naming map[string]string
 var contextNaming = naming{
 	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthOpen": "oncebox:auth=open",
 	"an issuer": "oncebox:jwt-issuer", "an audience": "oncebox:jwt-audience",
-	"ClaimantFrom": "oncebox:claimant-from", "CampaignCache": "oncebox:campaign-cache",
+	"ClaimantFrom": "oncebox:claimant-from", "ClaimantsConfirm": "oncebox:claimants-confirm", "CampaignCache": "oncebox:campaign-cache",
 	"BankTable": "oncebox:bank-table", "DedupeTable": "oncebox:dedupe-table",
 	"WarmReadUnits": "oncebox:warm-read-units", "WarmWriteUnits": "oncebox:warm-write-units",
 
-	"LogLevel": "oncebox:log-level", "EndpointURL": "oncebox:endpoint-url",
+	"Sweep.Every": "oncebox:sweep-every",
+	"LogLevel":    "oncebox:log-level", "EndpointURL": "oncebox:endpoint-url",
 
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
@@ -36,12 +38,10 @@ var contextNaming = naming{
 	"NoAggregation": "oncebox:aggregation=off", "Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
 }
 
-// withCode returns the naming with the context value behind [FunctionProps].Code, which differs for the two jobs.
+// withCode returns the naming with the context value behind the code of a function, which differs for each.
 func (n naming) withCode(context string) naming {
-	all := naming{"Code": contextPrefix + context}
-	for prop, name := range n {
-		all[prop] = name
-	}
+	all := maps.Clone(n)
+	all["Code"] = contextPrefix + context
 	return all
 }
 

@@ -118,7 +118,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
 	}
 	if r.DedupeTable == nil {
-		r.DedupeTable = newTable(r.Construct, "DedupeTable", p.Table)
+		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
 	}
 	if r.Source == nil {
 		r.Source = p.newStream(r.Construct, "Source")

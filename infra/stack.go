@@ -109,10 +109,13 @@ func (s *contextStack) readShared() {
 
 func (s *contextStack) claimProps() ClaimAPIProps {
 	p := ClaimAPIProps{
-		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"),
+		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"), ClaimantsConfirm: s.onOff("claimants-confirm", false),
 		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
 		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
+		Sweep: SweepProps{
+			Off: !s.onOff("sweep", true), Every: s.duration("sweep-every", time.Minute), Code: s.text("sweep-code"),
+		},
 		names: contextNaming.withCode("claim-code"),
 	}
 	p.Function.Code = s.text("claim-code")
@@ -176,7 +179,7 @@ func (s *contextStack) dedupeTable() awsdynamodb.ITableV2 {
 	if table := s.existingTable("DedupeTable", "dedupe-table"); table != nil {
 		return table
 	}
-	return newTable(s.stack, "DedupeTable", s.table)
+	return newDedupeTable(s.stack, "DedupeTable", s.table)
 }
 
 func (s *contextStack) existingTable(id, name string) awsdynamodb.ITableV2 {

@@ -17,6 +17,13 @@ const (
 	ttlAttribute = "purge_at"
 )
 
+// The index of claims that end. Only their rows have both attributes, so nothing else is in the index.
+const (
+	dueIndex     = "due"
+	dueAttribute = "due"
+	endAttribute = "ends_at"
+)
+
 // TableProps are the settings of a table. All are optional.
 type TableProps struct {
 	// EncryptionKey encrypts the table instead of a key that DynamoDB owns. The CDK then needs a stack with a region.
@@ -55,7 +62,8 @@ func (p TableProps) check(scope constructs.Construct, names naming) error {
 }
 
 // NewTable makes a table that claims, records or both can use, also as the bank table: all tables have the same keys.
-// The table is on demand, has point-in-time recovery and deletion protection, and stays when the stack is deleted.
+// The table is on demand, has point-in-time recovery and deletion protection, and stays when the stack is deleted. Its
+// index is for claims that end, and costs nothing without them.
 //
 // CloudFormation chooses the name. Do not change id or scope of a table that is in use: CloudFormation would make a
 // new, empty table.
@@ -63,7 +71,20 @@ func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.
 	if err := p.check(scope, nil); err != nil {
 		return nil, fmt.Errorf("table %s: %w", id, err)
 	}
-	return newTable(scope, id, p), nil
+	return newDedupeTable(scope, id, p), nil
+}
+
+// newDedupeTable makes a table of props that were checked, with the index of claims that end.
+func newDedupeTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
+	table := newTable(scope, id, p)
+	table.AddGlobalSecondaryIndex(&awsdynamodb.GlobalSecondaryIndexPropsV2{
+		IndexName:      jsii.String(dueIndex),
+		PartitionKey:   &awsdynamodb.Attribute{Name: jsii.String(dueAttribute), Type: awsdynamodb.AttributeType_STRING},
+		SortKey:        &awsdynamodb.Attribute{Name: jsii.String(endAttribute), Type: awsdynamodb.AttributeType_NUMBER},
+		ProjectionType: awsdynamodb.ProjectionType_KEYS_ONLY,
+		WarmThroughput: p.warmThroughput(), // an index that is slower than its table throttles the table
+	})
+	return table
 }
 
 // newTable makes a table of props that were checked.
@@ -78,16 +99,21 @@ func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.T
 		},
 		DeletionProtection: jsii.Bool(!p.Disposable),
 		RemovalPolicy:      removalPolicy(p.Disposable),
+		WarmThroughput:     p.warmThroughput(),
 	}
 	if p.EncryptionKey != nil {
 		props.Encryption = awsdynamodb.TableEncryptionV2_CustomerManagedKey(p.EncryptionKey, nil)
 	}
-	if p.WarmReadUnits > 0 || p.WarmWriteUnits > 0 {
-		props.WarmThroughput = &awsdynamodb.WarmThroughput{
-			ReadUnitsPerSecond: jsii.Number(p.WarmReadUnits), WriteUnitsPerSecond: jsii.Number(p.WarmWriteUnits),
-		}
-	}
 	return awsdynamodb.NewTableV2(scope, jsii.String(id), props)
+}
+
+func (p TableProps) warmThroughput() *awsdynamodb.WarmThroughput {
+	if p.WarmReadUnits == 0 && p.WarmWriteUnits == 0 {
+		return nil
+	}
+	return &awsdynamodb.WarmThroughput{
+		ReadUnitsPerSecond: jsii.Number(p.WarmReadUnits), WriteUnitsPerSecond: jsii.Number(p.WarmWriteUnits),
+	}
 }
 
 // nameOf returns the name of a table, or a stand-in for one that does not exist yet.

@@ -443,6 +443,29 @@ func TestPrices(t *testing.T) {
 		agrees(t, "USD of "+name, row[3], dollars(name))
 	}
 
+	sweeps := costTable(t, "The sweep")
+	const runs = 30 * 24 * 60. / 1e6 // a month, in millions
+	query := runs * 0.5 * price("a million read units")
+	for name, want := range map[string]float64{
+		"invocations": runs * price("a million invocations of Lambda"),
+		"256 MB for 100 ms each (assumed, not measured)":                             runs * 0.1 * 0.25 * price("a million GB-seconds of Lambda on arm64"),
+		"the list of campaigns: 1 read unit":                                         2 * query,
+		"for each campaign: its rules, 1 read unit":                                  2 * query,
+		"for each campaign with holds or a claim life: its rules again":              2 * query,
+		"for each shard of such a campaign: a query of the index that finds nothing": query,
+	} {
+		if len(sweeps[name]) == 0 {
+			t.Fatalf("docs/costs.md: the sweep has no row %q", name)
+		}
+		agrees(t, "USD of "+name, sweeps[name][0], want)
+	}
+	for shards, cell := range map[float64]string{16: "0.054", 256: "0.702"} {
+		agrees(t, "USD of a campaign that is swept", cell, (4+shards)*query)
+		if !strings.Contains(read(t, "../docs/costs.md"), cell) {
+			t.Errorf("docs/costs.md lacks %s", cell)
+		}
+	}
+
 	const gigabyte = 1e6 / 1024 / 1024 // of a million records of 1 KB
 	in, out := gigabyte*price("a GB into an on-demand stream"), gigabyte*price("a GB out of an on-demand stream")
 	invocation, second := price("a million invocations of Lambda"), price("a million GB-seconds of Lambda on arm64")

@@ -33,6 +33,8 @@ var releaseArchives = map[string]struct{ file, system, processor string }{
 	"oncebox_1.2.3-test_windows_arm64.zip":       {"oncebox.exe", "windows", "arm64"},
 	"oncebox-claim_1.2.3-test_lambda_arm64.zip":  {"bootstrap", "linux", "arm64"},
 	"oncebox-claim_1.2.3-test_lambda_amd64.zip":  {"bootstrap", "linux", "amd64"},
+	"oncebox-sweep_1.2.3-test_lambda_arm64.zip":  {"bootstrap", "linux", "arm64"},
+	"oncebox-sweep_1.2.3-test_lambda_amd64.zip":  {"bootstrap", "linux", "amd64"},
 	"oncebox-dedupe_1.2.3-test_lambda_arm64.zip": {"bootstrap", "linux", "arm64"},
 	"oncebox-dedupe_1.2.3-test_lambda_amd64.zip": {"bootstrap", "linux", "amd64"},
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -54,6 +55,9 @@ func buildFunction(name, arch string) (bootstrap string, err error) {
 
 // hostBootstrap is the claim function for this machine.
 var hostBootstrap = sync.OnceValues(func() (string, error) { return buildFunction("claim", goarch()) })
+
+// hostSweep is the sweep function for this machine.
+var hostSweep = sync.OnceValues(func() (string, error) { return buildFunction("sweep", goarch()) })
 
 func goarch() string {
 	out, _ := exec.Command("go", "env", "GOHOSTARCH").Output() // the build fails without it
@@ -168,7 +172,7 @@ func (s tables) settings(endpoint, from string) []string {
 	}
 }
 
-// create makes the tables and returns a bank over them.
+// create makes the tables and returns a bank over them, whose clock is the caller's.
 func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
 	client := dynamodb.New(dynamodb.Options{
@@ -176,7 +180,8 @@ func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
 	must(t, dynamostore.CreateTables(t.Context(), client, s.bank, s.dedupe))
-	return itembank.New(dynamostore.New(client, s.bank, s.dedupe), options...)
+	store := dynamostore.New(client, s.bank, s.dedupe)
+	return itembank.New(itembankengines.CallersClock{Store: store}, options...)
 }
 
 // TestClaimEventsInTheEmulator gives every event to the built function on dynoxide.
@@ -200,7 +205,7 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 			}
 			log := f.output(t)
 			equal(t, "log lines of requests", strings.Count(log, `"msg":"request"`), requests)
-			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-"} {
+			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-", "SEATS-"} {
 				if strings.Contains(log, private) {
 					t.Errorf("the log holds %s...:\n%s", private, log)
 				}

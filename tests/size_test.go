@@ -25,6 +25,7 @@ var shipped = []struct {
 	maxLoaded         int64                                // bytes allocated before main starts
 }{
 	{"claim", hostBootstrap, 9_600_000, 3_820_000, 970_000},
+	{"sweep", hostSweep, 9_600_000, 3_820_000, 970_000},
 	{"dedupe", hostDedupe, 12_200_000, 4_550_000, 1_830_000}, // with clients for Kinesis, S3 and SQS
 }
 

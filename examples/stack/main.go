@@ -61,7 +61,7 @@ func addTickets(app awscdk.App) error {
 	}
 
 	// The customers call the API with the token of their login. The token names the customer, so nobody can claim a
-	// seat in the name of somebody else.
+	// seat in the name of somebody else. A customer may not confirm a hold, for example without paying.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
 		Auth:         infra.AuthJWT("https://login.tickets.example", "shop"),
 		ClaimantFrom: "jwt:customer_id",
@@ -70,6 +70,19 @@ func addTickets(app awscdk.App) error {
 		RateLimit:    5_000,
 		BurstLimit:   5_000,
 		Alarms:       infra.AlarmProps{Topic: alarms},
+	})
+	if err != nil {
+		return err
+	}
+
+	// The payment service calls an API of its own, by IAM, and confirms the holds that are paid. One sweep is enough for
+	// both.
+	payments, err := infra.NewClaimAPI(stack, "Payments", infra.ClaimAPIProps{
+		Auth:        infra.AuthIAM(),
+		BankTable:   seats.BankTable,
+		DedupeTable: dedupe,
+		Sweep:       infra.SweepProps{Off: true},
+		Alarms:      infra.AlarmProps{Topic: alarms},
 	})
 	if err != nil {
 		return err
@@ -93,6 +106,7 @@ func addTickets(app awscdk.App) error {
 	}
 
 	awscdk.NewCfnOutput(stack, jsii.String("SeatsURL"), &awscdk.CfnOutputProps{Value: &seats.URL})
+	awscdk.NewCfnOutput(stack, jsii.String("PaymentsURL"), &awscdk.CfnOutputProps{Value: &payments.URL})
 	awscdk.NewCfnOutput(stack, jsii.String("UniqueOrders"), &awscdk.CfnOutputProps{Value: unique.Destination.StreamName()})
 	return nil
 }

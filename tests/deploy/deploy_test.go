@@ -31,19 +31,20 @@ const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
 func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	claim, dedupe := built(t, claimARM), built(t, dedupeARM)
+	claim, sweep, dedupe := built(t, claimARM), built(t, sweepARM), built(t, dedupeARM)
 	context := map[string]string{
-		"id-path": "event.id", "claim-code": claim, "dedupe-code": dedupe, "alarm-topic-arn": topic,
+		"id-path": "event.id", "claim-code": claim, "sweep-code": sweep, "dedupe-code": dedupe, "alarm-topic-arn": topic,
 	}
 	app := synth(t, stackName("both"), context)
 	app.deploy(t)
 	d := describe(t, app.stack)
 	want := merged(
-		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth),
+		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth), indexFacts(noWarmth),
 		streamFacts("SourceStream"), streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
+		functionFacts("sweep-function", "arm64", "256 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
 		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment,
-		apiFacts("AWS_IAM", 30), claimAlarms(topic), recordAlarms(topic),
+		apiFacts("AWS_IAM", 30), claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
 	)
 	check(t, d.read(t), want)
 
@@ -76,7 +77,7 @@ func TestBothJobs(t *testing.T) {
 		saved := d.save(t)
 		app.destroy(t)
 		left := want.afterDestroy("BankTable", "DedupeTable", "SourceStream", "DestinationStream", "DeadLetterBucket",
-			"access-logs", "claim-function-logs", "dedupe-function-logs")
+			"access-logs", "claim-function-logs", "sweep-function-logs", "dedupe-function-logs")
 		check(t, d.read(t), left)
 		d.checkSaved(t, saved)
 	})
@@ -86,9 +87,9 @@ func TestBothJobs(t *testing.T) {
 func TestClaimsForATest(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	code := built(t, claimX86)
+	code, sweep := built(t, claimX86), built(t, sweepX86)
 	app := synth(t, stackName("claims"), map[string]string{
-		"jobs": "claims", "claim-code": code, "architecture": "x86_64", "disposable": "on", "log-retention-days": "7",
+		"jobs": "claims", "claim-code": code, "sweep-code": sweep, "architecture": "x86_64", "disposable": "on", "log-retention-days": "7",
 		"auth": "jwt", "jwt-issuer": "https://login.example.com", "jwt-audience": "shop",
 		"warm-read-units": "20000", "warm-write-units": "10000",
 	})
@@ -96,9 +97,11 @@ func TestClaimsForATest(t *testing.T) {
 	d := describe(t, app.stack)
 	const warm = "20000 reads, 10000 writes"
 	want := merged(
-		tableFacts("BankTable", false, warm), tableFacts("DedupeTable", false, warm),
+		tableFacts("BankTable", false, warm), tableFacts("DedupeTable", false, warm), indexFacts(warm),
 		functionFacts("claim-function", "x86_64", "512 MiB, 10 s", codeFact(t, code), 7), claimEnvironment("jwt:sub"),
-		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7), claimAlarms(""),
+		functionFacts("sweep-function", "x86_64", "256 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
+		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7),
+		claimAlarms(""), sweepAlarms(""),
 	)
 	check(t, d.read(t), want)
 	app.destroy(t)

@@ -25,6 +25,8 @@ import (
 	cloudwatchtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -69,6 +71,7 @@ type clients struct {
 	cloudwatch     *cloudwatch.Client
 	logs           *cloudwatchlogs.Client
 	dynamodb       *dynamodb.Client
+	eventbridge    *eventbridge.Client
 	gateway        *apigatewayv2.Client
 	kinesis        *kinesis.Client
 	lambda         *lambda.Client
@@ -87,13 +90,14 @@ func newClients(t *testing.T) clients {
 		cloudwatch: cloudwatch.NewFromConfig(cfg, func(o *cloudwatch.Options) {
 			o.Protocol = awsjson.New10(schemas.GraniteServiceVersion20100801) // the emulator has no CBOR
 		}),
-		logs:     cloudwatchlogs.NewFromConfig(cfg),
-		dynamodb: dynamodb.NewFromConfig(cfg),
-		gateway:  apigatewayv2.NewFromConfig(cfg),
-		kinesis:  kinesis.NewFromConfig(cfg),
-		lambda:   lambda.NewFromConfig(cfg),
-		s3:       s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }),
-		sqs:      sqs.NewFromConfig(cfg),
+		logs:        cloudwatchlogs.NewFromConfig(cfg),
+		dynamodb:    dynamodb.NewFromConfig(cfg),
+		eventbridge: eventbridge.NewFromConfig(cfg),
+		gateway:     apigatewayv2.NewFromConfig(cfg),
+		kinesis:     kinesis.NewFromConfig(cfg),
+		lambda:      lambda.NewFromConfig(cfg),
+		s3:          s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }),
+		sqs:         sqs.NewFromConfig(cfg),
 	}
 }
 
@@ -136,6 +140,8 @@ var readers = []struct {
 	{"AWS::SQS::Queue", (*reading).queue},
 	{"AWS::SQS::QueuePolicy", nil},
 	{"AWS::Lambda::Function", (*reading).function},
+	{"AWS::Lambda::EventInvokeConfig", nil},
+	{"AWS::Events::Rule", (*reading).rule},
 	{"AWS::Lambda::EventSourceMapping", (*reading).mapping},
 	{"AWS::ApiGatewayV2::Api", (*reading).api},
 	{"AWS::ApiGatewayV2::Authorizer", nil},
@@ -217,15 +223,14 @@ func (r *reading) table(id string) {
 	if !r.exists(id, err) {
 		return
 	}
-	var key []string
-	for _, k := range got.Table.KeySchema {
-		for _, a := range got.Table.AttributeDefinitions {
-			if *a.AttributeName == *k.AttributeName {
-				key = append(key, fmt.Sprint(*k.AttributeName, " ", a.AttributeType, " ", k.KeyType))
-			}
+	r.add(id, "key", "%s", keyText(got.Table, got.Table.KeySchema))
+	for _, i := range got.Table.GlobalSecondaryIndexes {
+		name := "index " + *i.IndexName
+		r.add(id, name, "%s, %s", keyText(got.Table, i.KeySchema), i.Projection.ProjectionType)
+		if w := i.WarmThroughput; w != nil {
+			r.add(id, name+" warm throughput", "%d reads, %d writes", *w.ReadUnitsPerSecond, *w.WriteUnitsPerSecond)
 		}
 	}
-	r.add(id, "key", "%s", strings.Join(key, ", "))
 	r.add(id, "billing", "%s", got.Table.BillingModeSummary.BillingMode)
 	r.add(id, "deletion protection", "%t", *got.Table.DeletionProtectionEnabled)
 	warm := got.Table.WarmThroughput
@@ -239,6 +244,18 @@ func (r *reading) table(id string) {
 	must(r.t, err)
 	r.add(id, "point-in-time recovery", "%s",
 		backups.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus)
+}
+
+func keyText(table *dynamodbtypes.TableDescription, schema []dynamodbtypes.KeySchemaElement) string {
+	var key []string
+	for _, k := range schema {
+		for _, a := range table.AttributeDefinitions {
+			if *a.AttributeName == *k.AttributeName {
+				key = append(key, fmt.Sprint(*k.AttributeName, " ", a.AttributeType, " ", k.KeyType))
+			}
+		}
+	}
+	return strings.Join(key, ", ")
 }
 
 func (r *reading) stream(id string) {
@@ -312,9 +329,13 @@ func (r *reading) function(id string) {
 	if !r.exists(id, err) {
 		return
 	}
-	r.names[id] = "dedupe-function"
-	if _, ok := got.Environment.Variables["ONCEBOX_BANK_TABLE"]; ok {
-		r.names[id] = "claim-function"
+	r.names[id] = "sweep-function"
+	for variable, name := range map[string]string{
+		"ONCEBOX_CLAIMANT_FROM": "claim-function", "ONCEBOX_SINK": "dedupe-function",
+	} {
+		if _, ok := got.Environment.Variables[variable]; ok {
+			r.names[id] = name
+		}
 	}
 	r.names[*got.LoggingConfig.LogGroup] = r.names[id] + "-logs"
 	r.add(id, "runs", "%s on %s with %s", got.Architectures, got.Runtime, *got.Handler)
@@ -324,6 +345,37 @@ func (r *reading) function(id string) {
 	for name, value := range got.Environment.Variables {
 		r.add(id, name, "%s", value)
 	}
+	queued, err := r.lambda.GetFunctionEventInvokeConfig(r.t.Context(), &lambda.GetFunctionEventInvokeConfigInput{
+		FunctionName: &id,
+	})
+	if !missing(err) {
+		must(r.t, err)
+		r.add(id, "queued", "%d s, %d retries", *queued.MaximumEventAgeInSeconds, *queued.MaximumRetryAttempts)
+	}
+}
+
+func (r *reading) rule(id string) {
+	r.names[id] = "schedule"
+	got, err := r.eventbridge.DescribeRule(r.t.Context(), &eventbridge.DescribeRuleInput{Name: &id})
+	if !r.exists(id, err) {
+		return
+	}
+	r.add(id, "", "%s %s", got.State, *got.ScheduleExpression)
+	targets, err := r.eventbridge.ListTargetsByRule(r.t.Context(), &eventbridge.ListTargetsByRuleInput{Rule: &id})
+	must(r.t, err)
+	var arns []string
+	allowed := "not allowed"
+	for _, target := range targets.Targets {
+		arns = append(arns, *target.Arn)
+		policy, err := r.lambda.GetPolicy(r.t.Context(), &lambda.GetPolicyInput{FunctionName: target.Arn})
+		if !missing(err) {
+			must(r.t, err)
+			if strings.Contains(*policy.Policy, *got.Arn) {
+				allowed = "allowed"
+			}
+		}
+	}
+	r.add(id, "runs", "%s, %s", arns, allowed)
 }
 
 // code finds the zip of a function among the objects that the CDK uploaded, and describes its content.

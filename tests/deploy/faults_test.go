@@ -32,8 +32,15 @@ func inReplica(change func(map[string]any)) func(map[string]any) {
 }
 
 func withoutSortKey(p map[string]any) {
-	for _, list := range []string{"KeySchema", "AttributeDefinitions"} {
-		p[list] = p[list].([]any)[:1]
+	p["KeySchema"] = p["KeySchema"].([]any)[:1]
+	p["AttributeDefinitions"] = slices.DeleteFunc(p["AttributeDefinitions"].([]any), func(definition any) bool {
+		return definition.(map[string]any)["AttributeName"] == "sk"
+	})
+}
+
+func withAllAttributesInIndex(p map[string]any) {
+	if indexes, ok := p["GlobalSecondaryIndexes"].([]any); ok { // only the dedupe table has it
+		indexes[0].(map[string]any)["Projection"] = map[string]any{"ProjectionType": "ALL"}
 	}
 }
 
@@ -42,7 +49,7 @@ func eachStream(fact string) []string {
 	return []string{"SourceStream " + fact, "DestinationStream " + fact}
 }
 func eachFunction(fact string) []string {
-	return []string{"claim-function " + fact, "dedupe-function " + fact}
+	return []string{"claim-function " + fact, "sweep-function " + fact, "dedupe-function " + fact}
 }
 
 const (
@@ -52,6 +59,7 @@ const (
 	mappingType = "AWS::Lambda::EventSourceMapping"
 	queueType   = "AWS::SQS::Queue"
 	routeType   = "AWS::ApiGatewayV2::Route"
+	ruleType    = "AWS::Events::Rule"
 	streamType  = "AWS::Kinesis::Stream"
 	tableType   = "AWS::DynamoDB::GlobalTable"
 )
@@ -67,6 +75,10 @@ var faults = []fault{
 		tableType, set("WarmThroughput", map[string]any{"ReadUnitsPerSecond": 13000, "WriteUnitsPerSecond": 5000}),
 		eachTable("warm throughput"),
 	},
+	{tableType, withAllAttributesInIndex, []string{"DedupeTable index due"}},
+	{ruleType, set("State", "DISABLED"), []string{"schedule"}},
+	{ruleType, set("Targets", []any{}), []string{"schedule runs"}},
+	{"AWS::Lambda::EventInvokeConfig", set("MaximumRetryAttempts", 2), []string{"sweep-function queued"}},
 	{streamType, set("RetentionPeriodHours", 48), eachStream("retention")},
 	{streamType, without("StreamEncryption"), eachStream("encryption")},
 	{streamType, set("StreamModeDetails", map[string]any{"StreamMode": "PROVISIONED"}), eachStream("mode")},
@@ -97,9 +109,10 @@ var faults = []fault{
 	{queueType, without("MessageRetentionPeriod"), []string{"NotifyQueueUrl retention"}},
 	{"AWS::SQS::QueuePolicy", set("PolicyDocument", emptyPolicy), []string{"NotifyQueueUrl policy"}},
 	{"AWS::Logs::LogGroup", without("RetentionInDays"), []string{
-		"access-logs retention", "claim-function-logs retention", "dedupe-function-logs retention",
+		"access-logs retention", "claim-function-logs retention", "sweep-function-logs retention",
+		"dedupe-function-logs retention",
 	}},
-	{alarmType, without("AlarmActions"), slices.Collect(maps.Keys(merged(claimAlarms(""), recordAlarms(""))))},
+	{alarmType, without("AlarmActions"), slices.Collect(maps.Keys(merged(claimAlarms(""), sweepAlarms(""), recordAlarms(""))))},
 }
 
 func routes(fact string) (names []string) {

@@ -29,6 +29,14 @@ func tableFacts(name string, protected bool, warm string) facts {
 	}
 }
 
+// indexFacts are about the index of claims that end.
+func indexFacts(warm string) facts {
+	return facts{
+		"DedupeTable index due":                 "due S HASH, ends_at N RANGE, KEYS_ONLY",
+		"DedupeTable index due warm throughput": warm,
+	}
+}
+
 // noWarmth is the throughput of a new on-demand table.
 const noWarmth = "12000 reads, 4000 writes"
 
@@ -91,6 +99,14 @@ func claimEnvironment(claimantFrom string) facts {
 	}
 }
 
+var sweepFacts = facts{
+	"sweep-function ONCEBOX_BANK_TABLE":   "BankTable",
+	"sweep-function ONCEBOX_DEDUPE_TABLE": "DedupeTable",
+	"sweep-function queued":               "60 s, 0 retries",
+	"schedule":                            "ENABLED rate(1 minute)",
+	"schedule runs":                       "[arn:aws:lambda:us-east-1:123456789012:function:sweep-function], allowed",
+}
+
 var dedupeEnvironment = facts{
 	"dedupe-function ONCEBOX_DEDUPE_TABLE":     "DedupeTable",
 	"dedupe-function ONCEBOX_ID_PATH":          "event.id",
@@ -113,6 +129,7 @@ func apiFacts(authorization string, logDays int) facts {
 	}
 	for _, route := range []string{
 		"POST /campaigns/{campaign}/claims", "GET /campaigns/{campaign}/claims/{claimant+}", "GET /campaigns/{campaign}",
+		"POST /campaigns/{campaign}/claims/{claimant+}", "DELETE /campaigns/{campaign}/claims/{claimant+}",
 	} {
 		f["Api "+route+" asks for"] = authorization
 		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function by AWS_PROXY 2.0, " +
@@ -143,6 +160,13 @@ func claimAlarms(topic string) facts {
 		"alarm claim-function-throttles":   alarmFact("Sum of AWS/Lambda Throttles FunctionName=claim-function", topic),
 		"alarm throttled-keys BankTable":   throttledKeys("BankTable", topic),
 		"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", topic),
+	}
+}
+
+func sweepAlarms(topic string) facts {
+	return facts{
+		"alarm sweep-function-errors":    alarmFact("Sum of AWS/Lambda Errors FunctionName=sweep-function", topic),
+		"alarm sweep-function-throttles": alarmFact("Sum of AWS/Lambda Throttles FunctionName=sweep-function", topic),
 	}
 }
 

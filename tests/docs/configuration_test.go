@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
 // TestVariables: docs/configuration.md lists the variables of each function, all of them, and each with its default. A
@@ -24,6 +25,11 @@ func TestVariables(t *testing.T) {
 			"Variables of the claim function", claimapi.Variables(),
 			func(environ []string) (any, error) { return claimapi.ParseSettings(environ) },
 			[]string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=claims", "ONCEBOX_CLAIMANT_FROM=iam"},
+		},
+		{
+			"Variables of the sweep function", sweephandler.Variables(),
+			func(environ []string) (any, error) { return sweephandler.ParseSettings(environ) },
+			[]string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=claims"},
 		},
 		{
 			"Variables of the dedupe function", kinesishandler.Variables(),

@@ -26,7 +26,7 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 		topic := infra.AlarmProps{Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic))}
 		for i, alarms := range []infra.AlarmProps{{}, topic, topic} {
 			_, err := infra.NewClaimAPI(stack, fmt.Sprint("Claims", i), infra.ClaimAPIProps{
-				Auth: infra.AuthIAM(), DedupeTable: table, Function: functionProps(t), Alarms: alarms,
+				Auth: infra.AuthIAM(), DedupeTable: table, Function: functionProps(t), Sweep: sweepProps(t), Alarms: alarms,
 			})
 			must(t, err)
 		}
@@ -49,6 +49,11 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 func functionProps(t *testing.T) infra.FunctionProps {
 	t.Helper()
 	return infra.FunctionProps{Code: standIn(t, elf.EM_AARCH64)}
+}
+
+func sweepProps(t *testing.T) infra.SweepProps {
+	t.Helper()
+	return infra.SweepProps{Code: standIn(t, elf.EM_AARCH64)}
 }
 
 // runbookLink is how a description ends: with the section that says what to do.

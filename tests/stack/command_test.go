@@ -22,17 +22,22 @@ func TestSynthWithAndWithoutTheCLI(t *testing.T) {
 	code := standIn(t, elf.EM_AARCH64)
 	context := map[string]any{ // what the CLI adds to the context unless it is told not to
 		"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true,
-		"oncebox:claim-code": code, "oncebox:dedupe-code": code,
 	}
 	maps.Copy(context, cdkJSON(t))
+	for _, name := range codeNames {
+		context["oncebox:"+name] = code
+	}
 	encoded, err := json.Marshal(context)
 	must(t, err)
 	alone := t.TempDir()
 	command(t, root, []string{"CDK_OUTDIR=" + alone, "CDK_CONTEXT_JSON=" + string(encoded)}, "go", "run", "./infra/app")
 
 	withCLI := t.TempDir()
-	command(t, root, nil, testengine.Tool(t, "cdk"), "synth", "--quiet", "--output", withCLI,
-		"--context", "oncebox:claim-code="+code, "--context", "oncebox:dedupe-code="+code)
+	arguments := []string{"synth", "--quiet", "--output", withCLI}
+	for _, name := range codeNames {
+		arguments = append(arguments, "--context", "oncebox:"+name+"="+code)
+	}
+	command(t, root, nil, testengine.Tool(t, "cdk"), arguments...)
 
 	for _, folder := range []string{alone, withCLI} {
 		made := normalized(t, readTemplate(t, filepath.Join(folder, "oncebox.template.json")))
@@ -59,7 +64,8 @@ func TestDefaultFolders(t *testing.T) {
 	if err == nil || missing.ProcessState.ExitCode() != 1 {
 		t.Errorf("without functions it ends with %v", err)
 	}
-	says(t, string(out), "oncebox: there is no function at dist/claim/bootstrap ... no function at dist/dedupe/bootstrap")
+	says(t, string(out), "oncebox: there is no function at dist/claim/bootstrap ... no function at dist/sweep/bootstrap"+
+		" ... no function at dist/dedupe/bootstrap")
 	if strings.Contains(string(out), "goroutine") {
 		t.Errorf("it panics:\n%s", out)
 	}
@@ -89,7 +95,7 @@ func TestLint(t *testing.T) {
 func dist(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	for _, name := range []string{"claim", "dedupe"} {
+	for _, name := range []string{"claim", "sweep", "dedupe"} {
 		must(t, os.CopyFS(filepath.Join(folder, "dist", name), os.DirFS(standIn(t, elf.EM_AARCH64))))
 	}
 	return folder

@@ -52,7 +52,8 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		}
 		dedupe := table("dedupe")
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), BankTable: table("bank"), DedupeTable: dedupe,
+			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t),
+			BankTable: table("bank"), DedupeTable: dedupe,
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
@@ -69,7 +70,8 @@ func TestEachResourceHasItsKey(t *testing.T) {
 	for id, policy := range tpl.resources(policyType) {
 		for _, s := range policyStatements(policy) {
 			if key, ours := strings.CutPrefix(rendered(s["Resource"]), keys); ours {
-				got = append(got, id[:len("Claims")]+" "+key+" "+rendered(at(s, "Condition.StringLike")))
+				role, _, _ := strings.Cut(id, "Function")
+				got = append(got, role+" "+key+" "+rendered(at(s, "Condition.StringLike")))
 			}
 		}
 	}
@@ -77,11 +79,13 @@ func TestEachResourceHasItsKey(t *testing.T) {
 	if want := []string{
 		`Claims bank {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
 		`Claims dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`Record bucket {"kms:ViaService":"s3.*.amazonaws.com"}`,
-		`Record dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`Record destination {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
-		`Record queue {"kms:ViaService":"sqs.*.amazonaws.com"}`,
-		`Record source {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
+		`ClaimsSweep bank {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
+		`ClaimsSweep dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
+		`Records bucket {"kms:ViaService":"s3.*.amazonaws.com"}`,
+		`Records dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
+		`Records destination {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
+		`Records queue {"kms:ViaService":"sqs.*.amazonaws.com"}`,
+		`Records source {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
@@ -96,7 +100,7 @@ func TestStacksShareATable(t *testing.T) {
 	must(t, err)
 	claims := awscdk.NewStack(app, jsii.String("claims"), nil)
 	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{
-		Auth: infra.AuthIAM(), Function: functionProps(t), DedupeTable: dedupe,
+		Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), DedupeTable: dedupe,
 	})
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
@@ -137,7 +141,7 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 		client := pool.AddClient(jsii.String("Web"), nil)
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
 			Auth:     infra.AuthJWT(*pool.UserPoolProviderUrl(), *client.UserPoolClientId()),
-			Function: functionProps(t),
+			Function: functionProps(t), Sweep: sweepProps(t),
 		})
 		must(t, err)
 	})

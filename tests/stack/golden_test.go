@@ -55,7 +55,7 @@ const (
 	// limits, the value is at one.
 	everySetting = "architecture=x86_64; warm-read-units=12000; warm-write-units=4000; log-level=warn; " +
 		"alarm-topic-arn=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
-		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; " +
+		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
 		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; " +
 		"source-retention=8760h; batch-size=10000; batch-window=300s; parallelization=10; aggregation=off; " +
@@ -67,10 +67,10 @@ var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "concurrency"
 
 var goldens = []golden{
 	{name: "default", context: map[string]any{}},
-	{name: "claims", context: values("jobs=claims; claimant-from=iam")},
+	{name: "claims", context: values("jobs=claims; claimant-from=iam; sweep=off")},
 	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; checkpoint=off")},
 	{name: "existing", context: values(everythingExists)},
-	{name: "jwt", context: values(jwt + "; jobs=claims")},
+	{name: "jwt", context: values(jwt + "; jobs=claims; claimants-confirm=on")},
 	{name: "customer-key", context: values("key-arn=" + theirKey)},
 	{name: "every-setting", context: with(values(everySetting), inCDKJSON)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
@@ -249,7 +249,7 @@ func withFeatureFlags(t *testing.T) template {
 		dedupe, err := infra.NewTable(stack, "Entries", table)
 		must(t, err)
 		_, err = infra.NewClaimAPI(stack, "Coupons", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Table: table, DedupeTable: dedupe,
+			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), Table: table, DedupeTable: dedupe,
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{

@@ -12,7 +12,7 @@ import (
 
 // A permission is a row of docs/iam.md, or what a template allows in the same words.
 type permission struct {
-	function string // claim or dedupe; the logical id of anything else that is allowed something
+	function string // claim, sweep or dedupe; the logical id of anything else that is allowed something
 	action   string
 	resource string
 	only     string // the condition
@@ -57,7 +57,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 	docs := documentedPermissions(t)
 	for name, c := range map[string]struct {
 		sections []string
-		function string // both if empty
+		function string // all if empty
 	}{
 		"default":       {sections: []string{always, withCheckpoint}},
 		"claims":        {sections: []string{always}, function: "claim"},
@@ -146,7 +146,7 @@ func TestPlantedPermissionsAreFound(t *testing.T) {
 	for _, function := range tpl.resources(functionType) {
 		set(function, "Properties.Role", object("Fn::GetAtt", []any{recordsRole, "Arn"}))
 	}
-	found("two functions with one role", rows, tpl)
+	found("functions with one role", rows, tpl)
 }
 
 // permissionsOf returns what a template allows roles, and what policies of resources allow anybody.
@@ -208,9 +208,9 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	const table = "${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/"
 	name("dedupe table", table, textOf(function, "ONCEBOX_DEDUPE_TABLE"))
 	name("log group", "", rendered(at(function, "Properties.LoggingConfig.LogGroup")))
-	if isClaims(function) {
+	if job := nameOf(function); job != "dedupe" {
 		name("bank table", table, textOf(function, "ONCEBOX_BANK_TABLE"))
-		return "claim", words
+		return job, words
 	}
 	sink := strings.TrimPrefix(textOf(function, "ONCEBOX_SINK"), "kinesis:")
 	name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
@@ -244,6 +244,8 @@ func inWords(function string, statement map[string]any, words map[string]string)
 				switch {
 				case p.resource == arn:
 					p.resource = word
+				case inside && pattern == "index/due":
+					p.resource = "index `due` of the " + word
 				case inside && condition == ofTheAccount:
 					p.resource, p.only = word, "objects `"+scopeInWords(pattern, words)+"` "+condition
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
 // An invariant holds for every template, whatever the context. A golden shows what one context makes. An invariant
@@ -81,6 +82,18 @@ var invariants = []invariant{
 		{"gives up to nowhere", "", mappingType, "Properties.DestinationConfig", nil},
 		{"gives up to another bucket", "", mappingType, "Properties.DestinationConfig.OnFailure.Destination", "other"},
 		{"no counts for the alarms", "", mappingType, "Properties.MetricsConfig", nil},
+	}},
+	{"claims that end are in an index", dueIndex, []fault{
+		{"no index", "", tableType, "Properties.GlobalSecondaryIndexes", nil},
+		{"more than the keys", "", tableType, index + ".Projection.ProjectionType", "ALL"},
+		{"another key", "", tableType, index + ".KeySchema.0.AttributeName", "sk"},
+		{"slower than its table", "every-setting", tableType, index + ".WarmThroughput", nil},
+	}},
+	{"ended claims are closed", each(ruleType, sweeps), []fault{
+		{"off", "", ruleType, "Properties.State", "DISABLED"},
+		{"no schedule", "", ruleType, "Properties.ScheduleExpression", nil},
+		{"no function", "", ruleType, "Properties.Targets", nil},
+		{"another function", "", ruleType, "Properties.Targets.0.Arn", object("Fn::GetAtt", []any{"Other", "Arn"})},
 	}},
 	{"a checkpoint needs one batch at a time", each(mappingType, checkpoint), []fault{
 		{"more batches", "", mappingType, "Properties.ParallelizationFactor", 2.0},
@@ -298,17 +311,61 @@ func deployedText(name string, value any) string {
 }
 
 func parseSettings(function resource, environ []string) (err error) {
-	if isClaims(function) {
+	switch nameOf(function) {
+	case "claim":
 		_, err = claimapi.ParseSettings(environ)
-	} else {
+	case "sweep":
+		_, err = sweephandler.ParseSettings(environ)
+	default:
 		_, err = kinesishandler.ParseSettings(environ)
 	}
 	return err
 }
 
-// isClaims tells the two functions apart: only that of records has a sink.
-func isClaims(function resource) bool {
-	return at(function, variables+".ONCEBOX_SINK") == nil
+// nameOf tells the functions apart by a variable that only one of them has.
+func nameOf(function resource) string {
+	switch {
+	case at(function, variables+".ONCEBOX_CLAIMANT_FROM") != nil:
+		return "claim"
+	case at(function, variables+".ONCEBOX_SINK") != nil:
+		return "dedupe"
+	}
+	return "sweep"
+}
+
+const index = "Properties.GlobalSecondaryIndexes.0"
+
+// dueIndex checks every table that is not the bank's.
+func dueIndex(tpl template, _ map[string]any) (wrong []string) {
+	tables := tpl.resources(tableType)
+	for _, function := range tpl.resources(functionType) {
+		delete(tables, strings.Trim(textOf(function, "ONCEBOX_BANK_TABLE"), "${}"))
+	}
+	for id, table := range tables {
+		wanted := object("IndexName", "due", "Projection", object("ProjectionType", "KEYS_ONLY"), "KeySchema", []any{
+			object("AttributeName", "due", "KeyType", "HASH"), object("AttributeName", "ends_at", "KeyType", "RANGE"),
+		})
+		if warm := at(table, "Properties.WarmThroughput"); warm != nil {
+			wanted["WarmThroughput"] = warm
+		}
+		if got := at(table, index); !reflect.DeepEqual(got, any(wanted)) {
+			wrong = append(wrong, fmt.Sprintf("%s has the index %v, want %v", id, got, wanted))
+		}
+	}
+	return wrong
+}
+
+// sweeps checks that a rule runs a function that closes claims.
+func sweeps(tpl template, rule resource, _ map[string]any) string {
+	target := textAt(rule, "Properties.Targets.0.Arn.Fn::GetAtt.0")
+	function := tpl.resources(functionType)[target]
+	switch {
+	case at(rule, "Properties.State") != "ENABLED" || textAt(rule, "Properties.ScheduleExpression") == "":
+		return "does not run"
+	case function == nil || nameOf(function) != "sweep":
+		return "runs " + target
+	}
+	return ""
 }
 
 func authorized(tpl template, route resource, context map[string]any) string {
@@ -401,6 +458,7 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 		"ClaimsAccessLogsDF400F75", "ClaimsBankTable521EF770", "ClaimsFunction99A26075", "ClaimsFunctionLogs6D297AAD",
 		"DedupeTableBA3ED9BF",
 	}
+	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546"}
 	records := []string{
 		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",
 		"RecordsFunction821ACDDD", // checkpoints belong to its name
@@ -411,9 +469,10 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 	kinds := []string{
 		tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType,
 	}
-	both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(claims, records))))
+	both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(claims, sweep, records))))
 	for name, want := range map[string][]string{
-		"default": both, "every-setting": both, "customer-key": both, "claims": claims, "jwt": claims, "records": records,
+		"default": both, "every-setting": both, "customer-key": both, "claims": claims, "records": records,
+		"jwt": slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
 	} {
 		var got []string
 		for _, kind := range kinds {

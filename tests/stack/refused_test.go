@@ -35,6 +35,8 @@ var refusals = []struct{ context, says string }{
 	{"natural=no", "oncebox:natural is neither on nor off"},
 	{"synthetic=no", "oncebox:synthetic is neither on nor off"},
 	{"aggregation=no", "oncebox:aggregation is neither on nor off"},
+	{"claimants-confirm=yes", "oncebox:claimants-confirm is neither on nor off"},
+	{"sweep=never", "oncebox:sweep is neither on nor off"},
 	{"batch-size=many", "oncebox:batch-size ... a whole number from 1"},
 	{"window=2 days", "oncebox:window is not a duration ... 24h or 7d"},
 	{"id-path=${Token[x.1]}", "oncebox:id-path contains ${Token["},
@@ -42,6 +44,7 @@ var refusals = []struct{ context, says string }{
 
 	// Only an empty value means "not set".
 	{"rate-limit=0", "oncebox:rate-limit"},
+	{"sweep-every=0", "oncebox:sweep-every"},
 	{"burst-limit=0", "oncebox:burst-limit"},
 	{"concurrency=0", "oncebox:concurrency"},
 	{"batch-size=0", "oncebox:batch-size"},
@@ -90,6 +93,8 @@ var refusals = []struct{ context, says string }{
 	{"warm-read-units=12000; warm-write-units=-1", "oncebox:warm-write-units ... a whole number from 0"},
 	{"batch-size=10001", "oncebox:batch-size is 10001; choose 1 to 10000"},
 	{"batch-window=301s", "oncebox:batch-window is 5m1s; choose whole seconds up to 5m"},
+	{"sweep-every=90s", "oncebox:sweep-every is 1m30s; choose whole minutes from 1m to 1d"},
+	{"sweep-every=25h", "oncebox:sweep-every is 25h; choose whole minutes"},
 	{"batch-window=1500ms", "oncebox:batch-window is 1.5s"},
 	{"parallelization=11; aggregation=off", "oncebox:parallelization is 11; choose 1 to 10"},
 	{"retries=-2", "oncebox:retries ... a whole number from -1"},
@@ -245,7 +250,7 @@ func TestFunctionsAreChecked(t *testing.T) {
 	executable, err := os.ReadFile(filepath.Join(arm, "bootstrap"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(locked, "bootstrap"), executable, 0o600))
-	for _, code := range []string{"claim-code", "dedupe-code"} {
+	for _, code := range codeNames {
 		for _, tc := range []struct{ architecture, folder, says string }{
 			{"arm64", none, "there is no function at " + none + "/bootstrap; build it with `make zip`, or set oncebox:" + code},
 			{"x86_64", none, "`make zip ARCH=amd64`"},
@@ -281,6 +286,16 @@ var (
 		"MemoryMiB is 127; choose 128 to 10240":  func(_ awscdk.Stack, p *claimProps) { p.Function.MemoryMiB = 127 },
 		"Timeout is 30s; choose whole seconds from 1s to 29s": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.Timeout = 30 * time.Second
+		},
+		"Sweep.Every is 1s; choose whole minutes from 1m to 1d": func(_ awscdk.Stack, p *claimProps) {
+			p.Sweep.Every = time.Second
+		},
+		"Sweep.MemoryMiB is 127": func(_ awscdk.Stack, p *claimProps) { p.Sweep.MemoryMiB = 127 },
+		"Sweep.Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *claimProps) {
+			p.Sweep.Timeout = 901 * time.Second
+		},
+		"none/bootstrap; build it with `make zip`, or set Sweep.Code": func(_ awscdk.Stack, p *claimProps) {
+			p.Sweep.Code = "none"
 		},
 		`LogRetention is "A_WHILE"`: func(_ awscdk.Stack, p *claimProps) { p.Function.LogRetention = "A_WHILE" },
 		"DedupeTable is the table of BankTable": func(stack awscdk.Stack, p *claimProps) {
@@ -349,7 +364,7 @@ func TestPropsAreRefused(t *testing.T) {
 	}
 	for want, change := range wrongClaims {
 		check(want, func(stack awscdk.Stack) error {
-			p := claimProps{Auth: infra.AuthIAM(), Function: functionProps(t)}
+			p := claimProps{Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t)}
 			change(stack, &p)
 			_, err := infra.NewClaimAPI(stack, "Claims", p)
 			return err

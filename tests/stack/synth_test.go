@@ -65,7 +65,7 @@ func runInFolder() (code int, err error) {
 }
 
 // synth returns the template of infra.NewStack with these context values over those of cdk.json. The names of the
-// values have no "oncebox:". The functions are stand-ins unless claim-code and dedupe-code name others.
+// values have no "oncebox:". The functions are stand-ins unless their -code values name others.
 //
 // jsii takes one call at a time, so a test that calls it does not run in parallel.
 func synth(t *testing.T, values map[string]any) template {
@@ -112,6 +112,9 @@ func with(context, more map[string]any) map[string]any {
 	return all
 }
 
+// codeNames are the context values with the folders of the functions.
+var codeNames = []string{"claim-code", "sweep-code", "dedupe-code"}
+
 // withDefaults adds what cdk.json sets, and stand-ins for the functions.
 func withDefaults(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
@@ -120,7 +123,9 @@ func withDefaults(t *testing.T, values map[string]any) map[string]any {
 	if values["architecture"] == "x86_64" {
 		code = standIn(t, elf.EM_X86_64)
 	}
-	context["oncebox:claim-code"], context["oncebox:dedupe-code"] = code, code
+	for _, name := range codeNames {
+		context["oncebox:"+name] = code
+	}
 	for name, value := range values {
 		context["oncebox:"+name] = value
 	}

@@ -28,6 +28,7 @@ const (
 	queueType      = "AWS::SQS::Queue"
 	queuePolicy    = "AWS::SQS::QueuePolicy"
 	alarmType      = "AWS::CloudWatch::Alarm"
+	ruleType       = "AWS::Events::Rule"
 )
 
 // A template is a CloudFormation template as encoding/json decodes it.

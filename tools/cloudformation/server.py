@@ -162,6 +162,10 @@ def global_table(service, name, p):
     key = replica.pop("SSESpecification", {})
     if encryption:
         p["SSESpecification"] = {"Enabled": encryption.pop("SSEEnabled"), **rest(encryption), **rest(key)}
+    # A replica names the indexes again, for settings of its own, of which the project has none.
+    indexes = [index.pop("IndexName") for index in replica.pop("GlobalSecondaryIndexes", []) if len(index) == 1]
+    if indexes != [index["IndexName"] for index in p.get("GlobalSecondaryIndexes", [])]:
+        raise Refused("this emulator makes indexes only without settings of the replica")
     table = dynamodb.create_table(TableName=name, **rest(p), **rest(replica))["TableDescription"]
     if ttl:
         dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, **ttl})
@@ -236,6 +240,34 @@ def event_source_mapping(service, name, p):
     made = awslambda.create_event_source_mapping(Tags=tags(p), **rest(p))
     delete = functools.partial(awslambda.delete_event_source_mapping, UUID=made["UUID"])
     return Resource(made["UUID"], delete, Id=made["UUID"], EventSourceMappingArn=made["EventSourceMappingArn"])
+
+
+@maker("AWS::Lambda::EventInvokeConfig")
+def event_invoke_config(service, name, p):
+    awslambda = service("lambda")
+    called = p["FunctionName"]
+    if p.pop("Qualifier") != "$LATEST":
+        raise Refused("this emulator makes the settings of $LATEST only")
+    seconds = p.pop("MaximumEventAgeInSeconds")
+    awslambda.put_function_event_invoke_config(MaximumEventAgeInSeconds=seconds, **rest(p))
+    return Resource(name, functools.partial(awslambda.delete_function_event_invoke_config, FunctionName=called))
+
+
+@maker("AWS::Events::Rule")
+def rule(service, name, p):
+    events = service("events")
+    name = p.pop("Name", name)
+    targets = p.pop("Targets")
+    made = events.put_rule(Name=name, **rest(p))["RuleArn"]
+    if targets:
+        events.put_targets(Rule=name, Targets=targets)
+
+    def delete():
+        if targets:
+            events.remove_targets(Rule=name, Ids=[target["Id"] for target in targets])
+        events.delete_rule(Name=name)
+
+    return Resource(name, delete, Arn=made)
 
 
 @maker("AWS::ApiGatewayV2::Api")

@@ -27,6 +27,7 @@ var programs = []program{
 		{windows, "amd64"}, {windows, "arm64"},
 	}},
 	{"oncebox-claim", "./functions/claim", lambdas},
+	{"oncebox-sweep", "./functions/sweep", lambdas},
 	{"oncebox-dedupe", "./functions/dedupe", lambdas},
 }
 

@@ -22,6 +22,7 @@ func TestContents(t *testing.T) {
 	for program, want := range map[string]struct{ with, without string }{
 		"oncebox":        {"modernc.org/sqlite", "pgregory.net/rapid"},
 		"oncebox-claim":  {"github.com/aws/aws-sdk-go-v2/service/dynamodb", "modernc.org/sqlite"},
+		"oncebox-sweep":  {"github.com/aws/aws-sdk-go-v2/service/dynamodb", "modernc.org/sqlite"},
 		"oncebox-dedupe": {"github.com/aws/aws-sdk-go-v2/service/kinesis", "modernc.org/sqlite"},
 	} {
 		has := func(path string) bool {

@@ -1,0 +1,38 @@
+// Command sweep is the Lambda function that closes the holds and claims whose time is over. It connects settings,
+// client, store, bank and handler.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
+)
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		slog.Error("the sweep function cannot start", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	s, err := sweephandler.ParseSettings(os.Environ())
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
+	if err != nil {
+		return err
+	}
+	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable))
+	lambda.Start(sweephandler.New(bank, slog.Default()).Handle)
+	return nil
+}

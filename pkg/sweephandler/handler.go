@@ -1,0 +1,122 @@
+// Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store. The function in
+// functions/sweep is made of it, and runs it on a schedule.
+//
+// Requests close the ended claims that they meet, too. The sweep is for campaigns that nobody asks.
+package sweephandler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// Bank is the part of *itembank.Bank that a Handler calls.
+type Bank interface {
+	Campaigns(ctx context.Context) ([]itembank.Campaign, error)
+	SweepDue(ctx context.Context, campaign string, progress itembank.Progress) (itembank.SweepReport, error)
+}
+
+// Handler sweeps a bank. It is safe for concurrent use, and several sweeps at once do no harm.
+type Handler struct {
+	bank Bank
+	log  *slog.Logger
+}
+
+// New makes a Handler over a bank. The log gets a line for each sweep, and one for each campaign that was not swept to
+// its end. The lines hold no claimants and no items. The line of a sweep that found nothing to do has the level debug.
+func New(bank Bank, log *slog.Logger) *Handler { return &Handler{bank, log} }
+
+// Report says what a sweep did.
+type Report struct {
+	Campaigns int   `json:"campaigns"` // campaigns whose claims end
+	Failed    int   `json:"failed"`    // campaigns among them that were not swept to their end
+	Returned  int64 `json:"returned"`  // items that are in the bank again
+	Expired   int64 `json:"expired"`   // items that have ended
+	Withdrawn int64 `json:"withdrawn"` // items that were withdrawn while they were held, and have ended now
+}
+
+// atOnce is how many campaigns are swept at the same time, so that one with much to do does not delay all others.
+const atOnce = 8
+
+// Handle sweeps each campaign that has holds or a claim life, as a Lambda function does. It stops 0.5 s before the
+// deadline of its context. The order of the campaigns is random, so that the same ones are not always the last.
+//
+// A campaign that fails does not stop the others. Then Handle returns an error at its end, and the report says what
+// was done. The next sweep tries again what this one did not do.
+func (h *Handler) Handle(ctx context.Context) (Report, error) {
+	begun := time.Now()
+	ctx, cancel := deadline.WithMargin(ctx)
+	defer cancel()
+	report, err := h.sweep(ctx)
+	level := slog.LevelInfo
+	switch {
+	case err != nil:
+		level = slog.LevelError
+	case report.Returned+report.Expired+report.Withdrawn == 0:
+		level = slog.LevelDebug
+	}
+	h.log.LogAttrs(ctx, level, "sweep",
+		slog.Int("campaigns", report.Campaigns), slog.Int("failed", report.Failed),
+		slog.Int64("returned", report.Returned), slog.Int64("expired", report.Expired),
+		slog.Int64("withdrawn", report.Withdrawn),
+		slog.Float64("duration_ms", float64(time.Since(begun).Microseconds())/1000))
+	return report, err
+}
+
+func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
+	campaigns, err := h.ending(ctx)
+	if err != nil {
+		return report, fmt.Errorf("sweephandler: %w", err)
+	}
+	report.Campaigns = len(campaigns)
+	var mu sync.Mutex // guards report
+	var sweeps errgroup.Group
+	sweeps.SetLimit(atOnce)
+	for _, i := range rand.Perm(len(campaigns)) {
+		sweeps.Go(func() error {
+			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
+			if err != nil {
+				h.log.LogAttrs(ctx, slog.LevelError, "campaign not swept",
+					slog.String("campaign", campaigns[i]), slog.String("error", err.Error()))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			report.add(swept, err)
+			return nil
+		})
+	}
+	_ = sweeps.Wait() // no sweep returns an error
+	if report.Failed > 0 {
+		return report, fmt.Errorf("sweephandler: %d of %d campaigns were not swept to their end; the log says why",
+			report.Failed, report.Campaigns)
+	}
+	return report, nil
+}
+
+// ending returns the names of the campaigns whose claims end.
+func (h *Handler) ending(ctx context.Context) (names []string, err error) {
+	campaigns, err := h.bank.Campaigns(ctx)
+	for _, c := range campaigns {
+		if c.Hold > 0 || c.ClaimLife > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}
+
+func (r *Report) add(swept itembank.SweepReport, err error) {
+	r.Returned += swept.Returned
+	r.Expired += swept.Expired
+	r.Withdrawn += swept.Withdrawn
+	if err != nil {
+		r.Failed++
+	}
+}
