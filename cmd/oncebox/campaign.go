@@ -27,9 +27,10 @@ type campaignCreate struct {
 	Shards   int       `help:"Parts of the bank. One part takes about 500 claims a second on DynamoDB. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
 	PageSize int       `help:"Free items read at a time, at least. In a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
 
-	ItemLife  time.Duration  `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
-	ClaimLife time.Duration  `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
-	OnEnd     itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: ${default}." enum:"burn,return" default:"burn" placeholder:"burn|return"`
+	ItemLife  time.Duration   `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	ClaimLife time.Duration   `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	Hold      time.Duration   `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
+	OnEnd     *itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: burn, or return with --hold." enum:"burn,return" placeholder:"burn|return"`
 }
 
 func (campaignCreate) Help() string {
@@ -39,6 +40,7 @@ Examples:
   oncebox campaign create spring
   oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02
   oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
+  oncebox campaign create seats --hold 15m                                  # a seat for the customer who pays in time
   oncebox campaign create lockers --claim-life 7d --on-end return           # a locker for a week`
 }
 
@@ -52,7 +54,7 @@ func (c campaignCreate) Run(ctx context.Context, a *app) error {
 func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) error {
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, OnEnd: c.OnEnd,
+		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: c.onEnd(),
 	})
 	if err != nil {
 		return c.flagError(err)
@@ -65,6 +67,14 @@ func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) er
 	return a.print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
 }
 
+// onEnd returns --on-end. The library has the default, which depends on --hold.
+func (c campaignCreate) onEnd() itembank.OnEnd {
+	if c.OnEnd == nil {
+		return ""
+	}
+	return *c.OnEnd
+}
+
 // flagError names the flag or argument that is wrong, with its value.
 func (c campaignCreate) flagError(err error) error {
 	invalid, ok := errors.AsType[*itembank.InvalidError](err)
@@ -75,7 +85,8 @@ func (c campaignCreate) flagError(err error) error {
 		"scope":     fmt.Sprintf("--scope %q", c.Scope),
 		"shards":    fmt.Sprintf("--shards %d", c.Shards),
 		"page-size": fmt.Sprintf("--page-size %d", c.PageSize),
-		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life", "on-end": "--on-end",
+		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life",
+		"hold": "--hold", "on-end": "--on-end",
 	}
 	name, ok := typed[invalid.Field]
 	switch {
@@ -121,6 +132,7 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("page size", fmt.Sprint(c.PageSize))
 		row("item life", lifeOr(c.ItemLife, "forever"))
 		row("claim life", lifeOr(c.ClaimLife, "forever"))
+		row("hold", lifeOr(c.Hold, "none"))
 		row("on end", string(c.OnEnd))
 		row("created", timeOr(c.CreatedAt, "unknown"))
 	})
@@ -211,10 +223,10 @@ func (campaignList) Run(ctx context.Context, a *app) error {
 
 func describeList(campaigns []itembank.Campaign, list []campaignJSON) string {
 	return table(func(row func(...string)) {
-		row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "ON END")
+		row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "HOLD", "ON END")
 		for i, c := range campaigns {
 			row(c.Name, string(list[i].State), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"),
-				lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), string(c.OnEnd))
+				lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), lifeOr(c.Hold, "-"), string(c.OnEnd))
 		}
 	})
 }

@@ -170,6 +170,18 @@ func (w *fixture) release() {
 	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release)
 }
 
+func (w *fixture) confirm() {
+	w.Helper()
+	w.do(confirmCommand{Campaign: w.name, Claimant: "ann"}.confirm)
+}
+
+func confirmOtherID(w *fixture) {
+	w.Helper()
+	id := "another"
+	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id}.confirm)
+	w.clock.Advance(aLife / 2)
+}
+
 func (w *fixture) sweep() {
 	w.Helper()
 	w.do(sweepCommand{Campaign: w.name}.sweep)
@@ -211,7 +223,7 @@ func (w *fixture) state() string {
 // writes returns the store calls since the last time that changed something.
 func (w *fixture) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
-		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
+		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "ConfirmClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
 	})
 }
 
@@ -290,6 +302,7 @@ var (
 	toReturn = itembank.Settings{OnEnd: itembank.Return}
 	shortly  = itembank.Settings{ClaimLife: aLife}
 	lending  = itembank.Settings{ClaimLife: aLife, OnEnd: itembank.Return}
+	holding  = itembank.Settings{Hold: aLife}
 	bothEnd  = itembank.Settings{ClaimLife: aLife, ItemLife: aLife, OnEnd: itembank.Return}
 )
 
@@ -311,6 +324,11 @@ var scenarios = map[string][]scenario{
 		{"sweep", bothEnd, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", bothEnd, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), claimByAnn},
 		{"release", bothEnd, append(held, wait(aLife)), releaseOtherID, nil, (*fixture).release},
+	},
+	"confirm": {{"confirm", holding, held, confirmOtherID, nil, (*fixture).confirm}},
+	"end of the hold": {
+		{"sweep", holding, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
+		{"claim", holding, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), closed(claimByAnn)},
 	},
 	"end of the item": {
 		{"sweep", itembank.Settings{ItemLife: aLife}, []func(*fixture){load}, (*fixture).sweep, wait(aLife), (*fixture).sweep},

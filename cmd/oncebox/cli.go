@@ -16,9 +16,10 @@ type cli struct {
 	Campaign  campaignCommand  `cmd:"" help:"Create, show, open, close and list campaigns."`
 	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign, each once."`
 	Claim     claimCommand     `cmd:"" help:"Claim an item for a claimant and print it. A repeated claim prints the same item."`
+	Confirm   confirmCommand   `cmd:"" help:"Make a hold permanent, for example when it is paid."`
 	Release   releaseCommand   `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
 	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign for good."`
-	Sweep     sweepCommand     `cmd:"" help:"Close claims that have ended, and take out items that have expired."`
+	Sweep     sweepCommand     `cmd:"" help:"Close holds and claims that have ended, and take out items that have expired."`
 	Status    statusCommand    `cmd:"" help:"Count the items of a campaign: loaded, free, claimed, ended."`
 	Reconcile reconcileCommand `cmd:"" help:"Check that every item is in exactly one place, and repair what is not."`
 	Replay    replayCommand    `cmd:"" help:"Put claims back that the store has lost, as after a restore."`

@@ -102,6 +102,7 @@ var outcomes = []struct {
 	{itembank.ErrClosed, exitNo, "closed"},
 	{itembank.ErrNoCampaign, exitNo, "no-such-campaign"},
 	{itembank.ErrNoClaim, exitNo, "no-claim"},
+	{itembank.ErrClaimEnded, exitNo, "claim-ended"},
 	{itembank.ErrClaimedElsewhere, exitNo, "claimed-elsewhere"},
 	{itembank.ErrNotReconciled, exitNo, "not-reconciled"},
 	{itembank.ErrRefused, exitNo, "refused"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
 type localCommand struct {
@@ -22,7 +23,8 @@ type localCommand struct {
 
 func (localCommand) Help() string {
 	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API. The claimant comes from the body.
-Prints a curl command that makes a claim. Ctrl-C ends it.
+Closes holds and claims whose time is over every second, as the sweep function does on a schedule. Prints a curl
+command that makes a claim. Ctrl-C ends it.
 
 Examples:
   oncebox local
@@ -45,8 +47,36 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 			return errors.Join(err, listener.Close())
 		}
 		a.remark("%s", example)
+		defer sweepWhile(ctx, bank)()
 		return serve(ctx, listener, h, a.Store)
 	})
+}
+
+// sweepEvery is the time between two sweeps. In AWS a schedule does them.
+const sweepEvery = time.Second
+
+// sweepWhile closes the holds and claims whose time is over until the returned function is called. That returns when
+// nobody uses the bank any more.
+func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sweeps := sweephandler.New(bank, slog.Default())
+		for ticker := time.NewTicker(sweepEvery); ; {
+			select {
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			case <-ticker.C:
+				sweepOnce(ctx, sweeps)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // checkAddr refuses addresses that other machines can reach, unless --allow-remote is set.
@@ -101,6 +131,14 @@ func curlClaim(base, campaign string) string {
 	return fmt.Sprintf("curl -X POST %s/campaigns/%s/claims", base, campaign) + headerAndBody
 }
 
+// sweepOnce runs a sweep to its end, also when the context ends meanwhile. The log has its error, and the next sweep
+// tries again.
+func sweepOnce(ctx context.Context, sweeps *sweephandler.Handler) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	_, _ = sweeps.Handle(ctx)
+}
+
 // Time-outs of the local server. They are much longer than a claim.
 const (
 	readTimeout     = 10 * time.Second
@@ -142,7 +180,8 @@ func (a *app) withHandler(ctx context.Context, run func(*itembank.Bank, *claimap
 	}
 	defer closeStore()
 	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
-	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default()))
+	confirm := claimapi.WithClaimantsConfirm(options.ClaimantsConfirm)
+	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default(), confirm))
 }
 
 // server is the claim API and a page for the person at this machine: / says what answers here.

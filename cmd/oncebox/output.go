@@ -41,6 +41,7 @@ type campaignJSON struct {
 	PageSize  int            `json:"page_size"`
 	ItemLife  string         `json:"item_life,omitempty"`
 	ClaimLife string         `json:"claim_life,omitempty"`
+	Hold      string         `json:"hold,omitempty"` // absent: claims are not confirmed
 	OnEnd     itembank.OnEnd `json:"on_end"`
 	CreatedAt time.Time      `json:"created_at"`
 }
@@ -49,7 +50,7 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
 		Name: c.Name, State: state, Mode: modeOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
 		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), OnEnd: c.OnEnd,
+		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}
 }

@@ -10,18 +10,21 @@ import (
 
 type sweepCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
+	Full     bool   `help:"Read all claims of the scope and the whole bank, and not only the claims that the index names. Needed once after an update from a version without the index."`
 	rateFlag
 }
 
 func (sweepCommand) Help() string {
-	return `Closes claims that ended more than 10 seconds ago, and takes items out of the bank whose item life has ended.
-Requests do the same with the claims and items that they meet; a sweep does it sooner and makes the counts right.
-It reads all claims of the scope and the whole bank. Safe to repeat, to interrupt, and to run several times at
-once.
+	return `Closes holds and claims that ended more than 10 seconds ago, and takes items out of the bank whose item life has
+ended. Requests do the same with the claims and items that they meet; a sweep does it sooner and makes the counts
+right. Safe to repeat, to interrupt, and to run several times at once.
 
-Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows contradict each
-other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox reconcile" shows what is
-wrong.
+An index names the claims that are due, so that a sweep reads only these. Free items have no such index: in a
+campaign with --item-life, and with --full, a sweep reads all claims of the scope and the whole bank.
+
+Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows
+contradict each other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox
+reconcile" shows what is wrong.
 
 Examples:
   oncebox sweep spring
@@ -33,8 +36,16 @@ func (c sweepCommand) Run(ctx context.Context, a *app) error {
 }
 
 func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaign, err := b.Campaign(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	sweep := b.SweepDue
+	if c.Full || campaign.ItemLife > 0 {
+		sweep = b.Sweep
+	}
 	progress, finish := a.counting("sweeping "+c.Campaign, "rows")
-	report, err := b.Sweep(ctx, c.Campaign, progress)
+	report, err := sweep(ctx, c.Campaign, progress)
 	finish()
 	text := fmt.Sprintf("returned %d, expired %d, withdrawn %d", report.Returned, report.Expired, report.Withdrawn)
 	switch {

@@ -37,6 +37,7 @@ func TestInvoke(t *testing.T) {
 		"sold-out":                {"", "#sold-out", 409},
 		"not-open":                {"", "#not-open", 409},
 		"closed":                  {"", "#closed", 409},
+		"claim-hold":              {"", `"ends_at":"`, 201},
 		"claimed-elsewhere":       {"", `"campaign":"morning"`, 409},
 	} {
 		t.Run(event, func(t *testing.T) {

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type confirmCommand struct {
+	Campaign string  `arg:"" help:"The campaign. It was created with --hold."`
+	Claimant string  `arg:"" help:"The claimant whose hold is confirmed."`
+	ClaimID  *string `help:"Confirm only the claim with this id." placeholder:"ID"`
+}
+
+func (confirmCommand) Help() string {
+	return `Makes a hold permanent: it has no end any more. Safe to repeat. Prints the item.
+
+A hold can be confirmed until it is closed, also in the seconds after its end. If that has happened, nothing is
+changed and the exit code is 3.
+
+Use --claim-id when somebody has paid for a claim: it takes the claim_id that they were given. Without it the
+command confirms the claim that the claimant has now, which may be a later one.
+
+Examples:
+  oncebox confirm seats customer-17
+  oncebox confirm seats customer-17 --claim-id "$ID"`
+}
+
+func (c confirmCommand) Run(ctx context.Context, a *app) error {
+	if c.ClaimID != nil && *c.ClaimID == "" {
+		return &usageError{errors.New("--claim-id is empty; nothing was changed"), ""}
+	}
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.confirm(ctx, a, b) })
+}
+
+func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaign, err := b.Campaign(ctx, c.Campaign)
+	switch {
+	case err != nil:
+		return err
+	case campaign.Hold == 0:
+		return &usageError{
+			fmt.Errorf("campaign %q has no holds, so there is nothing to confirm", c.Campaign),
+			"Holds need a campaign that was created with --hold.",
+		}
+	}
+	id, err := c.idOfClaim(ctx, b)
+	var claim itembank.Claim
+	if err == nil {
+		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id)
+	}
+	switch {
+	case errors.Is(err, itembank.ErrNoClaim):
+		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+	case errors.Is(err, itembank.ErrClaimEnded):
+		return fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err)
+	case err != nil:
+		return err
+	}
+	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), claim.Item)
+}
+
+// idOfClaim returns --claim-id, or the id of the claim that the claimant has.
+func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Bank) (string, error) {
+	if c.ClaimID != nil {
+		return *c.ClaimID, nil
+	}
+	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant)
+	return claim.ID, err
+}
