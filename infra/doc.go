@@ -1,6 +1,7 @@
 // Package infra holds the AWS CDK constructs of oncebox.
 //
-//   - [ClaimAPI] hands out the items of campaigns: an API Gateway HTTP API, a Lambda function and two DynamoDB tables.
+//   - [ClaimAPI] hands out the items of campaigns: an API Gateway HTTP API, a Lambda function, two DynamoDB tables, and a
+//     second function that closes the holds and claims whose time is over.
 //   - [RecordDedupe] passes on each record of a Kinesis stream once: a Lambda function with its event source mapping, a
 //     DynamoDB table, a stream for the unique records, and a bucket for the dead letters.
 //
