@@ -51,6 +51,7 @@ func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(bank, "load#", "dynamodb:Query"),
 		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+		onDueClaims(dedupe),
 	}
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }

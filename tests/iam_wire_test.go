@@ -136,8 +136,8 @@ func askAsClaim(t *testing.T, aws *cloud) {
 	}
 }
 
-// askAboutWhatHasEnded claims for claimants whose claims have ended, and in a campaign whose
-// free items have all ended.
+// askAboutWhatHasEnded claims for claimants whose claims have ended, in a campaign whose only
+// item is held by a claim that has ended, and in a campaign whose free items have all ended.
 func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	t.Helper()
 	past := own.create(t, engine, itembank.WithClock(anHourAgo{}))
@@ -150,6 +150,7 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	}{
 		"returning": {itembank.Settings{ClaimLife: time.Minute, OnEnd: itembank.Return}, 2, "customer-1", 201},
 		"burning":   {itembank.Settings{ClaimLife: time.Minute}, 2, "customer-1", 201},
+		"held":      {itembank.Settings{Hold: time.Minute}, 1, "somebody-else", 201}, // found through the index
 		"expired":   {itembank.Settings{ItemLife: time.Minute}, 1, "", 409},
 	} {
 		addCampaign(t, past, campaign, c.settings, c.items)
