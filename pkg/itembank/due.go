@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -12,13 +13,14 @@ import (
 
 // Limits of closeDue, for which a customer waits.
 const (
+	maxDueShards = 16                     // shards whose index is read, once a second and container
 	maxDueCloses = 8                      // claims that are looked at
 	maxDueTime   = 100 * time.Millisecond // after it no further claim is closed, once one was
 	dueSample    = 64                     // claims of the index from which it chooses
 )
 
 // closeDue closes a few of the campaign's claims that ended more than endGrace before now. It
-// returns how many it closed. It reads the index of a random shard at most twice.
+// returns how many it closed. It reads the index of some random shards.
 //
 // It chooses at random among the claims that are due: other Banks close the others, and claims
 // whose rows contradict each other, which stay, must not keep it from the rest.
@@ -50,31 +52,64 @@ func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed 
 	return closed, nil
 }
 
-// sampleDue returns up to maxDueCloses claims, chosen at random from a random shard's that ended
-// before a time. Where the shard has many, it reads the first ones, and some from a random
+// sampleDue returns up to maxDueCloses claims that ended before a time, chosen at random from the
+// index of a few random shards. Where one of them has many, it reads some of these from a random
 // moment on.
 func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]engine.DueClaim, error) {
 	random, err := b.generator()
 	if err != nil {
 		return nil, err
 	}
-	shard := engine.Shard{Campaign: c.Name, Number: random.IntN(c.Shards)}
-	page, err := b.store.DueClaims(ctx, shard, time.Time{}, before, dueSample)
+	due, crowded, err := b.firstDue(ctx, random.Perm(c.Shards)[:min(c.Shards, maxDueShards)], c, before)
 	if err != nil {
 		return nil, err
 	}
-	due := page.Claims
-	if page.More {
-		later, err := b.store.DueClaims(ctx, shard, randomMoment(random, due[len(due)-1].EndsAt, before), before, dueSample)
+	if crowded != nil {
+		after := randomMoment(random, crowded.first[len(crowded.first)-1].EndsAt, before)
+		later, err := b.store.DueClaims(ctx, crowded.shard, after, before, dueSample)
 		if err != nil {
 			return nil, err
 		}
-		if len(later.Claims) > 0 {
-			due = later.Claims
+		if len(later.Claims) == 0 {
+			later.Claims = crowded.first
 		}
+		due = append(due, later.Claims...)
 	}
 	random.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	return due[:min(len(due), maxDueCloses)], nil
+}
+
+// crowdedShard has more due claims than were read.
+type crowdedShard struct {
+	shard engine.Shard
+	first []engine.DueClaim // those that were read
+}
+
+// firstDue reads the first due claims of shards at the same time. crowded is one that has more; nil:
+// none has. Its claims are not in due, since claims that stay may be the first.
+func (b *Bank) firstDue(
+	ctx context.Context, shards []int, c Campaign, before time.Time,
+) (due []engine.DueClaim, crowded *crowdedShard, err error) {
+	pages, errs := make([]engine.DuePage, len(shards)), make([]error, len(shards))
+	var all sync.WaitGroup
+	for i, n := range shards {
+		all.Go(func() {
+			shard := engine.Shard{Campaign: c.Name, Number: n}
+			pages[i], errs[i] = b.store.DueClaims(ctx, shard, time.Time{}, before, dueSample)
+		})
+	}
+	all.Wait()
+	for i, page := range pages {
+		if errs[i] != nil {
+			return nil, nil, errs[i]
+		}
+		if page.More && crowded == nil {
+			crowded = &crowdedShard{engine.Shard{Campaign: c.Name, Number: shards[i]}, page.Claims}
+			continue
+		}
+		due = append(due, page.Claims...)
+	}
+	return due, crowded, nil
 }
 
 // randomMoment returns a moment between two others. Ends can lie anywhere between them: one time in

@@ -17,6 +17,7 @@ import (
 )
 
 var dueCases = []testCase{
+	{"sold-out-bank-gets-what-is-due", soldOutGetsDue},
 	{"sweep", sweepOfDue},
 	{"index-that-is-behind", indexBehind},
 	{"claims-that-are-not-in-the-index", notInIndex},
@@ -322,5 +323,45 @@ func fewOnSlowEngine(f *fixture) {
 	}}
 	if closed, err := f.closeDue(slow, clock); err != nil || closed != 1 {
 		f.Errorf("want 1 closed, got %d, %v", closed, err)
+	}
+}
+
+// soldOutGetsDue: a request that finds the bank empty closes claims that are due, and gets one of
+// their items. A Bank looks for them once a second.
+func soldOutGetsDue(f *fixture) {
+	_, items := f.stocked(1, itembank.Settings{Shards: 16, Hold: time.Minute})
+	clock, counted := itembankfault.NewClock(), f.counted()
+	b := itembank.New(counted, itembank.WithClock(clock))
+	first := f.claim(b, "ann")
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	sought := func() (n int) {
+		for _, call := range counted.Calls() {
+			if call == "DueClaims" {
+				n++
+			}
+		}
+		return n
+	}
+	if n := sought(); n != 16 {
+		f.Errorf("want the index of 16 shards read, got %d", n)
+	}
+	f.refused(b, "bob", itembank.ErrSoldOut)
+	if n := sought(); n != 0 {
+		f.Errorf("within a second: want no read of the index, got %d", n)
+	}
+	clock.SetTo(first.Claim.EndsAt.Add(endGrace))
+	f.refused(b, "bob", itembank.ErrSoldOut) // the grace is not over
+	clock.Advance(time.Second)
+	counted.Before = func(method string) error {
+		if method == "DueClaims" {
+			return engine.ErrThrottled
+		}
+		return nil
+	}
+	f.refused(b, "bob", itembank.ErrSoldOut) // the index cannot be read, which costs nobody an answer
+	counted.Before = nil
+	clock.Advance(time.Second)
+	if grant := f.claim(b, "bob"); grant.Claim.Item != items[0] {
+		f.Errorf("want ann's item, got %+v", grant)
 	}
 }

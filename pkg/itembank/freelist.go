@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -33,6 +34,7 @@ type freeList struct {
 	confirmed bool          // of the reader: the campaign was read after all shards were seen empty
 	loads     loads         // of the reader
 	soldOut   bool          // of the reader: the last search found nothing
+	dueSought time.Time     // of the reader: when claims that are due were last sought
 
 	mu        sync.Mutex // guards the rest
 	pages     []*page
@@ -111,7 +113,12 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 				return lookup{}, err
 			}
 		case len(s.failed) == 0:
-			return l.concludeEmpty(ctx, c, s)
+			if !s.anyItem { // reading never closes a claim
+				l.closeDue(ctx, c)
+			}
+			if l.unknown(c, s) == 0 {
+				return l.concludeEmpty(ctx, c, s)
+			}
 		default:
 			if err := s.retryFailed(ctx, l.bank); err != nil {
 				l.takeOutEnded(ctx, s)
@@ -208,6 +215,17 @@ func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 	}
 	s.takenOut = true
 	_, _ = l.bank.store.EndItems(ctx, endRequests(s.ended, engine.Expired, l.bank.closersNow()))
+}
+
+// closeDue closes a few claims that are due, once a second. The shards of their items are unknown
+// then. It is only an attempt: the sweeps find what it misses, and a failure of the index must not
+// cost a customer the answer.
+func (l *freeList) closeDue(ctx context.Context, c Campaign) {
+	now := l.bank.clock.Now()
+	if c.OnEnd == Return && elapsed(l.dueSought, now) >= emptyFor {
+		l.dueSought = now
+		_, _ = l.bank.closeDue(ctx, c, l.bank.closersNow())
+	}
 }
 
 // concludeEmpty decides what it means that all shards are empty.
