@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -54,6 +55,7 @@ func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (S
 // sweep is one call of Sweep or SweepDue.
 type sweep struct {
 	bank    *Bank
+	mu      sync.Mutex // guards the rest where several shards are swept at a time
 	report  SweepReport
 	skipped skippedClaims
 	count   func(int) // reports progress
