@@ -250,7 +250,7 @@ const (
 
 func validateLife(field string, life, minimum time.Duration) error {
 	if life != 0 && (life < minimum || life > maxLife || life%time.Millisecond != 0) {
-		const form = "must be from %v to 100 years in whole milliseconds, or 0 for no end; is %v"
+		const form = "must be from %v to 100 years in whole milliseconds, or 0 for none; is %v"
 		return &InvalidError{field, fmt.Sprintf(form, minimum, life)}
 	}
 	return nil

@@ -214,7 +214,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 
 func (w *loading) add(item string, row int64) {
 	h := engine.HashItem(item)
-	shard, end := w.campaign.shardOf(h), endOf(w.bank.now(), w.campaign.ItemLife)
+	shard, end := w.campaign.shardOf(h), endOf(w.bank.serverNow(), w.campaign.ItemLife)
 	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: end}
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
 }

@@ -93,8 +93,8 @@ func (r claimRow) dueClaim() (engine.DueClaim, error) {
 	parts := strings.Split(r.PK, "#")
 	claimant, ok := strings.CutPrefix(r.SK, claimPrefix)
 	if len(parts) != 3 || parts[0] != "claim" || !ok {
-		return engine.DueClaim{}, fmt.Errorf("dynamodb: read due claims: %w: the row %q, %q is no claim",
-			engine.ErrInconsistent, r.PK, r.SK)
+		return engine.DueClaim{}, fmt.Errorf("dynamodb: read due claims: %w: a row of partition %q is no claim",
+			engine.ErrInconsistent, r.PK) // its sort key may hold a claimant, which must not reach a log
 	}
 	return engine.DueClaim{Scope: parts[1], Claimant: claimant, EndsAt: fromMillis(r.EndsAt)}, nil
 }
