@@ -124,7 +124,7 @@ var inconsistencies = map[string]func(planter){
 		p.drop(p.free(theItem))
 		from, to := 1, 2
 		p.store.After = func(method string) error {
-			if method == "ItemRow" { // the last call of a look at the item
+			if method == "ReadItems" { // the last call of a look at the item
 				p.put(p.astray(to))
 				p.drop(p.astray(from))
 				from, to = to, from
