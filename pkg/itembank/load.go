@@ -78,9 +78,6 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
-	if err := b.announceItems(ctx, campaign); err != nil {
-		return LoadReport{LoadID: l.ID(), Tally: Tally(l.Tally), Resumed: l.Tally.Rows}, err
-	}
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
@@ -164,14 +161,15 @@ func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engin
 
 // loading is one run of a load.
 type loading struct {
-	bank     *Bank
-	campaign Campaign
-	load     engine.Load
-	counted  engine.Tally // the part of load.Tally that the store has
-	input    input
-	chunk    []engine.AddRequest
-	lookUp   bool // look the items of the next chunk up before they are added
-	progress func()
+	bank      *Bank
+	campaign  Campaign
+	load      engine.Load
+	counted   engine.Tally // the part of load.Tally that the store has
+	input     input
+	chunk     []engine.AddRequest
+	lookUp    bool // look the items of the next chunk up before they are added
+	announced bool // the campaign row says that items come
+	progress  func()
 }
 
 // run adds the rows that are not done yet and finishes the load. A chunk ends at a
@@ -205,6 +203,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 	if row != w.input.rows || sum.String() != w.load.Digest {
 		return ErrInputChanged
 	}
+	// Also if this run added nothing: an earlier run of the load may have.
 	if _, err := w.bank.nextVersion(ctx, w.campaign.Name); err != nil {
 		return err
 	}
@@ -275,6 +274,9 @@ func (w *loading) addUnknown(
 			unknown = append(unknown, r)
 		}
 	}
+	if err := w.announce(ctx, unknown); err != nil {
+		return 0, err
+	}
 	results, err := w.bank.addItems(ctx, unknown)
 	w.bank.mayHoldItems(unknown) // also after an error: the items may have been added
 	if err != nil {
@@ -292,6 +294,15 @@ func (w *loading) addUnknown(
 		}
 	}
 	return added, nil
+}
+
+// announce announces items before the first of them is added.
+func (w *loading) announce(ctx context.Context, items []engine.AddRequest) error {
+	if w.announced || len(items) == 0 {
+		return nil
+	}
+	w.announced = true
+	return w.bank.announceItems(ctx, w.campaign.Name)
 }
 
 // mayHoldItems forgets that this Bank saw the shards of the items empty. Other Banks do not
