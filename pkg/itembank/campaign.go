@@ -307,6 +307,9 @@ func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
 	}
+	if _, err := b.readCampaign(ctx, name); err != nil { // a row of another layout is not changed
+		return err
+	}
 	found, err := b.store.SetMode(ctx, name, m)
 	if err != nil {
 		return err

@@ -102,8 +102,8 @@ type outcome int
 
 const (
 	noClaim   outcome = iota // the claimant holds no claim
-	itemTaken                // the candidate is gone or throttled: try another one
-	lookAgain                // a row was busy, the rules changed, or an ended claim was closed: try again
+	itemTaken                // another claimant has the candidate: try another one
+	lookAgain                // a row was busy or throttled, the rules changed, or an ended claim was closed: try again
 	answered                 // the grant is the answer
 )
 
@@ -122,7 +122,8 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 }
 
 // unlessHeld answers with the claim that the claimant holds, and otherwise with the failure: a
-// holder is answered whatever failed. The claim was read before a refusal already.
+// holder is answered whatever failed. A refusal was given after the claim was read, or says that there
+// is no such campaign.
 func (r *request) unlessHeld(ctx context.Context, failure error) (Grant, error) {
 	if errors.Is(failure, ErrRefused) || errors.Is(failure, ErrInconsistent) || ctx.Err() != nil {
 		return Grant{}, failure
@@ -319,7 +320,7 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Claim{}, err
 	}
-	c, err := b.campaignRules(ctx, campaign)
+	c, err := b.fixedRules(ctx, campaign)
 	if err != nil {
 		return Claim{}, err
 	}

@@ -61,7 +61,7 @@ func (b *Bank) campaignOfHolds(ctx context.Context, campaign, claimant string) (
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Campaign{}, err
 	}
-	c, err := b.campaignRules(ctx, campaign)
+	c, err := b.fixedRules(ctx, campaign)
 	if err == nil && c.Hold == 0 {
 		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor released by their holders; hold is set when a campaign is created"}
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Limits of closeDue, for which a customer waits.
@@ -100,10 +102,10 @@ func (b *Bank) firstDue(
 		})
 	}
 	all.Wait()
+	if !slices.Contains(errs, nil) { // one bad shard must not hide the others
+		return nil, nil, errs[0]
+	}
 	for i, page := range pages {
-		if errs[i] != nil {
-			return nil, nil, errs[i]
-		}
 		if page.More && crowded == nil {
 			crowded = &crowdedShard{engine.Shard{Campaign: c.Name, Number: shards[i]}, page.Claims}
 			continue
@@ -173,7 +175,7 @@ func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress)
 	if err != nil {
 		return s.report, err
 	}
-	all, ctx := errgroup.WithContext(ctx)
+	var all errgroup.Group // without a context: one bad shard does not keep the others from being swept
 	all.SetLimit(sweptAtOnce)
 	// A random order: a sweep that is cut again and again still reaches all shards.
 	for _, n := range random.Perm(c.Shards) {

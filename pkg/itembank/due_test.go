@@ -17,6 +17,7 @@ import (
 )
 
 var dueCases = []testCase{
+	{"one-bad-shard-of-the-index", oneBadIndexShard},
 	{"sold-out-bank-gets-what-is-due", soldOutGetsDue},
 	{"sweep", sweepOfDue},
 	{"index-that-is-behind", indexBehind},
@@ -364,4 +365,46 @@ func soldOutGetsDue(f *fixture) {
 	if grant := f.claim(b, "bob"); grant.Claim.Item != items[0] {
 		f.Errorf("want ann's item, got %+v", grant)
 	}
+}
+
+// oneBadIndexShard: a part of the index that cannot be read hides only its own claims.
+func oneBadIndexShard(f *fixture) {
+	clock := itembankfault.NewClock()
+	f.stocked(40, itembank.Settings{Hold: time.Minute})
+	for _, claimant := range codes("holder", 40) {
+		f.claim(f.bank(itembank.WithClock(clock)), claimant)
+	}
+	clock.Advance(5 * time.Minute)
+	bad := badIndexShard{f.Store, engine.HashItem("code-00000").ShardOf(16)}
+	b := itembank.New(bad, itembank.WithClock(clock))
+	f.claim(b, "late")
+	report, err := b.SweepDue(f.ctx, f.name, nil)
+	if !errors.Is(err, engine.ErrThrottled) {
+		f.Errorf("want %v, got %v", engine.ErrThrottled, err)
+	}
+	counts, err := b.Counts(f.ctx, f.name)
+	inBadShard := int64(0)
+	for _, item := range codes("code", 40) {
+		if engine.HashItem(item).ShardOf(16) == bad.number {
+			inBadShard++
+		}
+	}
+	if f.Must(err); counts.Claimed != inBadShard+1 {
+		f.Errorf("want the claims of the bad shard left, which are %d, and one more; got %+v, %+v", inBadShard, counts, report)
+	}
+}
+
+// badIndexShard is an engine that cannot read the index of one shard.
+type badIndexShard struct {
+	engine.Store
+	number int
+}
+
+func (b badIndexShard) DueClaims(
+	ctx context.Context, s engine.Shard, after, before time.Time, limit int,
+) (engine.DuePage, error) {
+	if s.Number == b.number {
+		return engine.DuePage{}, engine.ErrThrottled
+	}
+	return b.Store.DueClaims(ctx, s, after, before, limit)
 }

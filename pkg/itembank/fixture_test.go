@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,11 +215,13 @@ func (f *fixture) cutAt(call int, after bool, methods ...string) *itembankfault.
 
 // interruptedAt returns the engine with something that happens at a call.
 func (f *fixture) interruptedAt(call int, after bool, do func() error, methods ...string) *itembankfault.Store {
+	var left atomic.Int64
+	left.Store(int64(call))
 	hook := func(method string) error {
 		if len(methods) > 0 && !slices.Contains(methods, method) {
 			return nil
 		}
-		if call--; call != 0 {
+		if left.Add(-1) != 0 {
 			return nil
 		}
 		return do()

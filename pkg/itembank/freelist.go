@@ -3,7 +3,6 @@ package itembank
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +19,6 @@ const maxAtOnce = 32
 // other requests took the page or an item came back during the read.
 const maxReads = maxShards + 64
 
-var errReadsExceeded = fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
-
 // freeList is what a Bank knows about the free items of one campaign: pages of items to hand
 // out, which shards it saw empty, and which are throttled. A page serves many requests, so that
 // normally a claim costs one call to the store. One request at a time reads the bank, for all
@@ -33,7 +30,7 @@ type freeList struct {
 	size      bankSize      // of the reader
 	confirmed bool          // of the reader: the campaign was read after all shards were seen empty
 	loads     loads         // of the reader
-	soldOut   bool          // of the reader: the last search found nothing
+	wasEmpty  bool          // of the reader: the last search found nothing
 	dueSought time.Time     // of the reader: when claims that are due were last sought
 
 	mu        sync.Mutex // guards the rest
@@ -84,7 +81,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 	}
 	defer func() { <-l.reader }()
 	firstAtOnce := 1
-	if l.soldOut {
+	if l.wasEmpty {
 		firstAtOnce = maxAtOnce
 	}
 	for round, atOnce := 1, firstAtOnce; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
@@ -102,7 +99,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		}
 		switch {
 		case len(shards) > 0:
-			if round > 1 || l.soldOut {
+			if round > 1 || l.wasEmpty {
 				s.isSlow()
 			}
 			if round > 1 && l.unknown(c, s) > worthAsking && l.foundSoldOut(ctx, &c) {
@@ -126,7 +123,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 			}
 		}
 	}
-	return lookup{}, errReadsExceeded
+	return lookup{}, s.tooManyReads()
 }
 
 // startReading waits until no other request reads the bank.
@@ -187,7 +184,8 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 		s.skip(r.skipped, r.ended)
 		switch {
 		case r.err != nil && (!errors.Is(r.err, ErrTryAgain) || ctx.Err() != nil):
-			return false, r.err
+			err = r.err
+			continue
 		case r.err != nil: // throttled, slow or too full of ended items: other shards may be better
 			s.fail(r.read.shard, r.err)
 			continue
@@ -196,7 +194,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 			l.setEmpty(r.read)
 			continue
 		}
-		found, l.soldOut = true, false
+		found, l.wasEmpty = true, false
 		if !s.anyItem {
 			l.fill(r.read.shard, r.live, r.read.started)
 		}
@@ -204,7 +202,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	if found {
 		l.takeOutEnded(ctx, s)
 	}
-	return found, nil
+	return found, err
 }
 
 // takeOutEnded takes the ended items that the search kept out of the bank, once a search. The
@@ -230,7 +228,7 @@ func (l *freeList) closeDue(ctx context.Context, c Campaign) {
 
 // concludeEmpty decides what it means that all shards are empty.
 func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lookup, error) {
-	l.soldOut = true
+	l.wasEmpty = true
 	l.takeOutEnded(ctx, s)
 	firstProof := !l.confirmed
 	now, err := l.confirmCampaign(ctx, c)

@@ -8,9 +8,11 @@ import (
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 var holdCases = []testCase{
+	{"holder-needs-no-fresh-rules", holderNeedsNoFreshRules},
 	{"settings", holdSettings},
 	{"confirm", confirm},
 	{"confirm-in-a-shared-scope", confirmInSharedScope},
@@ -332,5 +334,30 @@ func makerSlow(f *fixture) {
 	hold := f.claim(slow, "ann").Claim
 	if want := server.Now().UTC().Truncate(time.Millisecond).Add(time.Minute); !hold.EndsAt.Equal(want) {
 		f.Errorf("want a hold that ends at %s, got %+v", want, hold)
+	}
+}
+
+// holderNeedsNoFreshRules: the campaign row cannot be read any more. A holder sees, confirms and
+// releases all the same, by what never changes of a campaign.
+func holderNeedsNoFreshRules(f *fixture) {
+	f.stocked(2, itembank.Settings{Hold: time.Hour})
+	clock, broken := itembankfault.NewClock(), f.counted()
+	b := itembank.New(broken, itembank.WithClock(clock))
+	ann, bob := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim
+	clock.Advance(time.Minute)
+	broken.Before = func(method string) error {
+		if method == "Campaign" {
+			return engine.ErrThrottled
+		}
+		return nil
+	}
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != ann {
+		f.Errorf("want %+v, got %+v, %v", ann, held, err)
+	}
+	if _, err := b.Confirm(f.ctx, f.name, "ann", ann.ID); err != nil {
+		f.Errorf("confirm: %v", err)
+	}
+	if released, err := b.ReleaseHold(f.ctx, f.name, "bob", bob.ID); err != nil || !released.Returned {
+		f.Errorf("release: got %+v, %v", released, err)
 	}
 }

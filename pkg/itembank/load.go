@@ -270,7 +270,10 @@ func (w *loading) addUnknown(
 ) (added int, err error) {
 	var unknown []engine.AddRequest
 	for _, r := range requests {
-		if _, known := rows[r.Item.Hash]; !known {
+		row, known := rows[r.Item.Hash]
+		// A row of this load may belong to a transaction that is not visible as a whole. Another
+		// transaction finds out, and waits for it.
+		if own := row.LoadID == r.LoadID && row.Row == r.Row; !known || own {
 			unknown = append(unknown, r)
 		}
 	}

@@ -35,7 +35,7 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Released{}, err
 	}
-	c, err := b.campaignRules(ctx, campaign)
+	c, err := b.fixedRules(ctx, campaign)
 	if err != nil {
 		return Released{}, err
 	}
@@ -99,7 +99,7 @@ type closeTerms struct {
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
 // campaign.
 func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, error) {
-	c, err := b.campaignRules(ctx, claim.Campaign)
+	c, err := b.fixedRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
 		return Released{}, &InconsistentError{noCampaign, fmt.Sprintf("claim %s of campaign %q", claim.ID, claim.Campaign)}
 	}

@@ -100,7 +100,7 @@ func (b *Bank) drained(ctx context.Context, campaign string) (Campaign, error) {
 
 func (b *Bank) closedCampaign(ctx context.Context, campaign string) (Campaign, error) {
 	c, err := b.Campaign(ctx, campaign)
-	if err == nil && c.StateAt(b.clock.Now()) != Closed {
+	if err == nil && c.StateAt(b.closersNow()) != Closed {
 		err = &InvalidError{"campaign", "must be closed first"}
 	}
 	return c, err
@@ -207,7 +207,7 @@ func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engin
 
 func (b *Bank) checkClosed(ctx context.Context, campaign string) error {
 	c, err := b.readCampaign(ctx, campaign)
-	if err == nil && c.StateAt(b.clock.Now()) != Closed {
+	if err == nil && c.StateAt(b.closersNow()) != Closed {
 		err = fmt.Errorf("%w: %s", ErrReopened, campaign)
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 )
 
 var repairCases = []testCase{
+	{"repair-by-a-clock-that-is-ahead", repairByFastClock},
 	{"each-inconsistency", repairEachInconsistency},
 	{"missing-item-needs-its-text", repairMissing},
 	{"missing-item-that-somebody-saw", repairMissingSeen},
@@ -506,4 +507,16 @@ func ownSoldOutEndsWithRepair(f *fixture) {
 	f.Must(err)
 	f.Must(b.OpenCampaign(f.ctx, f.name))
 	f.claim(b, "ann")
+}
+
+// repairByFastClock: a laptop an hour ahead takes an open campaign for closed, which it is not.
+func repairByFastClock(f *fixture) {
+	server, laptop := itembankfault.NewClock(), itembankfault.NewClock()
+	laptop.Advance(time.Hour)
+	f.create(itembank.Settings{ClosesAt: server.Now().Add(30 * time.Minute)})
+	store := &itembankfault.Store{Store: f.Store, Server: server}
+	_, err := itembank.New(store, itembank.WithClock(laptop)).Repair(f.ctx, f.name, itembank.RepairOptions{})
+	if !errors.Is(err, itembank.ErrInvalid) {
+		f.Errorf("want the repair refused, got %v", err)
+	}
 }

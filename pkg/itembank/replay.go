@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -294,6 +295,9 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 	if r.report.DryRun {
 		r.planned[claim.Claimant] = claim
 	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID); err != nil {
+		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) { // a sweep closed it meanwhile
+			return ReplayedLine{Outcome: moved}, nil
+		}
 		return ReplayedLine{}, err
 	}
 	return ReplayedLine{Outcome: confirmedHold, HeldClaimID: held.ID}, nil

@@ -58,6 +58,15 @@ func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error)
 	return b.readCampaign(ctx, name)
 }
 
+// fixedRules returns a campaign for what never changes of it: scope, shards, lives and what happens
+// to its items. A copy of any age has these.
+func (b *Bank) fixedRules(ctx context.Context, name string) (Campaign, error) {
+	if c, ok := b.rules.latest(name); ok {
+		return c, nil
+	}
+	return b.readCampaign(ctx, name)
+}
+
 // readCampaign reads a campaign consistently and keeps a copy.
 func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) {
 	started := b.clock.Now()

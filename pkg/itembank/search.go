@@ -77,6 +77,14 @@ func (s *search) fail(shard int, err error) {
 	s.failed[shard] = err
 }
 
+// tooManyReads says why the search gives up: because reads failed, or because items came and went.
+func (s *search) tooManyReads() error {
+	for _, err := range s.failed {
+		return err
+	}
+	return fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
+}
+
 // retryFailed waits, so that the shards whose read failed are read again. Only they are left.
 func (s *search) retryFailed(ctx context.Context, b *Bank) error {
 	var first error

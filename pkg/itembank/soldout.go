@@ -11,10 +11,11 @@ import (
 // a sold-out campaign of 64 shards would cost each container 64 reads a second, and hundreds of
 // containers together more than the partitions of the bank can serve.
 //
-// Where items are burned, only loads bring items into the bank of an open campaign. So the first
+// Where items are burned, only loads bring items into the bank of an open campaign, and repairs of one
+// that is opened meanwhile. So the first
 // container that proves the bank empty writes that into the campaign row, and the others believe
-// the row. Each load counts up the version of the row at its begin and at its end. A version at
-// which the bank was seen empty says nothing about later versions. These rules keep G5:
+// the row. Each load counts up the version of the row before its first item and at its end, and a
+// repair counts it up with each item. A version at which the bank was seen empty says nothing about later versions. These rules keep G5:
 //
 //   - All shards were seen empty after the version was read, no load was unfinished then, and the
 //     row still has the version when it is written. A load counts up before it is finished. So a

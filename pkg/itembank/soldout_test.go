@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
@@ -15,6 +16,8 @@ import (
 )
 
 var soldOutCases = []testCase{
+	{"row-is-not-believed-after-a-repair", notBelievedAfterRepair},
+	{"row-is-not-written-beside-a-load-that-is-visible-in-part", notMarkedBesideHalfLoad},
 	{"row-says-sold-out", rowSaysSoldOut},
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
 	{"load-waits-until-nobody-believes-the-row", loadWaits},
@@ -211,4 +214,76 @@ func notMarkedWhereItemsReturn(f *fixture) {
 	if f.marked() {
 		f.Error("the row says that the bank is empty, and items can return to it")
 	}
+}
+
+// notBelievedAfterRepair: the campaign is opened during a repair, and is proven empty before the repair
+// puts an item back.
+func notBelievedAfterRepair(f *fixture) {
+	_, lost := f.restoredClaims()
+	fast := itembank.WithClock(itembankfault.NewClock())
+	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+	f.claim(f.bank(), "bob") // takes the item that is left
+	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	opened := beforeRepair{f.Store, map[engine.Hash]func(){engine.HashItem(lost.Item): func() {
+		f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+		f.refused(f.bank(), "cid", itembank.ErrSoldOut)
+		if !f.marked() {
+			f.Error("the row does not say that the bank is empty")
+		}
+	}}}
+	options := itembank.RepairOptions{Items: itembank.Items(lost.Item), ReturnSeenItems: true}
+	if _, err := itembank.New(opened, fast).Repair(f.ctx, f.name, options); !errors.Is(err, itembank.ErrReopened) {
+		f.Errorf("want %v, got %v", itembank.ErrReopened, err)
+	}
+	if grant := f.claim(f.bank(), "dan"); grant.Claim.Item != lost.Item {
+		f.Errorf("want the item that was put back, got %+v", grant)
+	}
+}
+
+// notMarkedBesideHalfLoad: two processes run one load. The transaction of the first is visible in part,
+// its item row and not its bank row. The second must not finish the load by that.
+func notMarkedBesideHalfLoad(f *fixture) {
+	f.stocked(1, itembank.Settings{})
+	f.claim(f.bank(), "ann")
+	half := &halfAdded{Store: f.Store, item: "new"}
+	load := func(store engine.Store) error {
+		_, err := itembank.New(store, itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
+		return err
+	}
+	killed := f.interruptedAt(1, true, func() error {
+		half.hidden.Store(true)
+		f.Must(load(half))
+		_, _ = itembank.New(half).Claim(f.ctx, f.name, "bob") // who may have any answer
+		half.hidden.Store(false)
+		return errCut
+	}, "AddItems")
+	if err := load(killed); !errors.Is(err, errCut) {
+		f.Fatal(err)
+	}
+	if counts, err := f.bank().Counts(f.ctx, f.name); err != nil || f.marked() && counts.Free > 0 {
+		f.Errorf("the row says that the bank is empty, and it has %+v, %v", counts, err)
+	}
+}
+
+// halfAdded is an engine on which the transaction that added an item is visible in part, until another
+// transaction meets it.
+type halfAdded struct {
+	engine.Store
+	item   string
+	hidden atomic.Bool
+}
+
+func (h *halfAdded) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+	page, err := h.Store.FreeItems(ctx, s, r, limit)
+	if h.hidden.Load() {
+		page.Items = slices.DeleteFunc(page.Items, func(i engine.FreeItem) bool { return i.Value == h.item })
+	}
+	return page, err
+}
+
+func (h *halfAdded) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	if h.hidden.CompareAndSwap(true, false) {
+		return make([]engine.AddResult, len(requests)), nil
+	}
+	return h.Store.AddItems(ctx, requests)
 }

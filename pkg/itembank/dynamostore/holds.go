@@ -62,13 +62,18 @@ func (s *Store) DueClaims(
 	if !after.Before(before) { // DynamoDB refuses such a BETWEEN
 		return engine.DuePage{}, nil
 	}
-	out, err := s.client.Query(ctx, &dynamodb.QueryInput{
+	q := &dynamodb.QueryInput{
 		TableName: aws.String(s.dedupeTable), IndexName: aws.String(dueIndex), Limit: aws.Int32(int32(limit)),
 		KeyConditionExpression: aws.String("due = :due AND ends_at BETWEEN :after AND :last"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":due": text(duePartition(shard)), ":after": number(millis(after)), ":last": number(millis(before) - 1),
 		},
-	})
+	}
+	out, err := s.client.Query(ctx, q)
+	for err == nil && len(out.Items) == 0 && out.LastEvaluatedKey != nil { // a page may be empty and not the last
+		q.ExclusiveStartKey = out.LastEvaluatedKey
+		out, err = s.client.Query(ctx, q)
+	}
 	if err != nil {
 		return engine.DuePage{}, failed("read due claims", err)
 	}

@@ -31,11 +31,11 @@ func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// change returns the action that makes a change. Without one, the condition's makes it.
+// change returns the actions that make a change. Without one, the condition's makes it.
 func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	switch {
 	case r.PutFree != nil:
-		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree))}
+		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree)), s.countUpVersion(r.Campaign)}
 	case r.PutClaim != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.dedupeTable, newClaimRow(*r.PutClaim, r.Shard))}
 	case r.DropFree != nil:
@@ -105,4 +105,14 @@ func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem
 func check(table string, row key, c types.ConditionCheck) types.TransactWriteItem {
 	c.TableName, c.Key = aws.String(table), dynamo.Encode(row)
 	return types.TransactWriteItem{ConditionCheck: &c}
+}
+
+// countUpVersion counts up the version of a campaign, since an item comes into its bank.
+func (s *Store) countUpVersion(campaign string) types.TransactWriteItem {
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(campaign)),
+		UpdateExpression:          aws.String("ADD version :one"),
+		ConditionExpression:       aws.String(ifPresent),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":one": number(1)},
+	}}
 }

@@ -25,18 +25,23 @@ func (c *serverClock) observe(response middleware.Metadata) {
 	received := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.date, c.received = date, received
+	if date.After(c.at(received)) { // a Date has whole seconds, and responses are noted in any order
+		c.date, c.received = date, received
+	}
 }
 
-// now returns the Date of the latest response and the time that has passed since. The smaller of
+// now returns the best Date so far and the time that has passed since. The smaller of
 // the wall clock's and the monotonic clock's time counts: the wall clock may have been set.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.at(time.Now())
+}
+
+func (c *serverClock) at(now time.Time) time.Time {
 	if c.date.IsZero() {
 		return time.Time{}
 	}
-	now := time.Now()
 	passed := min(now.Sub(c.received), now.Round(0).Sub(c.received.Round(0)))
 	return c.date.Add(max(passed, 0)).UTC()
 }

@@ -20,8 +20,8 @@ type Campaign struct {
 	OnEnd     OnEnd
 	CreatedAt time.Time
 
-	// Version counts what can bring items into the bank: the begin and the end of each load, and
-	// changes of the mode. EmptyVersion is the version at which the bank was last seen empty while
+	// Version counts what can bring items into the bank: a load counts before its first item and
+	// at its end, a repair with each item that it puts back, and so does each change of the mode. EmptyVersion is the version at which the bank was last seen empty while
 	// no load was unfinished; 0: never.
 	Version      int64
 	EmptyVersion int64

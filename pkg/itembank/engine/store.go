@@ -280,7 +280,7 @@ type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem // put the bank row if it is absent
+	PutFree  *FreeItem // put the bank row if it is absent, and count up the version of the campaign
 	PutClaim *Claim    // put the claim row if the claimant has none in the scope
 	Shard    Shard     // with PutClaim: of its item
 	DropFree *FreeItem // delete the bank row if it is there

@@ -9,6 +9,7 @@ import (
 )
 
 var repairCases = []testCase{
+	{"repair-that-puts-an-item-back-counts-up-the-version", repairCountsUpVersion},
 	{"repair", repair},
 	{"repair-after-its-condition-changed", repairAfterItsConditionChanged},
 	{"repair-of-what-is-there-already", repairOfWhatIsThere},
@@ -261,4 +262,23 @@ func repairOfWhatIsThere(f *fixture) {
 			f.wantRepaired(what, false, ch, r)
 		}
 	})
+}
+
+// repairCountsUpVersion: an item that comes into the bank by a repair makes what the campaign row says
+// about an empty bank out of date, in the same transaction.
+func repairCountsUpVersion(f *fixture) {
+	c, items := f.stocked(1, 16)
+	free := enginerows.FreeItem(c, items[0])
+	f.Must(f.raw.DropBankRow(f.Context(), free))
+	before, err := f.Store.Campaign(f.Context(), c.Name)
+	f.Must(err)
+	request := engine.RepairRequest{Campaign: c.Name, Hash: free.Hash, PutFree: &free, IfRow: f.ItemRow(c, items[0])}
+	for _, want := range []bool{true, false} { // the second one changes nothing
+		if done, err := f.Store.Repair(f.Context(), request); err != nil || done != want {
+			f.Errorf("want done %t, got %t, %v", want, done, err)
+		}
+		if after, err := f.Store.Campaign(f.Context(), c.Name); err != nil || after.Version != before.Version+1 {
+			f.Errorf("want version %d, got %+v, %v", before.Version+1, after, err)
+		}
+	}
 }

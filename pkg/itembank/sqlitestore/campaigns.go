@@ -18,6 +18,8 @@ const (
 	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
 		item_life, claim_life, hold, on_end, version, empty_version FROM campaign WHERE name = ?`
 
+	countUpVersion = `UPDATE campaign SET version = version + 1 WHERE name = ?`
+
 	// One statement counts all rows at one moment.
 	selectCounts = `SELECT
 		(SELECT count(*)     FROM item  WHERE campaign = ?1),
@@ -86,7 +88,7 @@ func intoCampaign(c *engine.Campaign) []any {
 // NextVersion counts up the version of a campaign row.
 func (s *Store) NextVersion(ctx context.Context, campaign string) (c *engine.Campaign, err error) {
 	err = s.db.Write(ctx, "count up version", func(ctx context.Context, w *sqlite.Statements) error {
-		if _, err := w.Exec(ctx, `UPDATE campaign SET version = version + 1 WHERE name = ?`, campaign); err != nil {
+		if _, err := w.Exec(ctx, countUpVersion, campaign); err != nil {
 			return err
 		}
 		c, err = readCampaign(ctx, w, campaign)
