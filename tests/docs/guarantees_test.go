@@ -11,7 +11,7 @@ import (
 
 var (
 	code     = regexp.MustCompile("`([^`]+)`")
-	testCase = regexp.MustCompile(`^[a-z]+/[a-z'-]*(\.\.\.)?$`)
+	testCase = regexp.MustCompile(`^[a-z-]+/[a-z'-]*(\.\.\.)?$`)
 	testName = regexp.MustCompile(`^Test[A-Z][A-Za-z]+$`)
 	mutant   = regexp.MustCompile(`^[a-z]+(-[a-z']+)+$`)
 )
