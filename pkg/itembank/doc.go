@@ -31,8 +31,8 @@
 //   - A claimant gets the same item on every call until the claim is released or ends, also
 //     when no item is left or the campaign is closed.
 //   - At rest, every item that was loaded is in exactly one place: in the bank, in a claim,
-//     or ended (burned, expired or withdrawn). [Bank.Reconcile] checks it item by item, also
-//     on a live campaign.
+//     or ended (burned, expired or withdrawn; after a repair also lost). [Bank.Reconcile] checks it
+//     item by item, also on a live campaign.
 //   - Loading a file again, resuming an interrupted load, and several loads at once add each
 //     item once.
 //   - "Sold out" is never the answer to a call that starts more than a second after an item
@@ -50,6 +50,10 @@
 // Pages of free items, copies of rules and the memory of empty shards only save requests.
 // Any number of Banks in any number of processes can work on one store.
 //
+// A Claim whose claimant holds an item of the campaign returns it, whatever fails, as long as the
+// claim can be read. Where a store has lost claims, as after a restore, [Bank.Replay] puts them
+// back, and a campaign that [Bank.CloseUntilReconciled] closed opens only when nothing is wrong.
+//
 // # The life of an item
 //
 // [Bank.Load] puts an item into the bank. [Bank.Claim] moves it into a claim.
@@ -59,7 +63,8 @@
 // loaded again.
 //
 // A claim that has a life (Settings.ClaimLife) belongs to its claimant until it is closed, at
-// least 10 seconds after its end. A request closes the ended claim of its own claimant.
+// least 10 seconds after its end. A request closes the ended claim of its own claimant. Where items
+// return, a request that finds the bank empty closes a few claims that are due.
 // [Bank.SweepDue] closes all claims that are due; it finds them through an index. [Bank.Sweep]
 // reads all claims and the whole bank.
 //
@@ -89,6 +94,10 @@
 //   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
 //   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
 //     [DefaultCampaignCache].
+//   - A [Bank.Load] into a campaign that burns items and was ever sold out waits six seconds before
+//     its first item, until no Bank believes that the bank is empty.
+//   - Where items return, each Bank that is asked reads every shard once a second while the campaign
+//     is sold out.
 //   - Claims end by the store's time where the store has a clock (DynamoDB), so that a machine
 //     whose clock is wrong does no harm. A SQLite file is used by one machine, whose clock counts;
 //     it must not be set back or ahead by more than 10 seconds while claims have a life.
