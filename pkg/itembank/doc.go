@@ -94,8 +94,8 @@
 //   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
 //   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
 //     [DefaultCampaignCache].
-//   - A [Bank.Load] into a campaign that burns items and was ever sold out waits six seconds before
-//     its first item, until no Bank believes that the bank is empty.
+//   - A [Bank.Load] that adds items to a campaign that burns them and was ever sold out waits six
+//     seconds before the first, until no Bank believes that the bank is empty.
 //   - Where items return, each Bank that is asked reads every shard once a second while the campaign
 //     is sold out.
 //   - Claims end by the store's time where the store has a clock (DynamoDB), so that a machine
