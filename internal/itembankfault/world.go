@@ -111,8 +111,9 @@ func (w *World) slow() {
 	w.clock.Advance(emptyMemory * 3 / 2)
 }
 
-// mostTries is how often a client makes its call. One fault fails one try.
-const mostTries = 5
+// mostTries is how often a client makes its call. One fault fails one try; where faults come at random,
+// a sweep of many claims meets some in most tries.
+const mostTries = 20
 
 // repeat makes a call until it has an answer, and returns the number of tries.
 func (w *World) repeat(what string, call func(context.Context) error) (tries int, err error) {
