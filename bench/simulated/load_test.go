@@ -76,12 +76,12 @@ func TestThrottledReads(t *testing.T) {
 	if report.Claims > 0 || report.TryAgain != report.Answers || report.Answers == 0 {
 		t.Errorf("want 503 for all, got %d of %d answers", report.TryAgain, report.Answers)
 	}
-	if least := 2*awsclient.MaxBackoff + 3*InRegion.Least; report.Time(0) < least {
+	if least := 2*awsclient.MinBackoff + 3*InRegion.Least; report.Time(0) < least {
 		t.Errorf("want errors after %s, got one after %s", least, report.Time(0))
 	}
 }
 
-// TestClientRetries: the model waits as the client does.
+// TestClientRetries: the model waits as the client does, a random time.
 func TestClientRetries(t *testing.T) {
 	t.Parallel()
 	client, err := awsclient.NewDynamoDB(t.Context(), region)
@@ -92,11 +92,20 @@ func TestClientRetries(t *testing.T) {
 	if got := retryer.MaxAttempts(); got != ClientRetries.Attempts {
 		t.Errorf("the client makes %d attempts, the model %d", got, ClientRetries.Attempts)
 	}
-	for attempt := 1; attempt < retryer.MaxAttempts(); attempt++ {
-		wait, err := retryer.RetryDelay(attempt, nil)
-		if err != nil || wait < ClientRetries.LeastWait || wait > ClientRetries.MaxWait {
-			t.Errorf("attempt %d: the client waits %s (%v), the model %+v", attempt, wait, err, ClientRetries)
+	var waits []time.Duration
+	for n := range 1000 {
+		wait, err := retryer.RetryDelay(1+n%(retryer.MaxAttempts()-1), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		waits = append(waits, wait)
+	}
+	least, most := slices.Min(waits), slices.Max(waits)
+	if least < ClientRetries.LeastWait || most > ClientRetries.MaxWait {
+		t.Errorf("the client waits %s to %s, the model %+v", least, most, ClientRetries)
+	}
+	if spread := ClientRetries.MaxWait - ClientRetries.LeastWait; most-least < spread*9/10 {
+		t.Errorf("the client waits %s to %s: want times all over the %s of the model", least, most, spread)
 	}
 }
 

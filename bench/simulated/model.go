@@ -54,9 +54,8 @@ func DynamoDB(partitions, claimKeys int) *Limits {
 	}
 }
 
-// ClientRetries are those of awsclient.NewDynamoDB. With a MaxBackoff of less than a second the SDK always waits for
-// just that long.
-var ClientRetries = Retries{awsclient.MaxAttempts, awsclient.MaxBackoff, awsclient.MaxBackoff}
+// ClientRetries are those of awsclient.NewDynamoDB.
+var ClientRetries = Retries{awsclient.MaxAttempts, awsclient.MinBackoff, awsclient.MaxBackoff}
 
 func (r Retries) wait(rng *rand.Rand) time.Duration {
 	return r.LeastWait + time.Duration(rng.Float64()*float64(r.MaxWait-r.LeastWait))

@@ -23,10 +23,10 @@
 // The SDK has no time-out for a request, so a lost packet can use up the whole time of a function. These clients give
 // up earlier:
 //
-//	connection     1 s    ConnectTimeout
-//	attempt        3 s    AttemptTimeout
-//	attempts       3      MaxAttempts
-//	pause between  0.5 s  MaxBackoff, with jitter
+//	connection     1 s            ConnectTimeout
+//	attempt        3 s            AttemptTimeout
+//	attempts       3              MaxAttempts
+//	pause between  0.25 to 0.5 s  MinBackoff, MaxBackoff; random
 //
 // A request to DynamoDB takes at most 10 s, which is well below the 30 s that an API Gateway HTTP API waits for its
 // integration. The clients keep 100 connections open, since a ledger makes 32 requests at a time.

@@ -2,6 +2,7 @@ package awsclient
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -17,7 +18,10 @@ const (
 	ConnectTimeout = awsconfig.ConnectTimeout // for a connection, which is part of an attempt
 	AttemptTimeout = 3 * time.Second
 	MaxAttempts    = 3
-	MaxBackoff     = 500 * time.Millisecond // between two attempts, with jitter
+
+	// The pause between two attempts is a random time between these.
+	MinBackoff = MaxBackoff / 2
+	MaxBackoff = 500 * time.Millisecond
 )
 
 // idleConnections is how many connections a client keeps for its next requests. The SDK keeps 10.
@@ -40,7 +44,17 @@ func NewDynamoDB(ctx context.Context, load Loader) (*dynamodb.Client, error) {
 		return nil, err
 	}
 	cfg.Retryer = func() aws.Retryer {
-		return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = MaxAttempts, MaxBackoff })
+		return retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts, o.Backoff = MaxAttempts, retry.BackoffDelayerFunc(backoff)
+		})
 	}
 	return dynamodb.NewFromConfig(cfg), nil
+}
+
+// backoff returns the pause before the next attempt. It is random, so that clients that were throttled together do not
+// come back together. The SDK's own pauses do not serve: with a maximum below a second (retry.ExponentialJitterBackoff)
+// all of them are exactly that long. At least half of the maximum gives a throttled partition time. The pause does not
+// grow with the attempts, of which there are few.
+func backoff(int, error) (time.Duration, error) {
+	return MinBackoff + rand.N(MaxBackoff-MinBackoff+1), nil
 }
