@@ -102,7 +102,7 @@ func (w *bare) take(item bareItem, claimant string) error {
 			TableName: aws.String(w.dedupe), ConditionExpression: aws.String("attribute_not_exists(pk)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 			Item: map[string]types.AttributeValue{
-				"pk": text(fmt.Sprintf("claim#%s#%02d", w.campaign, engine.HashItem(claimant).ShardOf(64))), "sk": text("1#" + claimant),
+				"pk": text(fmt.Sprintf("claim#%s#%03d", w.campaign, engine.HashItem(claimant).ShardOf(256))), "sk": text("1#" + claimant),
 				"claim_id": text(uuid.NewString()), "campaign": text(w.campaign),
 				"item": item.item, "item_hash": item.sk, "claimed_at": &now,
 			},

@@ -1,13 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
 	mathrand "math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -40,13 +39,14 @@ const (
 	maxAgain       = 1.05 // requests, where each customer asks again and again
 	maxAgainWrites = 0.20
 	maxAgainReads  = 0.60
-	maxTime        = 1 / 0.85 // that is 0.85 of the throughput
+	maxTime        = 1 / 0.95 // that is 0.95 of the throughput
+	maxProcessor   = 1.15
 )
 
-// BenchmarkClaims measures claims through the handler, event in, response out,
-// against a bare loop of the same transaction. Banks have the default settings. Each
-// worker is a container: it has a handler of its own, and with it a page of its own.
-// All requests that go out are counted.
+// BenchmarkClaims measures claims through the handler, from the bytes of an event to those
+// of the response, as the claim function calls it, against a bare loop of the same
+// transaction. Banks have the default settings. Each worker is a container: it has a handler
+// of its own, and with it a page of its own. All requests that go out are counted.
 func BenchmarkClaims(b *testing.B) {
 	throughput(b)
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
@@ -66,7 +66,7 @@ func throughput(b *testing.B) {
 		cpu.add(handler.cpu/smallBank, floor.cpu/smallBank)
 	}
 	took.report("time of a claim through the handler", maxTime)
-	cpu.report("client's processor time of a claim through the handler", 0)
+	cpu.report("client's processor time of a claim through the handler", maxProcessor)
 }
 
 // handOut hands out a small bank on an engine that has done nothing before.
@@ -229,32 +229,50 @@ func (s *shop) againAndAgain(customers, times, workers int) spent {
 	return s.run(s.stock(largeBank), all, workers, s.handler).each(len(all))
 }
 
-// handler is a container of the claim function.
+// handler is a container of the claim function: it gets and returns bytes, as from the
+// Lambda runtime.
 func (s *shop) handler(campaign string) container {
 	from, err := claimapi.ParseClaimantFrom("body")
 	if err != nil {
 		panic(err)
 	}
 	h := claimapi.New(itembank.New(s.store), from, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	before, after := s.eventAround(campaign)
 	return func(customer int) error {
-		var request events.APIGatewayV2HTTPRequest
-		if err := json.Unmarshal(s.event, &request); err != nil {
-			return err
-		}
-		request.RawPath = "/campaigns/" + campaign + "/claims"
-		request.Body = fmt.Sprintf(`{"claimant":%q}`, name(customer))
-		response, err := h.Handle(s.Context(), request)
+		response, err := h.Invoke(s.Context(), slices.Concat(before, []byte(name(customer)), after))
 		if err != nil {
 			return err
 		}
-		if _, err := json.Marshal(response); err != nil {
-			return err
-		}
-		if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusOK {
-			return fmt.Errorf("customer %d: %d %s", customer, response.StatusCode, response.Body)
+		if !bytes.HasPrefix(response, created) && !bytes.HasPrefix(response, replayed) {
+			return fmt.Errorf("customer %d: %s", customer, response)
 		}
 		return nil
 	}
+}
+
+// Beginnings of responses with an item. To decode them would cost the client time that
+// the function does not spend.
+var (
+	created  = []byte(`{"statusCode":201,`)
+	replayed = []byte(`{"statusCode":200,`)
+)
+
+// eventAround returns what is before and after the customer's name in an event that asks
+// for an item of the campaign. To make events must cost next to nothing.
+func (s *shop) eventAround(campaign string) (before, after []byte) {
+	const customer = "CUSTOMER"
+	var event map[string]any
+	if err := json.Unmarshal(s.event, &event); err != nil {
+		panic(err)
+	}
+	event["rawPath"] = "/campaigns/" + campaign + "/claims"
+	event["body"] = fmt.Sprintf(`{"claimant":%q}`, customer)
+	raw, err := json.Marshal(event)
+	if err != nil {
+		panic(err)
+	}
+	before, after, _ = bytes.Cut(raw, []byte(customer))
+	return before, after
 }
 
 func name(customer int) string { return fmt.Sprintf("customer-%d@example.com", customer) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/bench/simulated"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // simulations is how many small banks are handed out. Their mean is the figure.
@@ -200,29 +201,37 @@ func noteLoad(name string, reports []simulated.Report) {
 		max(slowest.BankUse, slowest.ClaimsUse)))
 }
 
-// soldOut asks a warm container of a campaign without items.
+// soldOut asks a warm container of a campaign without items. Where items return, no row says that the bank is empty. A
+// proof that it is lasts a second, and of holds it looks for those that are due.
 func soldOut(t *testing.T) {
+	t.Helper()
+	soldOutWhere(t, "sold out", simulated.Model{OnEnd: engine.Burn})
+	soldOutWhere(t, "sold out, items return", simulated.Model{OnEnd: engine.Return})
+	soldOutWhere(t, "sold out, holds", simulated.Model{OnEnd: engine.Return, Hold: 15 * time.Minute})
+}
+
+func soldOutWhere(t *testing.T, name string, model simulated.Model) {
 	t.Helper()
 	for _, shards := range []int{16, 64, 256} {
 		for _, read := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
 			for _, rate := range []float64{20, 1} {
-				noteSoldOut(t, simulated.SoldOut{
-					Model: simulated.Model{Shards: shards, Latency: simulated.Latency{Least: read}},
-					Rate:  rate, Timeout: 10 * time.Second, Duration: 5 * time.Minute,
+				model.Shards, model.Latency = shards, simulated.Latency{Least: read}
+				noteSoldOut(t, name, simulated.SoldOut{
+					Model: model, Rate: rate, Timeout: 10 * time.Second, Duration: 5 * time.Minute,
 				})
 			}
 		}
 	}
 }
 
-func noteSoldOut(t *testing.T, asked simulated.SoldOut) {
+func noteSoldOut(t *testing.T, name string, asked simulated.SoldOut) {
 	t.Helper()
 	var report simulated.SoldOutReport
 	inBubble(t, func() (err error) {
 		report, err = asked.Run()
 		return err
 	})
-	name := fmt.Sprintf("sold out, %d shards, %s a read, %.0f customers a second",
+	name += fmt.Sprintf(", %d shards, %s a read, %.0f customers a second",
 		asked.Shards, asked.Latency.Least, asked.Rate)
 	note(name+": requests an answer", report.PerAnswer(), maxSoldOut,
 		fmt.Sprintf("%d answers, %d time-outs", report.Answers, report.Timeouts))

@@ -5,13 +5,16 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Model says what is simulated. The package comment describes it.
 type Model struct {
 	Seed    uint64
-	Items   int // in the bank at the beginning
-	Shards  int // of the bank
+	Items   int           // in the bank at the beginning
+	Shards  int           // of the bank
+	OnEnd   engine.OnEnd  // of the campaign's items; "": engine.Burn
+	Hold    time.Duration // of the campaign, with engine.Return; 0: none
 	Latency Latency
 	Limits  *Limits // nil: nothing is throttled
 }

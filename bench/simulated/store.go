@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,7 +43,7 @@ const rowSize = 120
 func NewStore(m Model) (*Store, error) {
 	s := &Store{Items: memstore.NewItems(), model: m, campaign: engine.Campaign{
 		Name: "spring", Mode: engine.ByTimes, Scope: "spring", Shards: m.Shards, PageSize: 30,
-		OnEnd: engine.Burn, CreatedAt: time.Now(),
+		OnEnd: cmp.Or(m.OnEnd, engine.Burn), Hold: m.Hold, CreatedAt: time.Now(),
 	}}
 	if m.Limits != nil {
 		s.bank, s.claims = newTable("bank", m), newTable("claims", m)
@@ -323,4 +324,16 @@ func (c *container) HeldClaimEventuallyConsistent(
 		return 1, err
 	})
 	return held, err
+}
+
+// DueClaims implements engine.Store. The index is never throttled.
+func (c *container) DueClaims(
+	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
+) (page engine.DuePage, err error) {
+	r := reading{nil, "", fmt.Sprintf("due %d", shard.Number), eventual, 1}
+	err = c.read(ctx, r, func() (int, error) {
+		page, err = c.Items.DueClaims(ctx, shard, after, before, limit)
+		return len(page.Claims), err
+	})
+	return page, err
 }
