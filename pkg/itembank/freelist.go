@@ -10,10 +10,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// A search reads one shard, then two, four and so on at a time, up to maxAtOnce: while items
-// are left the first read finds some, and a proof that the bank is empty has to be younger than
-// a second. Where the last search found nothing, it begins with maxAtOnce.
-const maxAtOnce = 32
+// A search reads oneByOne shards one after the other, and then two, four and so on at a time, up to
+// maxAtOnce. While items are left, the first reads find some; to read more at a time would cost
+// requests (docs/benchmarks.md). A proof that the bank is empty has to be younger than a second. Where
+// the last search found nothing, it begins with maxAtOnce.
+const (
+	oneByOne  = 3
+	maxAtOnce = 32
+)
 
 // maxReads limits how many shards a search reads: each shard once, and some again, because
 // other requests took the page or an item came back during the read.
@@ -80,15 +84,11 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		return lookup{}, err
 	}
 	defer func() { <-l.reader }()
-	firstAtOnce := 1
-	if l.wasEmpty {
-		firstAtOnce = maxAtOnce
-	}
-	for round, atOnce := 1, firstAtOnce; s.reads < maxReads; round, atOnce = round+1, min(2*atOnce, maxAtOnce) {
+	for round := 1; s.reads < maxReads; round++ {
 		if item, ok := l.pop(s, false); ok {
 			return lookup{candidate: item}, nil
 		}
-		shards, calm, err := l.chooseShards(c, s, atOnce)
+		shards, calm, err := l.chooseShards(c, s, l.atOnce(round))
 		if err != nil {
 			return lookup{}, err
 		}
@@ -124,6 +124,14 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		}
 	}
 	return lookup{}, s.tooManyReads()
+}
+
+// atOnce returns how many shards are read at the same time in a round of a search.
+func (l *freeList) atOnce(round int) int {
+	if l.wasEmpty {
+		return maxAtOnce
+	}
+	return min(1<<max(round-oneByOne, 0), maxAtOnce)
 }
 
 // startReading waits until no other request reads the bank.
