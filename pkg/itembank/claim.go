@@ -337,15 +337,9 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim,
 // heldClaim reads a claim row. While a transaction works on the row it waits, a limited number
 // of times.
 func (b *Bank) heldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	for tries := 0; ; tries++ {
-		held, conflict, err := b.store.HeldClaim(ctx, scope, claimant)
-		if err != nil || !conflict {
-			return held, err
-		}
-		if err := b.backOff(ctx, tries, maxWaits, "the claim was busy"); err != nil {
-			return nil, err
-		}
-	}
+	return whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
+		return b.store.HeldClaim(ctx, scope, claimant)
+	})
 }
 
 func claimOf(row engine.Claim) Claim {

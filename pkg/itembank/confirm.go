@@ -29,18 +29,14 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string) 
 		return Claim{}, err
 	}
 	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: c.Scope, Claimant: claimant}
-	for tries := 0; ; tries++ {
+	result, err := whileBusy(ctx, b, claimBusy, func() (engine.ConfirmResult, bool, error) {
 		result, err := b.store.ConfirmClaim(ctx, hold)
-		if err != nil {
-			return Claim{}, err
-		}
-		if !result.Conflict {
-			return confirmed(hold, result.Held)
-		}
-		if err := b.backOff(ctx, tries, maxWaits, "the claim was busy"); err != nil {
-			return Claim{}, err
-		}
+		return result, result.Conflict, err
+	})
+	if err != nil {
+		return Claim{}, err
 	}
+	return confirmed(hold, result.Held)
 }
 
 // confirmed returns what became of a hold, by the row that the claimant has now.

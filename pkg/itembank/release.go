@@ -118,15 +118,9 @@ func endedTerms(now time.Time) closeTerms {
 // life is not over; otherwise it ends. While the rows are busy it tries again, a limited number
 // of times.
 func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms) (Released, error) {
-	for tries := 0; ; tries++ {
-		released, busy, err := b.closeOnce(ctx, c, claim, terms)
-		if err != nil || !busy {
-			return released, err
-		}
-		if err := b.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
-			return Released{}, err
-		}
-	}
+	return whileBusy(ctx, b, rowsBusy, func() (released Released, busy bool, err error) {
+		return b.closeOnce(ctx, c, claim, terms)
+	})
 }
 
 // closeOnce tries to close a claim. busy: nothing was changed, and nothing is known.

@@ -349,18 +349,11 @@ func (r *replay) make(ctx context.Context, claim engine.Claim, lost *engine.Item
 		})
 	}
 	item := engine.FreeItem{Shard: r.campaign.shardOf(claim.ItemHash), Hash: claim.ItemHash, Value: claim.Item}
-	for tries := 0; ; tries++ {
+	return whileBusy(ctx, r.bank, rowsBusy, func() (done, busy bool, err error) {
 		taken, err := r.bank.store.Take(ctx, item, claim)
-		if err != nil || taken.Taken() {
-			return err == nil, err
-		}
-		if taken.Held != nil || taken.ItemGone {
-			return false, nil
-		}
-		if err := r.bank.backOff(ctx, tries, maxWaits, "the rows of a claim were busy"); err != nil {
-			return false, err
-		}
-	}
+		done = err == nil && taken.Taken()
+		return done, !done && taken.Held == nil && !taken.ItemGone, err
+	})
 }
 
 func (r *replay) count(line ReplayedLine) {

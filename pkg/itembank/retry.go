@@ -30,6 +30,29 @@ func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error 
 	return b.clock.Sleep(ctx, d)
 }
 
+// whileBusy calls do again while the rows that it works on are busy, a limited number of times. why
+// names the rows.
+func whileBusy[Result any](
+	ctx context.Context, b *Bank, why string, do func() (result Result, busy bool, err error),
+) (Result, error) {
+	var none Result
+	for tries := 0; ; tries++ {
+		result, busy, err := do()
+		if err != nil || !busy {
+			return result, err
+		}
+		if err := b.backOff(ctx, tries, maxWaits, why); err != nil {
+			return none, err
+		}
+	}
+}
+
+// The rows that whileBusy waits for, in errors.
+const (
+	claimBusy = "the claim was busy"
+	rowsBusy  = "the rows of a claim were busy"
+)
+
 func (b *Bank) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	settled := func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled }
 	return sendAll(ctx, b, requests, b.store.AddItems, settled)
