@@ -279,12 +279,18 @@ func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 	if l.loads != loadsUnknown {
 		return l.loads, nil
 	}
-	some, _, err := l.bank.store.Loads(ctx, c.Name)
+	_, err := l.findLoads(ctx, c)
+	return l.loads, err
+}
+
+// findLoads reads whether there are loads, and whether one of them is unfinished.
+func (l *freeList) findLoads(ctx context.Context, c Campaign) (unfinished bool, err error) {
+	some, unfinished, err := l.bank.store.Loads(ctx, c.Name)
 	if err != nil {
-		return loadsUnknown, err
+		return false, err
 	}
 	if l.loads = noLoads; some {
 		l.loads = hasLoads
 	}
-	return l.loads, nil
+	return unfinished, nil
 }

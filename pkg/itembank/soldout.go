@@ -59,8 +59,8 @@ func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
 	if now.OnEnd != Burn || row.version != l.emptyVersion() || row.emptyVersion == row.version {
 		return
 	}
-	some, unfinished, err := l.bank.store.Loads(ctx, now.Name)
-	if err != nil || !some || unfinished {
+	unfinished, err := l.findLoads(ctx, now)
+	if err != nil || l.loads == noLoads || unfinished {
 		return
 	}
 	if marked, err := l.bank.store.MarkEmpty(ctx, now.Name, row.version); err == nil && marked {
