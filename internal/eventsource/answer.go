@@ -6,6 +6,7 @@ import "encoding/json"
 type outcome struct {
 	delivered int   // the number of records at the start of the batch that are delivered
 	failed    bool  // the other records failed
+	named     bool  // the answer names the first of these
 	throttled bool  // the invocation did not reach the function
 	err       error // of the invocation; nil if the function answered
 }
@@ -14,8 +15,9 @@ type outcome struct {
 // case of names matters.
 //
 //   - An empty, null or missing list is success, and so is an empty or null answer.
-//   - An itemIdentifier that is empty, null, misnamed or of no record of the batch fails the whole
-//     batch.
+//   - An itemIdentifier that is empty, null, misnamed or of no record of the batch is "a complete
+//     failure", as an error is: on this page every result that is neither a complete nor a partial
+//     success is one. So it names no record. (Of no record of the batch: assumed.)
 //   - Of several identifiers the lowest counts.
 func readAnswer(answer json.RawMessage, items []*item) outcome {
 	all, none := outcome{delivered: len(items)}, outcome{failed: true}
@@ -43,7 +45,7 @@ func readAnswer(answer json.RawMessage, items []*item) outcome {
 		if !known {
 			return none
 		}
-		lowest = outcome{delivered: min(lowest.delivered, i), failed: true}
+		lowest = outcome{delivered: min(lowest.delivered, i), failed: true, named: true}
 	}
 	return lowest
 }

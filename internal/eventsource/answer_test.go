@@ -9,13 +9,14 @@ import (
 )
 
 // TestAnswers lists answers to a batch of four records (Partial, "Success and failure
-// conditions"). Answers that are not on that page have a comment.
+// conditions"). Answers that are not on that page have a comment. A complete failure is bisected like a
+// failed invocation (assumed). An answer that names the first record is not one.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	const all, none = "", "0 1 2 3"
+	const all, rest, none = "", "0 1 2 3", "0 1, 2 3"
 	for name, c := range map[string]struct {
 		answer string // with $0 to $3 for sequence numbers
-		again  string // the records that are delivered again
+		again  string // the batches that are delivered again, with bisect
 	}{
 		"empty list":             {`{"batchItemFailures":[]}`, all},
 		"null list":              {`{"batchItemFailures":null}`, all},
@@ -28,7 +29,7 @@ func TestAnswers(t *testing.T) {
 		"misnamed list":          {`{"batchItemFailure":[{"itemIdentifier":"$2"}]}`, all},
 		"name in another case":   {`{"BatchItemFailures":[{"itemIdentifier":"$2"}]}`, all}, // assumed
 		"one":                    {`{"batchItemFailures":[{"itemIdentifier":"$2"}]}`, "2 3"},
-		"the first":              {`{"batchItemFailures":[{"itemIdentifier":"$0"}]}`, none},
+		"the first":              {`{"batchItemFailures":[{"itemIdentifier":"$0"}]}`, rest},
 		"the last":               {`{"batchItemFailures":[{"itemIdentifier":"$3"}]}`, "3"},
 		"several, the lowest":    {`{"batchItemFailures":[{"itemIdentifier":"$3"},{"itemIdentifier":"$1"},{"itemIdentifier":"$2"}]}`, "1 2 3"},
 		"other members":          {`{"batchItemFailures":[{"itemIdentifier":"$2","why":"x"}],"more":1}`, "2 3"},
@@ -48,6 +49,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			w.send(numbers(4)...)
+			w.mapping.Bisect = true
 			w.answer = func(got call) (json.RawMessage, error) {
 				if len(w.calls) > 1 {
 					return nil, nil

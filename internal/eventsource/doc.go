@@ -40,6 +40,8 @@
 //   - Recorded: on no page of AWS, but in the recordings of AWS that the tests of LocalStack
 //     contain (tests/aws/services/lambda_/event_source_mapping,
 //     test_lambda_integration_kinesis.snapshot.json, of 2025-11-25)
+//   - Observed: on no page of AWS, but in the recordings of AWS that the tests of stackd contain
+//     (github.com/radkawar/stackd, testdata/aws/lambda, of 2026-09-19). Each case ran once.
 //
 // # Documented
 //
@@ -51,7 +53,8 @@
 //   - Several batches of a shard run at a time, and the records of a partition key stay in order.
 //   - Which answers mean success, failure or a partial failure. Answers count only with
 //     ReportBatchItemFailures.
-//   - Bisecting, also at the returned sequence number, uses up no retries.
+//   - With bisect, a batch is split in two if its invocation failed. After a partial answer it is
+//     split at the returned sequence number. Splitting uses up no retries.
 //   - Retries and record age. A throttle is no attempt.
 //   - What a destination gets, and the name of the object.
 //   - A mapping resumes at its checkpoint.
@@ -60,9 +63,13 @@
 //
 // AWS does not document these rules, and Lambda may behave differently:
 //
-//   - A batch whose first record is reported as failed is bisected like a batch that failed as a
-//     whole. The first half of an odd batch is the smaller one. The halves are delivered one after
-//     the other.
+//   - An answer that names the first record of a batch is a partial one, also with bisect: the whole
+//     batch is retried without a split, and this is an attempt. [Reading] has the other reading, in
+//     which the batch is bisected. AWS did that with a batch of three (Observed,
+//     kinesis_followup.json, partial_bisect), but documents it nowhere. So the default is the reading
+//     that is harder for a function, and tests of functions play both.
+//   - The first half of an odd batch is the smaller one. The halves are delivered one after the
+//     other. (Of three records, both are Observed.)
 //   - The records that remain after a partial failure have all attempts again, with bisect too.
 //     (Without bisect this is Recorded.)
 //   - A hash divides the partition keys among the lanes. A failing lane stops the reading of the
@@ -74,8 +81,9 @@
 //     later are read from their beginning.
 //   - Records that outlive the retention of the stream while the mapping retries them are lost.
 //     They go to no destination.
-//   - An identifier of no record of the batch, and one invalid identifier among valid ones, fails
-//     the whole batch. An answer that is not an object is success.
+//   - An answer that AWS calls a complete failure (an empty, null or misnamed identifier) is a
+//     failed invocation for bisect. So is an answer with an identifier of no record of the batch, or
+//     with one invalid identifier among valid ones. An answer that is not an object is success.
 //   - The approximateInvokeCount of the document does not count invocations that ended in a split.
 //   - The pauses before retries double from one second to one minute.
 //
@@ -84,7 +92,9 @@
 //   - Enhanced fan-out and its decoding of aggregates, tumbling windows, filters, Kafka
 //     destinations, provisioned pollers, limits of throughput, and changes of settings while a
 //     mapping runs.
-//   - A record that alone exceeds the payload limit is delivered all the same.
+//   - A record that alone exceeds the payload limit is delivered all the same. AWS gave such a record
+//     to no invocation. Without retries it went to the destination, and the next record was delivered
+//     (Observed, kinesis_oversized.json).
 //   - After a bisect the batchSize of a document "could be greater than 1 since Lambda
 //     consolidates failed messages metadata" (CloudFormation, "AWS::Lambda::EventSourceMapping",
 //     BisectBatchOnFunctionError). Here each part has a document of its own.

@@ -19,13 +19,14 @@ type decision struct {
 //     (Partial). These make a batch of their own that has all attempts again: without bisect
 //     and with 3 retries, AWS sent the rest four times more (Recorded,
 //     test_kinesis_report_batch_item_failures).
-//   - A batch that failed is split in two, "regardless of your
+//   - "If your invocation fails" the batch is split in two, "regardless of your
 //     ReportBatchItemFailures setting" (Partial). "Splitting batches doesn't consume the
 //     retry quota" (Discarded).
+//   - If an answer names the first record, the remaining records are the whole batch. See [Reading].
 //
-// Assumed: the same holds with bisect; a batch whose first record failed has failed as a whole;
-// and the first half is the smaller one.
-func decide(n, attempts int, o outcome, bisect bool, retries int) decision {
+// Assumed: the remaining records have all attempts again with bisect too; and the first half is the
+// smaller one.
+func (m *Mapping) decide(n, attempts int, o outcome) decision {
 	switch {
 	case o.throttled:
 		return decision{retry: []int{n}, attempts: attempts}
@@ -33,14 +34,19 @@ func decide(n, attempts int, o outcome, bisect bool, retries int) decision {
 		return decision{delivered: n}
 	case o.delivered > 0:
 		return decision{delivered: o.delivered, retry: []int{n - o.delivered}}
-	case bisect && n > 1:
+	case n > 1 && m.bisects(o):
 		return decision{retry: []int{n / 2, n - n/2}, attempts: attempts}
 	}
 	attempts++
-	if retries != unlimited && attempts > retries {
+	if *m.Retries != unlimited && attempts > *m.Retries {
 		return decision{discarded: true, attempts: attempts}
 	}
 	return decision{retry: []int{n}, attempts: attempts}
+}
+
+// bisects reports whether a batch of which no record is delivered is split in two.
+func (m *Mapping) bisects(o outcome) bool {
+	return m.Bisect && (!o.named || m.Reading == BisectBatch)
 }
 
 // outlived counts the records at the start of a batch that are older than age. Only these are

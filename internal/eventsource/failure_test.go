@@ -94,9 +94,9 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestBisect: with bisect a failed batch is split in two, also without partial answers. This uses up
-// no retries, and neither does a split at the returned number. A single record is not split
-// (Partial, Discarded).
+// TestBisect: with bisect the batch of a failed invocation is split in two, also without partial
+// answers. This uses up no retries, and neither does a split at the returned number. A single record
+// is not split (Partial, Discarded). All this holds under both readings.
 func TestBisect(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -111,23 +111,118 @@ func TestBisect(t *testing.T) {
 		"thrown, no report":   {false, 0, throwing("5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
 		"thrown by several":   {true, 0, throwing("0", "6"), "0 1 2 3 4 5 6 7, 0 1 2 3, 0 1, 0, 1, 2 3, 4 5 6 7, 4 5, 6 7, 6, 7", "0, 6"},
 		"no such record":      {true, 0, saying(failed("x"), nil, "5"), "0 1 2 3 4 5 6 7, 0 1 2 3, 4 5 6 7, 4 5, 4, 5, 6 7", "5"},
-		"reported":            {true, 0, failing("5"), "0 1 2 3 4 5 6 7, 5 6 7, 5, 6 7", "5"},
 		"reported, a retry":   {true, 1, failing("7"), "0 1 2 3 4 5 6 7, 7, 7", "7"},
 		"reported and off":    {false, 0, failing("5"), "0 1 2 3 4 5 6 7", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 1)
-			w.send(numbers(8)...)
-			w.mapping.BatchSize, w.mapping.Retries, w.mapping.Bisect = 8, &c.retries, true
-			w.mapping.ReportBatchItemFailures = c.report
-			w.answer = c.answer
-			w.start()
-			w.drain()
-			w.batches(c.batches)
-			w.discarded(c.given)
-		})
+		for _, reading := range readings {
+			t.Run(name+"/"+string(reading), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 1)
+				w.send(numbers(8)...)
+				w.mapping.BatchSize, w.mapping.Retries, w.mapping.Bisect, w.mapping.Reading = 8, &c.retries, true, reading
+				w.mapping.ReportBatchItemFailures = c.report
+				w.answer = c.answer
+				w.start()
+				w.drain()
+				w.batches(c.batches)
+				w.discarded(c.given)
+			})
+		}
 	}
+}
+
+var readings = []eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch}
+
+// TestFirstRecordReported: the readings differ after an answer that names the first record of a batch
+// of several, and only with bisect. Without a split it uses up a retry. What AWS did with the
+// remaining records is BisectBatch (Observed, kinesis_followup.json, partial_bisect).
+func TestFirstRecordReported(t *testing.T) {
+	t.Parallel()
+	type answer = func(call) (json.RawMessage, error)
+	type result struct{ batches, given string }
+	for name, c := range map[string]struct {
+		unsplit bool // no bisect
+		retries int
+		answers []answer // of the first, the second ... and all further invocations
+		retry   result   // under RetryBatch
+		bisect  result   // under BisectBatch
+	}{
+		"no retries": {
+			answers: []answer{failing("0")},
+			retry:   result{"0 1 2 3", "0 1 2 3"},
+			bisect:  result{"0 1 2 3, 0 1, 0, 1, 2 3", "0"},
+		},
+		"two retries": {
+			retries: 2,
+			answers: []answer{failing("0")},
+			retry:   result{"0 1 2 3, 0 1 2 3, 0 1 2 3", "0 1 2 3"},
+			bisect:  result{"0 1 2 3, 0 1, 0, 0, 0, 1, 2 3", "0"},
+		},
+		"no bisect": {
+			unsplit: true,
+			retries: 1,
+			answers: []answer{failing("0")},
+			retry:   result{"0 1 2 3, 0 1 2 3", "0 1 2 3"},
+			bisect:  result{"0 1 2 3, 0 1 2 3", "0 1 2 3"},
+		},
+		"of the remaining records": { // they have all attempts
+			retries: 1,
+			answers: []answer{failing("1")},
+			retry:   result{"0 1 2 3, 1 2 3, 1 2 3", "1 2 3"},
+			bisect:  result{"0 1 2 3, 1 2 3, 1, 1, 2 3", "1"},
+		},
+		"then thrown": { // the halves keep the attempt of the whole
+			retries: 1,
+			answers: []answer{failing("0"), throwing("0")},
+			retry:   result{"0 1 2 3, 0 1 2 3, 0 1, 0, 1, 2 3", "0"},
+			bisect:  result{"0 1 2 3, 0 1, 0, 0, 1, 2 3", "0"},
+		},
+		"thrown before": { // a split uses up no retry, and each half has its own
+			retries: 1,
+			answers: []answer{throwing("0"), failing("0")},
+			retry:   result{"0 1 2 3, 0 1, 0 1, 2 3", "0 1"},
+			bisect:  result{"0 1 2 3, 0 1, 0, 0, 1, 2 3", "0"},
+		},
+		"progress at last": {
+			retries: 1,
+			answers: []answer{failing("0"), failing("1")},
+			retry:   result{"0 1 2 3, 0 1 2 3, 1 2 3, 1 2 3", "1 2 3"},
+			bisect:  result{"0 1 2 3, 0 1, 1, 1, 2 3", "1"},
+		},
+	} {
+		for reading, want := range map[eventsource.Reading]result{
+			"": c.retry, eventsource.RetryBatch: c.retry, eventsource.BisectBatch: c.bisect,
+		} {
+			t.Run(name+"/"+string(reading), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, 1)
+				w.send(numbers(4)...)
+				w.mapping.BatchSize, w.mapping.Retries, w.mapping.Bisect, w.mapping.Reading = 4, &c.retries, !c.unsplit, reading
+				w.answer = func(got call) (json.RawMessage, error) {
+					return c.answers[min(len(w.calls), len(c.answers))-1](got)
+				}
+				w.start()
+				w.drain()
+				w.batches(want.batches)
+				w.discarded(want.given)
+			})
+		}
+	}
+}
+
+// TestNoProgress: without a limit of retries, a function that always names the first record gets the
+// same batch until the records are too old.
+func TestNoProgress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.mapping.Bisect, w.mapping.RecordAge = true, time.Minute
+	w.send("0", "1", "2")
+	w.answer = failing("0")
+	w.start()
+	w.drain()
+	w.batches("0 1 2, 0 1 2, 0 1 2, 0 1 2, 0 1 2, 0 1 2") // after 1, 2, 4, 8, 16 and 32 seconds
+	w.discarded("0 1 2")
+	equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
 }
 
 // TestThrottle: a throttled batch is retried until the records are too old. A throttle is no

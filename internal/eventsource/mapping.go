@@ -59,6 +59,24 @@ const (
 	AtTimestamp StartingPosition = "AT_TIMESTAMP"
 )
 
+// Reading is what a mapping with Bisect does after an answer that names the first record of a batch.
+// AWS documents two rules, and does not say which of them holds here (Partial): "If your invocation
+// fails", the batch is bisected; after "a partial batch success response" it "is bisected at the
+// returned sequence number and Lambda retries only the remaining records". A function must work
+// under both readings.
+type Reading string
+
+// The readings. They are the same for a batch of one record, and without Bisect.
+const (
+	// RetryBatch is the default. The invocation did not fail, and all records of the batch remain. So
+	// the whole batch is retried, without a split. This is an attempt.
+	RetryBatch Reading = "RETRY_BATCH"
+
+	// BisectBatch takes the answer for a failed invocation, because no record succeeded. The batch is
+	// split in two (Observed, kinesis_followup.json, partial_bisect).
+	BisectBatch Reading = "BISECT_BATCH"
+)
+
 // Limits and defaults of event source mappings (Parameters; Lambda API Reference,
 // "CreateEventSourceMapping").
 const (
@@ -105,6 +123,7 @@ type Mapping struct {
 	// ReportBatchItemFailures makes the mapping read answers. Without it every answer is success.
 	ReportBatchItemFailures bool
 	Bisect                  bool          // BisectBatchOnFunctionError
+	Reading                 Reading       // of what AWS does not document about Bisect; default RetryBatch
 	Retries                 *int          // up to 10,000; nil or -1: until the records expire
 	RecordAge               time.Duration // a minute to 7 days; 0 or -1: no limit
 	OnFailure               Destination   // nil: discarded records are lost
@@ -136,6 +155,7 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 		return stream, fmt.Errorf("eventsource: %w", err)
 	}
 	setDefault(&m.StartingPosition, TrimHorizon)
+	setDefault(&m.Reading, RetryBatch)
 	setDefault(&m.BatchSize, DefaultBatchSize)
 	setDefault(&m.Parallelization, 1)
 	setDefault(&m.RecordAge, unlimited)
@@ -168,6 +188,8 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 	default:
 		refuse(true, "the StartingPosition is %q, want one of %s, %s and %s", m.StartingPosition, TrimHorizon, Latest, AtTimestamp)
 	}
+	refuse(m.Reading != RetryBatch && m.Reading != BisectBatch,
+		"the Reading is %q, want %s or %s", m.Reading, RetryBatch, BisectBatch)
 	refuse((m.StartingPosition == AtTimestamp) == m.StartingTimestamp.IsZero(), "a StartingTimestamp goes with %s and with nothing else", AtTimestamp)
 	return stream, errors.Join(wrong...)
 }

@@ -133,7 +133,7 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 	default:
 		o = outcome{delivered: len(b.items)}
 	}
-	v := decide(len(b.items), b.attempts, o, p.Bisect, *p.Retries)
+	v := p.decide(len(b.items), b.attempts, o)
 	if v.discarded {
 		p.discard(ctx, s, b.items, Discard{
 			Condition: RetryAttemptsExhausted, Invocations: v.attempts, RequestID: inv.RequestID, Err: err,

@@ -193,6 +193,7 @@ func TestRefused(t *testing.T) {
 		"young record":        func(m *eventsource.Mapping) { m.RecordAge = 59 * time.Second },
 		"old record":          func(m *eventsource.Mapping) { m.RecordAge = 7*24*time.Hour + time.Second },
 		"split second age":    func(m *eventsource.Mapping) { m.RecordAge = time.Minute + time.Millisecond },
+		"reading":             func(m *eventsource.Mapping) { m.Reading = "BOTH" },
 		"position":            func(m *eventsource.Mapping) { m.StartingPosition = "SOMEWHERE" },
 		"no timestamp":        func(m *eventsource.Mapping) { m.StartingPosition = eventsource.AtTimestamp },
 		"needless timestamp":  func(m *eventsource.Mapping) { m.StartingTimestamp = start },
