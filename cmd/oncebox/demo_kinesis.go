@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -79,7 +80,10 @@ func (d *demo) openHandler(
 	if err != nil {
 		return nil, err
 	}
-	return kinesishandler.New(ledger, sink, deadletter.New(folder), options, slog.New(slog.DiscardHandler)), nil
+	parts := dedupe.Parts{
+		Ledger: ledger, Sink: sink, DeadLetters: deadletter.New(folder), Acks: ledger, Consumers: ledger,
+	}
+	return kinesishandler.New(parts, options, slog.New(slog.DiscardHandler))
 }
 
 func (s *streams) create(ctx context.Context, name string, shards int32) (arn string, err error) {

@@ -109,6 +109,7 @@ var outcomes = []struct {
 	{itembank.ErrInvalid, exitUsage, "invalid-input"},
 	{sqlite.ErrNotStore, exitUsage, "no-store"},
 	{sqlite.ErrNewer, exitUsage, "newer-store"},
+	{sqlite.ErrOlder, exitUsage, "older-store"},
 	{dynamostore.ErrOtherTable, exitUsage, "no-store"},
 	{dynamostore.ErrLayout, exitUsage, "other-layout"},
 	{awsconfig.ErrSettings, exitUsage, "aws-settings"},

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -24,7 +25,7 @@ type testWorld struct {
 
 // fixedCheckpoint is the store in which the judge reads the checkpoint.
 type fixedCheckpoint struct {
-	dedupe.Store
+	enginetest.Store
 	of *testWorld
 }
 

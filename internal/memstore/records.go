@@ -1,8 +1,8 @@
 package memstore
 
 import (
+	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,20 +10,32 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Records is a dedupe.Store in memory. It is safe for concurrent use. A context that has ended ends each call before it
-// has an effect.
+// Records is a ledger, with acks, consumers and runs, in memory. It is safe for concurrent use. A context that has ended
+// ends each call before it has an effect.
 type Records struct {
-	mu          sync.Mutex
-	entries     map[entryKey]dedupe.Entry
-	checkpoints map[dedupe.CheckpointKey]dedupe.Checkpoint
-	runs        map[runKey]dedupe.Run
+	mu        sync.Mutex
+	entries   map[entryKey]dedupe.Entry
+	acks      map[dedupe.AckKey][]dedupe.Ack
+	consumers map[consumerKey]string
+	runs      map[runKey]dedupe.Run
 }
 
-var _ dedupe.Store = (*Records)(nil)
+var _ interface {
+	dedupe.Ledger
+	dedupe.Entries
+	dedupe.Acks
+	dedupe.Consumers
+	dedupe.Runs
+} = (*Records)(nil)
 
 type entryKey struct {
 	scope string
 	key   dedupe.Key
+}
+
+type consumerKey struct {
+	scope  string
+	stream dedupe.Stream
 }
 
 type runKey struct{ scope, digest string }
@@ -31,13 +43,19 @@ type runKey struct{ scope, digest string }
 // NewRecords makes an empty store.
 func NewRecords() *Records {
 	return &Records{
-		entries:     map[entryKey]dedupe.Entry{},
-		checkpoints: map[dedupe.CheckpointKey]dedupe.Checkpoint{},
-		runs:        map[runKey]dedupe.Run{},
+		entries:   map[entryKey]dedupe.Entry{},
+		acks:      map[dedupe.AckKey][]dedupe.Ack{},
+		consumers: map[consumerKey]string{},
+		runs:      map[runKey]dedupe.Run{},
 	}
 }
 
-// PutIfAbsent is that of dedupe.Ledger. No single entry fails.
+// Enter is that of dedupe.Ledger.
+func (s *Records) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, s, q), nil
+}
+
+// PutIfAbsent is that of dedupe.Entries. No single entry fails.
 func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +66,8 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	for i, e := range entries {
 		k := entryKey{e.Scope, e.Key}
 		if old, found := s.entries[k]; found && !isOver(old, e.Arrival) {
-			results[i].Existing = &old
+			existing := old.Existing()
+			results[i].Existing = &existing
 			continue
 		}
 		e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // as other engines store it
@@ -61,7 +80,7 @@ func isOver(e dedupe.Entry, arrival time.Time) bool {
 	return e.PurgeAt != dedupe.Never && time.Unix(e.PurgeAt, 0).Before(arrival)
 }
 
-// RaisePurge is that of dedupe.Ledger. No single request fails.
+// RaisePurge is that of dedupe.Entries. No single request fails.
 func (s *Records) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +91,7 @@ func (s *Records) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) 
 	for i, r := range raises {
 		k := entryKey{r.Scope, r.Key}
 		e, found := s.entries[k]
-		if !found || e.Owner != r.Owner {
+		if !found || e.Owner.Digest() != r.Owner {
 			continue
 		}
 		if e.PurgeAt != dedupe.Never && (r.PurgeAt == dedupe.Never || r.PurgeAt > e.PurgeAt) {
@@ -84,40 +103,57 @@ func (s *Records) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) 
 	return results, nil
 }
 
-// ReadCheckpoint is that of dedupe.Checkpoints.
-func (s *Records) ReadCheckpoint(ctx context.Context, key dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+// ReadAcks is that of dedupe.Acks.
+func (s *Records) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c, found := s.checkpoints[key]
-	if !found {
-		return nil, nil
+	for _, a := range s.acks[key] {
+		if dedupe.CompareSequence(a.Last, first) >= 0 && dedupe.CompareSequence(a.First, last) <= 0 {
+			acks = append(acks, a)
+		}
 	}
-	return &c, nil
+	return acks, nil
 }
 
-// AdvanceCheckpoint is that of dedupe.Checkpoints.
-func (s *Records) AdvanceCheckpoint(ctx context.Context, key dedupe.CheckpointKey, c dedupe.Checkpoint) error {
-	padded, err := dedupe.PadSequence(c.Sequence)
-	if err != nil {
-		return err
+// WriteAck is that of dedupe.Acks.
+func (s *Records) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
+	for _, sequence := range []string{a.First, a.Last} {
+		if _, err := dedupe.PadSequence(sequence); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	old, found := s.checkpoints[key]
-	switch {
-	case found && old.Consumer != c.Consumer:
-		return fmt.Errorf("%w (it is %q's)", dedupe.ErrOtherConsumer, old.Consumer)
-	case found && dedupe.CompareSequence(c.Sequence, old.Sequence) <= 0:
-		return nil
+	for _, old := range s.acks[key] {
+		if old.Last == a.Last && bytes.Equal(old.Owners, a.Owners) {
+			return nil
+		}
 	}
-	s.checkpoints[key] = dedupe.Checkpoint{Sequence: dedupe.UnpadSequence(padded), Consumer: c.Consumer}
+	a.Owners = bytes.Clone(a.Owners)
+	s.acks[key] = append(s.acks[key], a)
 	return nil
+}
+
+// ClaimConsumer is that of dedupe.Consumers.
+func (s *Records) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
+	consumer string, err error,
+) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	k := consumerKey{scope, stream}
+	if _, found := s.consumers[k]; !found {
+		s.consumers[k] = function
+	}
+	return s.consumers[k], nil
 }
 
 // ReadRun is that of dedupe.Runs.

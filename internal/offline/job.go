@@ -12,7 +12,7 @@ import (
 // DefaultBatchSize is how many lines are decided and written at a time.
 const DefaultBatchSize = 1000
 
-// Store is the part of a dedupe.Store that a job needs.
+// Store is what a job needs of an engine.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Runs
@@ -85,6 +85,7 @@ type run struct {
 
 	done       dedupe.Run // how far the run is
 	recorded   time.Time  // when that was last recorded
+	sources    []string   // of the owners, by input
 	start      time.Time  // the arrival of records without a time of their own
 	resumed    int64
 	again      bool
@@ -165,7 +166,7 @@ func (r *run) workBatch(ctx context.Context) error {
 	if err := r.decide(ctx, b); err != nil {
 		return err
 	}
-	if err := r.write(b); err != nil {
+	if err := r.write(ctx, b); err != nil {
 		return err
 	}
 	r.done.Finished = b.last

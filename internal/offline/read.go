@@ -44,6 +44,7 @@ type record struct {
 	blank    bool
 	poison   *dedupe.PoisonError // nil unless the record can never be processed
 	fields   format.Fields
+	owner    dedupe.Owner
 	arrival  time.Time
 	decision dedupe.Decision
 }
@@ -90,20 +91,22 @@ func (r *run) nextRecord(ctx context.Context) (rec *record, err error) {
 	case rec.line.blank():
 		rec.blank = true
 	default:
-		r.parse(rec)
+		err = r.parse(ctx, rec)
 	}
-	return rec, nil
+	return rec, err
 }
 
 // parse reads what identifies a record.
-func (r *run) parse(rec *record) {
-	rec.fields, rec.poison = dedupe.ReadFields(r.delivery.Format, rec.text)
-	if rec.poison != nil {
-		return
+func (r *run) parse(ctx context.Context, rec *record) (err error) {
+	rec.fields, err = r.delivery.Read(ctx, dedupe.Output{Data: rec.text})
+	if poison, ok := errors.AsType[*dedupe.PoisonError](err); ok {
+		rec.poison = poison
+		return nil
 	}
-	if rec.fields.Owner == "" {
-		rec.fields.Owner = r.owner(rec.line)
+	if err != nil {
+		return err
 	}
+	rec.owner = r.ownerOf(rec)
 	rec.arrival = rec.fields.Time
 	if rec.arrival.IsZero() {
 		rec.arrival = r.start
@@ -112,15 +115,21 @@ func (r *run) parse(rec *record) {
 	if !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
 		rec.poison = errTooOld
 	}
+	return nil
 }
 
-// owner is the identity of a line: its run and its place in the inputs. The batch is not part of it.
-func (r *run) owner(l line) string {
-	b := append(make([]byte, 0, 64), "run/"...)
-	b = append(b, r.done.ID...)
-	b = strconv.AppendInt(append(b, '/'), int64(l.file), 10)
-	b = strconv.AppendInt(append(b, ':'), l.number, 10)
-	return string(b)
+// ownerOf is the identity of a record: the text at the owner path, or its run and its place in the inputs. The batch is
+// not part of it.
+func (r *run) ownerOf(rec *record) dedupe.Owner {
+	if rec.fields.Owner != "" {
+		return dedupe.Owner{Sequence: rec.fields.Owner, Sub: dedupe.Plain}
+	}
+	for len(r.sources) < rec.file {
+		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, len(r.sources)+1))
+	}
+	return dedupe.Owner{
+		Source: r.sources[rec.file-1], Sequence: strconv.FormatInt(rec.number, 10), Sub: dedupe.Plain,
+	}
 }
 
 // mayReplaceEntry reports whether a record may replace an entry by which an earlier record of the batch is decided.

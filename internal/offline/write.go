@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -19,7 +20,7 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 		}
 		asked = append(asked, rec)
 		candidates = append(candidates, dedupe.Candidate{
-			ID: rec.fields.ID, Owner: rec.fields.Owner, Fingerprint: rec.fields.Fingerprint,
+			ID: rec.fields.ID, Owner: rec.owner, Fingerprint: rec.fields.Fingerprint,
 			Version: rec.fields.Version, Arrival: rec.arrival,
 		})
 	}
@@ -36,13 +37,13 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 }
 
 // write writes what the decisions about a batch ask for. The run is further only after all of it is written.
-func (r *run) write(b *batch) error {
+func (r *run) write(ctx context.Context, b *batch) error {
 	done := r.done
 	r.survivors, r.poison = r.survivors[:0], r.poison[:0]
 	for _, rec := range b.records {
 		done.Lines++
 		done.Input += rec.size
-		if err := r.appendResult(rec, &done.Tally); err != nil {
+		if err := r.appendResult(ctx, rec, &done.Tally); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (r *run) write(b *batch) error {
 }
 
 // appendResult appends a record to the survivors or to the poison, or drops it, and counts it.
-func (r *run) appendResult(rec *record, t *dedupe.Tally) (err error) {
+func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (err error) {
 	if rec.blank {
 		t.In++
 		t.Skipped++
@@ -72,7 +73,12 @@ func (r *run) appendResult(rec *record, t *dedupe.Tally) (err error) {
 	var out dedupe.Output
 	var survives bool
 	if rec.poison == nil {
-		out, survives, rec.poison = r.delivery.Prepare(dedupe.Output{Data: rec.text}, rec.fields, rec.decision)
+		out, survives, err = r.delivery.Prepare(ctx, dedupe.Output{Data: rec.text}, rec.fields, rec.decision)
+		poison, ok := errors.AsType[*dedupe.PoisonError](err)
+		if rec.poison = poison; !ok && err != nil {
+			return err
+		}
+		err = nil
 	}
 	t.Count(rec.decision.Outcome, rec.poison)
 	switch {

@@ -8,6 +8,7 @@ var renamed = [...]struct{ old, new string }{
 	{"ONCEBOX_PARKED", "ONCEBOX_DEAD_LETTERS"},
 	{"oncebox:failure-bucket", "oncebox:dead-letter-bucket"},
 	{"oncebox:bell-queue-arn", "oncebox:notify-queue-arn"},
+	{"ONCEBOX_CHECKPOINT", "ONCEBOX_ACKS"},
 }
 
 // NewName returns the new name of a setting that was renamed, or "".

@@ -17,8 +17,10 @@ type Part struct {
 	Name    string // in the table part
 	Version int    // of the tables, from 1; a later version is refused with ErrNewer
 	Tables  string // the statements that make them
-	// Upgrades are the statements from version 1 to 2, from 2 to 3 and so on, Version-1 of them. An older file gets
-	// them when it is opened.
+	// Oldest is the oldest version that can be used, 1 if it is not set; an older one is refused with ErrOlder.
+	Oldest int
+	// Upgrades are the statements from version Oldest to the next and so on, up to Version. An older file gets them when
+	// it is opened.
 	Upgrades []string
 	Purpose  string // what the tables are for, in errors: "claims"
 	// TryAgain is the engine's family of errors that pass when other writers finish.
@@ -69,7 +71,12 @@ func (db *DB) identify(ctx context.Context, w *Statements) (version int, err err
 func (db *DB) identifyPart(ctx context.Context, w *Statements) (version int, err error) {
 	version = absent
 	_, err = w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
-	if err == nil && version > db.part.Version {
+	switch {
+	case err != nil:
+	case version != absent && version < db.part.Oldest:
+		err = fmt.Errorf("%w: the tables for %s have version %d, this oncebox knows versions from %d on; use another file",
+			ErrOlder, db.part.Purpose, version, db.part.Oldest)
+	case version > db.part.Version:
 		err = fmt.Errorf("%w: the tables for %s have version %d, this oncebox knows versions up to %d",
 			ErrNewer, db.part.Purpose, version, db.part.Version)
 	}
@@ -111,7 +118,7 @@ func (db *DB) makePart(ctx context.Context) error {
 }
 
 func (db *DB) upgrade(ctx context.Context, w *Statements, from int) error {
-	for _, statements := range db.part.Upgrades[from-1:] {
+	for _, statements := range db.part.Upgrades[from-max(db.part.Oldest, 1):] {
 		if err := w.Run(ctx, statements); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@
 //
 // # Once
 //
-// The name of an object is made of the record's owner, and an object is never overwritten. So a record is stored once:
+// The name of an object is made of the record's owner and its data, and an object is never overwritten. So a record is stored once:
 // a later attempt, or another process, finds the object and changes nothing. Put returns only after the store has
 // confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
 //

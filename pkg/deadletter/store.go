@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"regexp"
@@ -99,7 +100,7 @@ func New(objects Objects, options ...Option) *Store {
 	return s
 }
 
-// Put stores each record under the name of its owner. An object that exists already counts as stored; it keeps its
+// Put stores each record under a name that is made of its owner and its data. An object that exists already counts as stored; it keeps its
 // first reason. stored counts the records from the first one on that are stored for sure; after a failure Put begins
 // at most one more record. Repeating a Put is safe.
 //
@@ -138,7 +139,7 @@ func (s *Store) put(ctx context.Context, letter dedupe.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	name := Name(letter.Owner)
+	name := Name(letter.Owner, letter.Data)
 	created, err := s.objects.Create(ctx, name, content)
 	if err == nil && created && s.notifier != nil {
 		s.notify(ctx, Notification{s.objects.Place(name), letter.Owner, letter.Reason})
@@ -187,11 +188,15 @@ var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 // prefix, below the 1,024 bytes of a key.
 const maxReadable = 150
 
-// Name returns the name of the object of an owner. It begins with the owner, in characters that every file system and
-// S3 take, so that names sort by stream and shard. The first 128 bits of the owner's SHA-256 make it unique, also in
-// a file system that ignores case.
-func Name(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
+// Name returns the name of the object of a record. It begins with the owner, in characters that every file system and S3
+// take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of owner and data make it unique, also
+// in a file system that ignores case. The data is part of it because two records can share an owner: Lambda gives all
+// records of a KPL aggregate one sequence number where it opens the aggregate itself.
+func Name(owner string, data []byte) string {
+	h := sha256.New()
+	h.Write(binary.AppendUvarint(nil, uint64(len(owner))))
+	h.Write([]byte(owner))
+	h.Write(data)
 	readable := unsafeInNames.ReplaceAllString(owner, "_")
-	return readable[:min(len(readable), maxReadable)] + "-" + hex.EncodeToString(sum[:16]) + ".json"
+	return readable[:min(len(readable), maxReadable)] + "-" + hex.EncodeToString(h.Sum(nil)[:16]) + ".json"
 }

@@ -2,28 +2,13 @@ package dedupe
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/oncebox/oncebox/pkg/format"
 )
-
-// MaxDerivations is how many ids are derived at most for one record. Usually the first derived id is free. It is taken
-// only where a producer uses derived ids as its own.
-const MaxDerivations = 3
-
-// PossibleKeys returns the keys under which a record may be entered in the ledger: the key of its own id, and those of
-// the ids that may be derived from it.
-func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
-	keys[0] = format.KeyOf(id)
-	for i := range MaxDerivations {
-		id = format.DerivedID(id, fingerprint)
-		keys[1+i] = format.KeyOf(id)
-	}
-	return keys
-}
 
 // Outcome says what a record is, by the ledger.
 type Outcome int
@@ -41,10 +26,14 @@ const (
 // Candidate is a record to be decided.
 type Candidate struct {
 	ID          string
-	Owner       string
+	Owner       Owner
 	Fingerprint string
 	Version     string
 	Arrival     time.Time
+	// Poison says that the record is only a position among the others: it is not decided.
+	Poison bool
+	// Derive gives the record a derived id in any case: it is decided under that, and New has it as well.
+	Derive bool
 }
 
 // Decision is what a Decider found out about a Candidate.
@@ -54,253 +43,127 @@ type Decision struct {
 	Err     error  // with Undecided: of the family ErrTryAgain, or a fault
 }
 
-// Decider decides records by a ledger.
+// Decider decides records by a ledger. A program that reads a queue or a topic can use it without a Processor: see the
+// package documentation.
 type Decider struct {
 	Ledger    Ledger
 	Scope     string
 	Retention Retention
 	// PassSynthetic lets synthetic duplicates keep their ids.
 	PassSynthetic bool
+	Clock         Clock
 }
 
 // Decide decides records as if one by one, in order, with few calls to the ledger. The decisions are in the order of
-// the candidates. It is safe to decide a record again at any time: it finds its own entry.
+// the candidates; that of a poison one is not set. It is safe to decide a record again at any time: it finds its own
+// entry.
+//
+// If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about these alone, with
+// pauses, for at most half of the time that the context has left, or for 30 s if the context has no deadline.
 func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision {
 	decisions := make([]Decision, len(candidates))
-	all := make([]pending, len(candidates))
-	open := make([]*pending, len(candidates))
+	q := Question{
+		Scope: d.Scope, Retention: d.Retention, KeepIDs: d.PassSynthetic, Records: make([]Candidate, len(candidates)),
+	}
+	open := make([]int, len(candidates)) // index of each record of q among the candidates
 	for i, c := range candidates {
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines store it
-		all[i] = pending{Candidate: c, index: i, id: c.ID, key: format.KeyOf(c.ID), decision: &decisions[i]}
-		open[i] = &all[i]
-	}
-	parts := splitAtDerivedIDs(open)
-	for i, part := range parts {
-		for rest := part; len(rest) > 0; {
-			rest = d.decideRound(ctx, rest)
+		if c.Derive && !c.Poison {
+			c.ID = format.DerivedID(c.ID, c.Fingerprint)
 		}
-		if err := firstError(part); err != nil {
-			// A record of a later part could take the key of a record that failed.
-			failAll(slices.Concat(parts[i+1:]...), err)
-			break
-		}
+		q.Records[i], open[i] = c, i
 	}
-	return decisions
-}
-
-// pending is a candidate on its way to a decision.
-type pending struct {
-	Candidate
-	index       int    // among the candidates
-	id          string // under which it is decided now
-	key         Key    // of id
-	derivations int
-	decision    *Decision
-}
-
-func (p *pending) decide(o Outcome) { p.decision.Outcome, p.decision.ID = o, p.id }
-
-func (p *pending) fail(err error) { p.decision.Outcome, p.decision.Err = Undecided, err }
-
-// derive gives the record its next id.
-func (p *pending) derive() {
-	p.id = format.DerivedID(p.id, p.Fingerprint)
-	p.key = format.KeyOf(p.id)
-	p.derivations++
-}
-
-func failAll(all []*pending, err error) {
-	for _, p := range all {
-		p.fail(err)
-	}
-}
-
-func firstError(all []*pending) error {
-	for _, p := range all {
-		if p.decision.Err != nil {
-			return p.decision.Err
+	clock := d.Clock.orReal()
+	until := clock.patience(ctx)
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
+		q.Records, open = d.ask(ctx, q, open, decisions)
+		if len(open) == 0 || clock.Now().Add(wait).After(until) || clock.Pause(ctx, wait) != nil {
+			return decisions
 		}
 	}
-	return nil
 }
 
-// splitAtDerivedIDs splits the candidates before each one whose own id may be derived for an earlier one: the earlier
-// one has to be decided first. Derived ids are UUIDs of version 5, so without such an id there is nothing to split.
-func splitAtDerivedIDs(all []*pending) [][]*pending {
-	if !slices.ContainsFunc(all, func(p *pending) bool { return isUUIDv5(p.id) }) {
-		return [][]*pending{all}
+// ask asks the ledger once. It returns the records that may be asked about again, in order, and their indexes.
+func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []Decision) (again []Candidate, at []int) {
+	answers, err := d.Ledger.Enter(ctx, q)
+	if err == nil && len(answers) != len(q.Records) {
+		err = fmt.Errorf("%w: %d answers for %d records", errMisfit, len(answers), len(q.Records))
 	}
-	var parts [][]*pending
-	begin := 0
-	derived := map[Key]bool{}
-	for i, p := range all {
-		if derived[p.key] {
-			parts = append(parts, all[begin:i])
-			begin = i
-			clear(derived)
-		}
-		keys := PossibleKeys(p.id, p.Fingerprint)
-		for _, key := range keys[1:] {
-			derived[key] = true
-		}
-	}
-	return append(parts, all[begin:])
-}
-
-func isUUIDv5(id string) bool {
-	u, err := uuid.Parse(id)
-	return err == nil && len(id) == 36 && u.Version() == 5
-}
-
-// decideRound puts an entry for the first record of each key. The entry that is there afterwards, new or old, decides
-// the other records of the key in memory. It returns the records that need another round, in order.
-func (d *Decider) decideRound(ctx context.Context, open []*pending) (again []*pending) {
-	groups := groupByKey(open)
-	entries := make([]Entry, len(groups))
-	for i, group := range groups {
-		entries[i] = d.entryOf(group[0])
-	}
-	results, err := d.Ledger.PutIfAbsent(ctx, entries)
-	if err != nil {
-		failAll(open, err)
-		return nil
-	}
-	var synthetic []*pending
-	var holders []Entry // of the keys of the synthetic ones
-	for i, group := range groups {
-		if err := results[i].Err; err != nil {
-			failAll(group, err)
+	for i, c := range q.Records {
+		if c.Poison {
 			continue
 		}
-		holder, rest := entries[i], group
-		if results[i].Existing != nil {
-			holder = *results[i].Existing
-		} else {
-			group[0].decide(outcomeOfPut(group[0]))
-			rest = group[1:]
+		answer := Answer{Err: err}
+		if err == nil {
+			answer = answers[i]
 		}
-		for j, p := range rest {
-			if p != group[0] && holder.purgedAt(p.Arrival) { // the ledger has tested the first record itself
-				again = append(again, rest[j:]...)
-				break
-			}
-			if d.decideBy(holder, p) {
-				synthetic, holders = append(synthetic, p), append(holders, holder)
-			}
+		decision := d.decisionOf(c, answer)
+		decisions[open[i]] = decision
+		if errors.Is(decision.Err, ErrTryAgain) && ctx.Err() == nil {
+			again, at = append(again, c), append(at, open[i])
 		}
 	}
-	again = append(again, d.deriveAll(ctx, synthetic, holders)...)
-	slices.SortFunc(again, func(a, b *pending) int { return a.index - b.index })
-	return again
+	return again, at
 }
 
-// outcomeOfPut is the outcome of a record whose key was free.
-func outcomeOfPut(p *pending) Outcome {
-	if p.derivations > 0 {
-		return Synthetic
+// decisionOf makes the decision about a record of the ledger's answer. An answer that makes no sense is a failure: it
+// never makes a record a duplicate.
+func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
+	if a.Err != nil {
+		return Decision{Err: a.Err}
 	}
-	return New
-}
-
-// decideBy decides a record by the entry that holds its key. The owner is compared first: a record is never a duplicate
-// of itself, even if its fingerprint has changed. It reports whether the record needs another id.
-func (d *Decider) decideBy(holder Entry, p *pending) (needsID bool) {
+	outcome := Undecided
 	switch {
-	case holder.Owner == p.Owner:
-		p.decide(Retry)
-	case holder.Fingerprint == p.Fingerprint:
-		p.decide(Natural)
-	case d.PassSynthetic:
-		p.decide(Synthetic)
-	case p.derivations == MaxDerivations:
-		p.decide(NoID)
-	default:
-		return true
+	case a.Derived < 0 || a.Derived > MaxDerivations:
+	case a.Found == Put && a.Derived == 0:
+		outcome = New
+	case a.Found == Put, a.Found == Other && d.PassSynthetic:
+		outcome = Synthetic
+	case a.Found == Mine:
+		outcome = Retry
+	case a.Found == Same:
+		outcome = Natural
+	case a.Found == Other:
+		outcome = NoID
 	}
-	return false
+	if outcome == Undecided {
+		return Decision{Err: fmt.Errorf("%w: answer %+v", errMisfit, a)}
+	}
+	id := c.ID
+	for range a.Derived {
+		id = format.DerivedID(id, c.Fingerprint)
+	}
+	return Decision{Outcome: outcome, ID: id}
 }
 
-// deriveAll gives synthetic records their next ids. Before that it raises the purge times of the entries that hold
-// their present keys, so that these outlive the derived entries. Otherwise a present key could be purged first; then a
-// copy of the synthetic record would take it and be delivered a second time. If an entry has another owner by now, the
-// record is decided again under its present key.
-func (d *Decider) deriveAll(ctx context.Context, synthetic []*pending, holders []Entry) (again []*pending) {
-	if len(synthetic) == 0 {
-		return nil
-	}
-	raises := make([]RaiseRequest, 0, len(synthetic))
-	indexOf := map[Key]int{}
-	for i, p := range synthetic {
-		purge := d.Retention.PurgeAt(p.Arrival)
-		at, ok := indexOf[p.key]
-		if !ok {
-			at = len(raises)
-			indexOf[p.key] = at
-			raises = append(raises, RaiseRequest{Scope: d.Scope, Key: p.key, Owner: holders[i].Owner, PurgeAt: purge})
+// decide asks the ledger about the records of a chunk.
+func (r *batchRun) decide(ctx context.Context, c *chunk) {
+	candidates := make([]Candidate, len(c.users))
+	asked := false
+	for i := range c.users {
+		u := &c.users[i]
+		candidates[i] = Candidate{Owner: r.ownerOf(u), Poison: true}
+		if u.open() {
+			asked = true
+			candidates[i] = Candidate{
+				ID: u.fields.ID, Owner: r.ownerOf(u), Fingerprint: u.fields.Fingerprint, Version: u.fields.Version,
+				Arrival: u.source.Arrival, Derive: r.settings.Derive,
+			}
 		}
-		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // both are Never, or none
 	}
-	results, err := d.Ledger.RaisePurge(ctx, raises)
-	if err != nil {
-		failAll(synthetic, err)
-		return nil
-	}
-	for _, p := range synthetic {
-		result := results[indexOf[p.key]]
-		if result.Err != nil {
-			p.fail(result.Err)
-			continue
-		}
-		if result.Raised {
-			p.derive()
-		}
-		again = append(again, p)
-	}
-	return again
-}
-
-func (d *Decider) entryOf(p *pending) Entry {
-	return Entry{
-		Scope: d.Scope, Key: p.key, Owner: p.Owner, Fingerprint: p.Fingerprint, Version: p.Version,
-		Arrival: p.Arrival, PurgeAt: d.Retention.PurgeAt(p.Arrival),
-	}
-}
-
-// groupByKey groups records by key. Groups and their records are in order.
-func groupByKey(open []*pending) [][]*pending {
-	indexOf := make(map[Key]int, len(open))
-	groups := make([][]*pending, 0, len(open))
-	for i, p := range open {
-		at, ok := indexOf[p.key]
-		if ok {
-			groups[at] = append(groups[at], p)
-			continue
-		}
-		indexOf[p.key] = len(groups)
-		groups = append(groups, open[i:i+1:i+1]) // most keys have one record: it needs no memory of its own
-	}
-	return groups
-}
-
-// decide asks the ledger about the records of a chunk that are not poison.
-func (r *batchRun) decide(ctx context.Context) {
-	candidates := make([]Candidate, 0, len(r.users))
-	asked := make([]*userRecord, 0, len(r.users))
-	for i := range r.users {
-		u := &r.users[i]
-		if u.poison != nil {
-			continue
-		}
-		asked = append(asked, u)
-		candidates = append(candidates, Candidate{
-			ID: u.fields.ID, Owner: r.position(u).String(), Fingerprint: u.fields.Fingerprint,
-			Version: u.fields.Version, Arrival: u.source.Arrival,
-		})
-	}
-	if len(asked) == 0 {
+	if !asked {
 		return
 	}
 	for i, decision := range r.decider.Decide(ctx, candidates) {
-		asked[i].decision = decision
+		if c.users[i].open() {
+			c.users[i].decision = decision
+		}
 	}
+}
+
+// undecided reports whether a record of the chunk has no decision, so that nothing after it is sent.
+func (c *chunk) undecided() bool {
+	return slices.ContainsFunc(c.users, func(u userRecord) bool {
+		return u.err != nil || u.open() && u.decision.Outcome == Undecided
+	})
 }

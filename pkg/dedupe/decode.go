@@ -1,6 +1,8 @@
 package dedupe
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -12,75 +14,112 @@ type userRecord struct {
 	record   int // index of the Kinesis record in the batch
 	sub      int // index in the aggregate, or Plain
 	source   *Record
-	payload  []byte
+	output   Output // as the record was read, and after Delivery.Prepare as it is sent
 	fields   format.Fields
 	decision Decision
-	output   Output
 	deliver  bool         // output is to be sent
 	poison   *PoisonError // nil unless the record can never be processed
+	err      error        // why the record could not be read; it comes again
+	acked    bool         // an ack says that it was done before
+	done     bool         // delivered, dropped, dead-lettered, or acked
 }
 
-// decode opens Kinesis records from first on, until their user records fill a chunk. It returns the index of the first
-// Kinesis record that it did not open: a chunk ends only between Kinesis records. All chunks of a batch use the same
-// memory.
-func (r *batchRun) decode(first int) (next int) {
-	clear(r.users)
-	r.users = r.users[:0]
-	for next = first; next < len(r.batch.Records) && len(r.users) < r.settings.Chunk; next++ {
-		r.open(next)
+// open reports whether the record is to be decided.
+func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.acked }
+
+// chunk is a part of a batch: user records that are decided together.
+type chunk struct {
+	users []userRecord
+	first int   // index of its first Kinesis record
+	next  int   // index of the first Kinesis record after it
+	err   error // ends the batch before this chunk
+	ends  bool  // the batch ends with this chunk: a record has no decision
+}
+
+// emptyChunk returns a chunk without records, in the memory of one that is done.
+func (r *batchRun) emptyChunk() *chunk {
+	users := r.spare
+	r.spare = nil
+	clear(users)
+	return &chunk{users: users[:0]}
+}
+
+// decode opens Kinesis records from first on, until their user records fill a chunk: a chunk ends only between Kinesis
+// records, and at a record that cannot be read now. Records that are done as a whole are not opened.
+func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
+	c := r.emptyChunk()
+	c.first, c.next = first, first
+	for c.next < len(r.batch.Records) && len(c.users) < size && (len(c.users) == 0 || c.users[len(c.users)-1].err == nil) {
+		r.openRecord(ctx, c, c.next)
+		c.next++
 	}
-	return next
+	c.err = r.suspicion.look(c.users)
+	return c
 }
 
-// open makes the user records of one Kinesis record.
-func (r *batchRun) open(record int) {
+// openRecord makes the user records of one Kinesis record.
+func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	source := &r.batch.Records[record]
-	whole := userRecord{record: record, sub: Plain, source: source, payload: source.Data}
-	whole.output.PartitionKey = source.PartitionKey
-	parts, aggregated := whole.disaggregate(&r.kpl)
-	if !aggregated {
-		whole.read(r.delivery.Format)
-	}
-	if !aggregated || whole.poison != nil {
-		r.users = append(r.users, whole)
+	whole := userRecord{record: record, sub: Plain, source: source}
+	whole.output.PartitionKey, whole.output.Data = source.PartitionKey, source.Data
+	if whole.acked = r.acked.has(r.ownerOf(&whole)); whole.acked {
+		c.users = append(c.users, whole)
 		return
 	}
-	r.users = slices.Grow(r.users, len(parts)) // an aggregate may have hundreds of thousands
+	parts, aggregated, err := r.disaggregate(source.Data)
+	if err != nil {
+		whole.setErr(err)
+	} else if !aggregated {
+		r.read(ctx, &whole)
+	}
+	if err != nil || !aggregated {
+		c.users = append(c.users, whole)
+		return
+	}
+	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands
 	for i, part := range parts {
-		u := userRecord{record: record, sub: i, source: source, payload: part.Data}
-		u.output.PartitionKey, u.output.ExplicitHashKey = string(part.PartitionKey), string(part.ExplicitHashKey)
-		u.read(r.delivery.Format)
-		r.users = append(r.users, u)
+		u := userRecord{record: record, sub: i, source: source}
+		u.output = Output{
+			PartitionKey: string(part.PartitionKey), ExplicitHashKey: string(part.ExplicitHashKey),
+			Aggregated: true, Data: part.Data,
+		}
+		if u.acked = r.acked.has(r.ownerOf(&u)); !u.acked {
+			r.read(ctx, &u)
+		}
+		if c.users = append(c.users, u); u.err != nil {
+			return
+		}
 	}
 }
 
 // disaggregate opens a KPL aggregate. A broken aggregate is poison as a whole.
-func (u *userRecord) disaggregate(d *kpl.Decoder) (parts []kpl.UserRecord, aggregated bool) {
-	defer poisonOnPanic(&u.poison)
-	parts, aggregated, err := d.Decode(u.payload)
+func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated bool, err error) {
+	if r.settings.Unaggregated {
+		return nil, false, nil
+	}
+	defer poisonOnPanic(&err)
+	if parts, aggregated, err = r.kpl.Decode(data); err != nil {
+		err = &PoisonError{reasonAggregate}
+	}
+	return parts, aggregated, err
+}
+
+func (r *batchRun) read(ctx context.Context, u *userRecord) {
+	fields, err := r.delivery.Read(ctx, u.output)
 	if err != nil {
-		u.poison = &PoisonError{reasonAggregate}
+		u.setErr(err)
+		return
 	}
-	return parts, aggregated || err != nil
+	u.fields = fields
 }
 
-func (u *userRecord) read(f Format) {
-	if u.poison == nil {
-		u.fields, u.poison = ReadFields(f, u.payload)
+// setErr makes the record poison, or notes why it comes again.
+func (u *userRecord) setErr(err error) {
+	if poison, ok := errors.AsType[*PoisonError](err); ok {
+		u.poison = poison
+		return
 	}
+	u.err = err
 }
 
-// ReadFields reads what identifies a record. Whatever goes wrong, a panic of the format included, makes this one
-// record poison.
-func ReadFields(f Format, payload []byte) (fields format.Fields, poison *PoisonError) {
-	defer poisonOnPanic(&poison)
-	fields, err := f.Read(payload)
-	if err != nil {
-		return format.Fields{}, poisonOf(err)
-	}
-	return fields, nil
-}
-
-func (r *batchRun) position(u *userRecord) Position {
-	return Position{Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: u.source.Sequence, Sub: u.sub}
-}
+func (r *batchRun) ownerOf(u *userRecord) Owner { return Owner{r.source, u.source.Sequence, u.sub} }

@@ -9,24 +9,36 @@ import (
 // Key is what the ledger compares: the 128 bits that format.KeyOf makes of an id.
 type Key = format.Key
 
-// Never is the purge time of an entry that is kept for ever.
+// Never is the purge time of an entry or an ack that is kept for ever.
 const Never int64 = 0
 
-// Entry is a row of the ledger. It says that a key was seen, and in which record.
+// Entry is a row that an engine with one row a key stores. It says that a key was seen, and in which record.
 type Entry struct {
 	Scope       string // name space of keys
 	Key         Key
-	Owner       string // the one record that holds the entry; see Position
+	Owner       Owner  // the one record that holds the entry
 	Fingerprint string // tells copies of a record from other records with the same key
 	Version     string // of the settings that made the fingerprint; it is not compared
 	Arrival     time.Time
 	PurgeAt     int64 // epoch seconds, or Never
 }
 
-// purgedAt reports whether a record of this arrival may replace the entry. It is the condition of
-// Ledger.PutIfAbsent, in memory. Only the time decides: whether the engine has deleted the row yet does not matter.
-func (e Entry) purgedAt(arrival time.Time) bool {
-	return e.PurgeAt != Never && time.Unix(e.PurgeAt, 0).Before(arrival)
+// Existing is the entry that a put found. The digests suffice to compare it with a record.
+type Existing struct {
+	Owner   Digest // Owner.Digest of the record that holds the entry
+	Content Digest // ContentDigest of its fingerprint
+	PurgeAt int64  // epoch seconds, or Never
+}
+
+// Existing is what a later put finds of the entry.
+func (e Entry) Existing() Existing {
+	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt}
+}
+
+// purgedAt reports whether a record of this arrival may replace an entry. It is the condition of Entries.PutIfAbsent, in
+// memory. Only the time decides: whether the engine has deleted the row yet does not matter.
+func purgedAt(purgeAt int64, arrival time.Time) bool {
+	return purgeAt != Never && time.Unix(purgeAt, 0).Before(arrival)
 }
 
 // Retention says how long entries count.
@@ -43,11 +55,16 @@ type Retention struct {
 // PurgeAt returns the time from which the entry of a record no longer counts: arrival + window + horizon, in epoch
 // seconds, rounded up. The window alone would not be enough: a copy that arrives inside the window, and is processed
 // late, would no longer find the entry.
-func (r Retention) PurgeAt(arrival time.Time) int64 {
+func (r Retention) PurgeAt(arrival time.Time) int64 { return r.endOf(arrival, r.Window+r.Horizon) }
+
+// purgeAckAt returns the time from which the ack of a record is of no use: the record is no longer processed.
+func (r Retention) purgeAckAt(arrival time.Time) int64 { return r.endOf(arrival, r.Horizon) }
+
+func (r Retention) endOf(arrival time.Time, life time.Duration) int64 {
 	if r.ForGood {
 		return Never
 	}
-	end := arrival.Add(r.Window + r.Horizon)
+	end := arrival.Add(life)
 	if end.Nanosecond() > 0 {
 		return end.Unix() + 1
 	}

@@ -1,17 +1,44 @@
 package dedupe
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"net"
+)
 
 var (
 	// ErrTryAgain is the family of errors that may pass by themselves: the ledger, the sink or the dead-letter store
 	// was busy, throttled or out of reach. The call may have had its effect. It is safe to repeat.
 	ErrTryAgain = errors.New("dedupe: try again")
 
-	// ErrOtherConsumer says that a checkpoint belongs to another function. Two consumers of one scope and stream
-	// would skip each other's records.
-	ErrOtherConsumer = errors.New("dedupe: the checkpoint belongs to another consumer of the same scope and stream; " +
+	// ErrOtherConsumer says that another function reads the stream in the same scope. Both would find their own entries
+	// everywhere, and deliver each record twice.
+	ErrOtherConsumer = errors.New("dedupe: another function reads this stream in the same scope; " +
 		"give each consumer a scope of its own")
+
+	// ErrWrongSetting says that nearly all records are poison for one reason. That is a wrong setting, such as the path
+	// of the id, and not the records' fault: the batch fails, and nothing is dead-lettered.
+	ErrWrongSetting = errors.New("dedupe: nearly all records are poison for one reason, so a setting is wrong; " +
+		"check the format and the path of the id")
+
+	// ErrSharedSequence says that two records of a batch have the same sequence number, so that they cannot be told
+	// apart. Lambda sends such records where it has opened KPL aggregates itself: under enhanced fan-out.
+	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number: KPL aggregates were opened " +
+		"before they came here; read the stream without enhanced fan-out")
+
+	// ErrNotABatch says that the sequence numbers of a batch are not numbers that ascend.
+	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")
 
 	// errIncomplete says that a sink or a dead-letter store did less than it was asked, and returned no error.
 	errIncomplete = errors.New("dedupe: the sink or the dead-letter store did only a part and returned no error")
+
+	// errMisfit says that an answer of a ledger or a sink does not fit what it was asked.
+	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )
+
+// passes reports whether an error of a format or a sink says nothing about the record: the record is tried again then.
+func passes(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, ErrTryAgain) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -2,7 +2,6 @@ package dedupe
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -25,11 +24,7 @@ func ParseStreamARN(arn string) (Stream, error) {
 	return Stream{Account: parts[4], Region: parts[3], Name: name}, nil
 }
 
-// Plain is the sub-sequence number of a record that is not part of a KPL aggregate.
-const Plain = -1
-
-// Position is the place of a user record in a stream. Its text is the record's owner in the ledger. A batch is not
-// part of it, because the batches that hold a record change under bisect and after partial failures.
+// Position is the place of a user record in a stream.
 type Position struct {
 	Stream   Stream
 	Shard    string
@@ -37,13 +32,11 @@ type Position struct {
 	Sub      int    // index in a KPL aggregate, or Plain
 }
 
-func (p Position) String() string {
-	sub := ""
-	if p.Sub != Plain {
-		sub = "#" + strconv.Itoa(p.Sub)
-	}
-	// One expression, one allocation: every record needs this text.
-	return p.Stream.Account + "/" + p.Stream.Region + "/" + p.Stream.Name + "/" + p.Shard + "/" + p.Sequence + sub
+// Owner is the owner of the record at the position.
+func (p Position) Owner() Owner { return Owner{sourceOf(p.Stream, p.Shard), p.Sequence, p.Sub} }
+
+func sourceOf(s Stream, shard string) string {
+	return s.Account + "/" + s.Region + "/" + s.Name + "/" + shard
 }
 
 // sequenceDigits is the length of the longest sequence number that this package takes. Kinesis uses 56 digits; the
@@ -58,6 +51,11 @@ func CompareSequence(a, b string) int {
 		return len(a) - len(b)
 	}
 	return strings.Compare(a, b)
+}
+
+// IsSequence reports whether a text is a sequence number: a decimal of up to 128 digits.
+func IsSequence(text string) bool {
+	return text != "" && len(text) <= sequenceDigits && strings.Trim(text, "0123456789") == ""
 }
 
 // PadSequence pads a sequence number with leading zeros, so that an engine can compare sequence numbers as texts. It

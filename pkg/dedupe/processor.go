@@ -1,21 +1,25 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// DefaultChunk is how many user records are decided and delivered at a time. Each chunk is progress: with a slow
+// DefaultChunk is how many user records are delivered and acknowledged at a time. Each chunk is progress: with a slow
 // ledger a batch gets further before the function's deadline.
 const DefaultChunk = 500
 
 // Record is a record as the stream delivers it.
 type Record struct {
-	Sequence     string
+	Sequence     string // a decimal of up to 128 digits
 	PartitionKey string
 	Arrival      time.Time // ApproximateArrivalTimestamp
 	Data         []byte
@@ -28,26 +32,30 @@ type Batch struct {
 	Records []Record
 }
 
-// Output is a record on its way to the sink.
-type Output struct {
-	ID              string
-	PartitionKey    string
-	ExplicitHashKey string // of a user record in a KPL aggregate that has its own; else empty
-	Data            []byte
-}
-
-// Sink is where unique records go.
-type Sink interface {
-	// Check returns a *PoisonError for a record that the sink can never take, such as one that is too large.
-	Check(o Output) error
-	// Send delivers records in order. It returns how many of them are delivered, counted from the first. With fewer
-	// than all it returns an error. Some of the others may be delivered too: they will be sent again.
-	Send(ctx context.Context, outputs []Output) (delivered int, err error)
+// check refuses records that cannot be told apart, or whose order is not known.
+func (b Batch) check() error {
+	for i := range b.Records {
+		sequence := b.Records[i].Sequence
+		if !IsSequence(sequence) {
+			return fmt.Errorf("%w: the sequence number of record %d is not a decimal of up to %d digits",
+				ErrNotABatch, i, sequenceDigits)
+		}
+		if i == 0 {
+			continue
+		}
+		switch order := CompareSequence(b.Records[i-1].Sequence, sequence); {
+		case order == 0:
+			return fmt.Errorf("%w (records %d and %d)", ErrSharedSequence, i-1, i)
+		case order > 0:
+			return fmt.Errorf("%w: the sequence number of record %d is below that of the record before", ErrNotABatch, i)
+		}
+	}
+	return nil
 }
 
 // DeadLetter is a record that can never be processed, with the reason.
 type DeadLetter struct {
-	Owner           string // names the stored object, so that storing the record again changes nothing
+	Owner           string // Owner.String: with the data it names the stored object
 	Position        Position
 	Reason          string // a fixed text
 	PartitionKey    string // of the user record, if it has its own
@@ -64,112 +72,299 @@ type DeadLetterStore interface {
 	Put(ctx context.Context, letters []DeadLetter) (stored int, err error)
 }
 
-// Format reads payloads and gives them new ids. *format.JSON is one. An error of type *format.BadRecord makes the
-// record poison.
+// Format reads payloads and gives them new ids. *format.JSON is one. An error of the family ErrTryAgain, of the context
+// or of the network fails the record, which comes again. Every other error makes it poison; the reason of a
+// *format.BadRecord is told.
 type Format interface {
-	Read(payload []byte) (format.Fields, error)
-	Rename(payload []byte, oldID, newID string) ([]byte, error)
+	Read(ctx context.Context, payload []byte) (format.Fields, error)
+	Rename(ctx context.Context, payload []byte, oldID, newID string) ([]byte, error)
+}
+
+// Parts are what a Processor works with.
+type Parts struct {
+	Ledger      Ledger
+	Format      Format
+	Sink        Sink
+	DeadLetters DeadLetterStore
+	// Acks remember which records are done, so that a batch that comes again sends them no second time. nil: no acks.
+	Acks Acks
+	// Consumers refuse a second function on the stream and scope. nil: nothing is refused.
+	Consumers Consumers
 }
 
 // Settings are what a Processor needs besides its parts.
 type Settings struct {
-	Scope         string
+	Scope         string // name space of keys
 	Retention     Retention
-	Chunk         int  // user records at a time; 0 means DefaultChunk
 	PassNatural   bool // natural duplicates pass unchanged
 	PassSynthetic bool // synthetic duplicates pass unchanged
-	// Checkpoints turns checkpoints on; nil turns them off. They are safe only where a shard has one invocation at a
-	// time, and a scope and stream have one consumer.
-	Checkpoints Checkpoints
-	Consumer    string // the function's name, needed with Checkpoints
+	Derive        bool // every delivered id is the derived one, whatever the order of the records
+	Unaggregated  bool // records are never opened as KPL aggregates
+	PoisonLimit   PoisonLimit
+	Sink          string // the sink's name, needed with Acks: what is done for one sink is not done for another
+	Consumer      string // the function's name, needed with Consumers
+
+	Chunk int // user records that are delivered and acknowledged at a time; 0 means DefaultChunk
+	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
+	// one before is sent.
+	WholeBatch bool
+	Clock      Clock
 }
 
 // Processor takes batches from a stream to a sink. It is safe for concurrent use.
 type Processor struct {
-	settings    Settings
-	decider     Decider
-	delivery    Delivery
-	sink        Sink
-	deadLetters DeadLetterStore
+	Parts
+	settings  Settings
+	clock     Clock
+	decider   Decider
+	delivery  Delivery
+	suspicion *suspicion
+
+	mu      sync.Mutex
+	claimed map[Stream]bool // the streams of which this function is the consumer
 }
 
-// NewProcessor makes a Processor.
-func NewProcessor(ledger Ledger, f Format, sink Sink, deadLetters DeadLetterStore, s Settings) *Processor {
-	if s.Chunk <= 0 {
-		s.Chunk = DefaultChunk
+// NewProcessor makes a Processor. The error lists what is missing or wrong.
+func NewProcessor(p Parts, s Settings) (*Processor, error) {
+	if err := errors.Join(p.check(), s.check(p)); err != nil {
+		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
 	}
+	s.Chunk = cmp.Or(s.Chunk, DefaultChunk)
 	return &Processor{
-		settings:    s,
-		decider:     Decider{Ledger: ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic},
-		delivery:    Delivery{Format: f, PassNatural: s.PassNatural, Check: sink.Check},
-		sink:        sink,
-		deadLetters: deadLetters,
+		Parts: p, settings: s, clock: s.Clock.orReal(),
+		decider: Decider{
+			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
+		},
+		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.Sink.Check},
+		suspicion: newSuspicion(s.PoisonLimit),
+		claimed:   map[Stream]bool{},
+	}, nil
+}
+
+func (p Parts) check() error {
+	var missing []error
+	for _, part := range []struct {
+		name string
+		nil  bool
+	}{
+		{"Ledger", p.Ledger == nil}, {"Format", p.Format == nil}, {"Sink", p.Sink == nil},
+		{"DeadLetters", p.DeadLetters == nil},
+	} {
+		if part.nil {
+			missing = append(missing, fmt.Errorf("Parts.%s is nil", part.name))
+		}
 	}
+	return errors.Join(missing...)
+}
+
+func (s Settings) check(p Parts) error {
+	var wrong []error
+	refuse := func(bad bool, what string) {
+		if bad {
+			wrong = append(wrong, errors.New(what))
+		}
+	}
+	refuse(s.Scope == "", "Settings.Scope is empty")
+	refuse(!s.Retention.ForGood && (s.Retention.Window <= 0 || s.Retention.Horizon <= 0),
+		"Settings.Retention needs a Window and a Horizon above 0, or ForGood: without them every copy would be delivered")
+	refuse(s.Chunk < 0, "Settings.Chunk is below 0")
+	refuse(s.PoisonLimit.Share < 0 || s.PoisonLimit.Share > 1, "Settings.PoisonLimit.Share is not between 0 and 1")
+	refuse(s.PoisonLimit.Records < 0, "Settings.PoisonLimit.Records is below 0")
+	refuse(p.Acks != nil && s.Sink == "", "Settings.Sink is empty: acks need the sink's name")
+	refuse(p.Consumers != nil && s.Consumer == "", "Settings.Consumer is empty: consumers need the function's name")
+	refuse(s.Derive && s.PassSynthetic, "Settings.Derive and Settings.PassSynthetic exclude each other")
+	return errors.Join(wrong...)
 }
 
 // Result is what became of a batch.
 type Result struct {
+	// Done is how many Kinesis records are done, counted from the first one on.
+	Done int
 	// Failed is the sequence number of the first record that is not done. It and all records after it must be
-	// delivered again. It is empty if the whole batch is done.
+	// delivered again; some of these may be done. It is empty if the whole batch is done.
 	Failed string
-	Err    error // why
+	// Err says why a record failed. It is nil if and only if the whole batch is done.
+	Err error
+	// AckErr says why acks could not be read or written. The batch does not fail for that: records that come again are
+	// processed again.
+	AckErr error
 	Tally  Tally
+	// Reasons counts the records that were dead-lettered, by the reason.
+	Reasons map[string]int64
 }
 
 // batchRun is one batch on its way through a Processor.
 type batchRun struct {
 	*Processor
-	batch  Batch
-	result Result
-	users  []userRecord // of the chunk
-	kpl    kpl.Decoder
+	batch   Batch
+	source  string // of the owners
+	acked   ackedOwners
+	reserve time.Duration // is left of the time for acks
+	size    int           // user records of the next chunk
+	result  Result
+	spare   []userRecord // memory of a chunk that is done
+	kpl     kpl.Decoder
 }
 
 // Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, a part of it or a
 // longer one.
 func (p *Processor) Process(ctx context.Context, b Batch) Result {
-	r := &batchRun{Processor: p, batch: b}
+	r := &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
 	if len(b.Records) == 0 {
 		return r.result
 	}
-	next, err := r.skipDone(ctx)
+	err := b.check()
+	if err == nil {
+		err = p.claim(ctx, b.Stream)
+	}
 	if err != nil {
 		return r.failAt(0, 0, err)
 	}
-	for next < len(b.Records) {
-		first := next
-		next = r.decode(first)
-		r.decide(ctx)
-		done, err := r.deliver(ctx, next)
-		if otherConsumer := r.advanceCheckpoint(ctx, first, done); otherConsumer != nil {
-			done, err = first, errors.Join(err, otherConsumer)
+	r.reserve = r.reserveOf(ctx)
+	r.readAcks(ctx)
+	for c := r.nextChunk(ctx, 0); c != nil; {
+		var following *chunk
+		// The ledger step of the following chunk begins after that of this one has ended. It may overlap its sink.
+		r.clock.Both(
+			func() { err = r.deliver(ctx, c) },
+			func() { following = r.following(ctx, c) },
+		)
+		if failed := r.count(c); failed < c.next {
+			return r.failAt(failed, c.next, cmp.Or(err, errIncomplete))
 		}
-		r.count(done)
-		if err != nil {
-			return r.failAt(done, next, err)
-		}
+		r.result.Done = c.next
+		r.spare = c.users
+		c = following
 	}
 	return r.result
 }
 
+// claim makes this function the consumer of a stream in the scope, once for each Processor.
+func (p *Processor) claim(ctx context.Context, s Stream) error {
+	if p.Consumers == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.claimed[s] {
+		return nil
+	}
+	consumer, err := p.Consumers.ClaimConsumer(ctx, p.settings.Scope, s, p.settings.Consumer)
+	if err != nil {
+		return err
+	}
+	if consumer != p.settings.Consumer {
+		return fmt.Errorf("%w (it is %q)", ErrOtherConsumer, consumer)
+	}
+	p.claimed[s] = true
+	return nil
+}
+
+// nextChunk reads and decides the chunk that begins at a Kinesis record.
+func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
+	size := r.size
+	if r.settings.WholeBatch {
+		size = math.MaxInt
+	}
+	c := r.decode(ctx, first, size)
+	begun := r.clock.Now()
+	if c.err == nil {
+		r.decide(ctx, c)
+	}
+	c.ends = c.err != nil || c.undecided()
+	r.grow(ctx, r.clock.Now().Sub(begun))
+	return c
+}
+
+// following is nextChunk for the chunk after another one. It returns nil if the batch ends with that.
+func (r *batchRun) following(ctx context.Context, c *chunk) *chunk {
+	if c.next == len(r.batch.Records) || c.ends {
+		return nil
+	}
+	return r.nextChunk(ctx, c.next)
+}
+
+// The ledger waits for the last request of a chunk before it begins with the next. So chunks grow while there is much
+// more time left than one takes.
+const (
+	muchMore  = 16
+	mostTimes = 8 // of settings.Chunk
+)
+
+func (r *batchRun) grow(ctx context.Context, took time.Duration) {
+	deadline, ok := ctx.Deadline()
+	if ok && muchMore*took < deadline.Sub(r.clock.Now()) {
+		r.size = min(2*r.size, mostTimes*r.settings.Chunk)
+	}
+}
+
+// longestReserve is the time for an ack after the sink has used up its time.
+const longestReserve = 500 * time.Millisecond
+
+func (r *batchRun) reserveOf(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok || r.Acks == nil {
+		return 0
+	}
+	return min(longestReserve, deadline.Sub(r.clock.Now())/8)
+}
+
+// workTime returns the context of the sink and of the dead-letter store. It ends early enough for an ack.
+func (r *batchRun) workTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-r.reserve))
+}
+
 // failAt ends the batch at the first record that is not done. Records from notDecoded on count as one each.
 func (r *batchRun) failAt(failed, notDecoded int, err error) Result {
-	r.result.Failed, r.result.Err = r.batch.Records[failed].Sequence, err
+	r.result.Done, r.result.Failed, r.result.Err = failed, r.batch.Records[failed].Sequence, err
 	left := int64(len(r.batch.Records) - notDecoded)
 	r.result.Tally.In += left
 	r.result.Tally.Failed += left
 	return r.result
 }
 
-// count adds the user records of a chunk to the tally. Those of Kinesis records from done on will come again.
-func (r *batchRun) count(done int) {
-	for i := range r.users {
-		u := &r.users[i]
-		if u.record >= done {
-			r.result.Tally.In++
-			r.result.Tally.Failed++
+// count adds the user records of a chunk to the tally. It returns the index of the first Kinesis record that is not
+// done, which is c.next if all are.
+func (r *batchRun) count(c *chunk) (failed int) {
+	failed = c.next
+	t := &r.result.Tally
+	for i := range c.users {
+		u := &c.users[i]
+		switch {
+		case u.acked:
+			t.In++
+			t.Skipped++
 			continue
+		case u.done:
+			t.Count(u.decision.Outcome, u.poison)
+			r.countReason(u.poison)
+		default:
+			t.In++
+			t.Failed++
+			failed = min(failed, u.record)
 		}
-		r.result.Tally.Count(u.decision.Outcome, u.poison)
+		if r.pastHorizon(u.source.Arrival) {
+			t.PastHorizon++
+		}
 	}
+	return failed
+}
+
+func (r *batchRun) countReason(poison *PoisonError) {
+	if poison == nil {
+		return
+	}
+	if r.result.Reasons == nil {
+		r.result.Reasons = map[string]int64{}
+	}
+	r.result.Reasons[poison.Reason]++
+}
+
+func (r *batchRun) pastHorizon(arrival time.Time) bool {
+	keep := r.settings.Retention
+	return !keep.ForGood && r.clock.Now().Sub(arrival) > keep.Horizon
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -21,7 +22,7 @@ import (
 // fixture is what a case works with: an engine, and perhaps a mutant that the case must find.
 type fixture struct {
 	testing.TB
-	store  dedupe.Store
+	store  enginetest.Store
 	mutant *dedupefault.Mutant
 }
 
@@ -85,7 +86,7 @@ func (f *fixture) must(err error) {
 }
 
 // hookedStore is the engine with the bench's hook and the mutant before it.
-func (b *bench) hookedStore() dedupe.Store {
+func (b *bench) hookedStore() enginetest.Store {
 	return dedupefault.HookStore(dedupefault.HookStore(b.store, b.called), b.broken)
 }
 

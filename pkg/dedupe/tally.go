@@ -9,9 +9,15 @@ type Tally struct {
 	Natural      int64 `json:"natural"`
 	Synthetic    int64 `json:"synthetic"`
 	DeadLettered int64 `json:"dead_lettered"` // stored in the dead-letter store
-	Skipped      int64 `json:"skipped"`       // at or below the checkpoint; a KPL aggregate counts as one
+	Skipped      int64 `json:"skipped"`       // done before, by an ack; a KPL aggregate that is done counts as one
 	Failed       int64 `json:"failed"`        // not done; a Kinesis record that was not decoded counts as one
-	Out          int64 `json:"out"`           // sent to the sink
+	Out          int64 `json:"out"`           // delivered to the sink
+
+	// Repeated is how many records the sink sent again by itself although an earlier request may have delivered them.
+	Repeated int64 `json:"repeated,omitempty"`
+	// PastHorizon is how many records are older than the horizon. Copies of them may be delivered, since their entries
+	// may be purged: the horizon must be at least the stream's retention.
+	PastHorizon int64 `json:"past_horizon,omitempty"`
 }
 
 // Count counts one user record that is done: as dead-lettered if it is poison, else by its outcome. Count does not

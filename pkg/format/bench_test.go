@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"testing"
 
@@ -25,7 +26,7 @@ func benchmarkRead(b *testing.B, o format.Options) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Read(page); err != nil {
+		if _, err := f.Read(context.Background(), page); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -47,7 +48,7 @@ func BenchmarkRename(b *testing.B) {
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Rename(page, "order-1", "a78d0945-7855-5071-b185-8466c665a24d"); err != nil {
+		if _, err := f.Rename(context.Background(), page, "order-1", "a78d0945-7855-5071-b185-8466c665a24d"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,11 +3,11 @@
 //
 //	f, err := format.NewJSON(format.Options{IDPath: "event_id", Volatile: []string{"sent_at"}})
 //	...
-//	fields, err := f.Read(record)
+//	fields, err := f.Read(ctx, record)
 //	...
 //	key := format.KeyOf(fields.ID)
 //	newID := format.DerivedID(fields.ID, fields.Fingerprint)
-//	renamed, err := f.Rename(record, fields.ID, newID)
+//	renamed, err := f.Rename(ctx, record, fields.ID, newID)
 //
 // # One scan
 //

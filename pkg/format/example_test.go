@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -13,13 +14,13 @@ func ExampleJSON() {
 		return
 	}
 	record := []byte(`{"id":"order-1", "fp":"fp1", "total":12.50}`)
-	fields, err := f.Read(record)
+	fields, err := f.Read(context.Background(), record)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	// Another record has this id and another fingerprint: this record is a synthetic duplicate.
-	renamed, err := f.Rename(record, fields.ID, format.DerivedID(fields.ID, fields.Fingerprint))
+	renamed, err := f.Rename(context.Background(), record, fields.ID, format.DerivedID(fields.ID, fields.Fingerprint))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -51,7 +52,7 @@ func FuzzRead(f *testing.F) {
 }
 
 func fuzzRead(t *testing.T, f *format.JSON, idPath string, record []byte) {
-	fields, err := f.Read(record)
+	fields, err := f.Read(context.Background(), record)
 	reason := ""
 	var badRecord *format.BadRecord
 	if errors.As(err, &badRecord) {
@@ -109,7 +110,7 @@ func fuzzSpace(t *testing.T, f *format.JSON, record []byte, want format.Fields) 
 }
 
 func fuzzRename(t *testing.T, f *format.JSON, record []byte, fields format.Fields) {
-	renamed, err := f.Rename(record, fields.ID, "new")
+	renamed, err := f.Rename(context.Background(), record, fields.ID, "new")
 	if err != nil {
 		return
 	}

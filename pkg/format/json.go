@@ -1,6 +1,7 @@
 package format
 
 import (
+	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -81,7 +82,7 @@ const usualPlaces = 16
 
 // Read returns the values that identify the record. The error is a *BadRecord. Read does not check whether the contexts
 // are an array: only a synthetic duplicate needs that, and Rename checks it.
-func (f *JSON) Read(record []byte) (Fields, error) {
+func (f *JSON) Read(_ context.Context, record []byte) (Fields, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
 	if err := s.record(f.tree.root); err != nil {

@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":null,"id":"y"}}`, "", missing},
 		{`{"a":{"id":[],"id":"y"}}`, "", neither},
 	} {
-		fields, err := newJSON(t, format.Options{IDPath: "a.id"}).Read([]byte(test.record))
+		fields, err := newJSON(t, format.Options{IDPath: "a.id"}).Read(context.Background(), []byte(test.record))
 		checkReason(t, test.record, err, test.reason)
 		if fields.ID != test.id {
 			t.Errorf("%.60s: want id %q, got %q", test.record, test.id, fields.ID)
@@ -109,13 +110,13 @@ func TestNotJSON(t *testing.T) {
 		if json.Valid([]byte(record)) {
 			t.Fatalf("the test is wrong: %q is JSON", record)
 		}
-		_, err := f.Read([]byte(record))
+		_, err := f.Read(context.Background(), []byte(record))
 		checkReason(t, record, err, "not valid JSON")
-		_, err = f.Rename([]byte(record), "x", "y")
+		_, err = f.Rename(context.Background(), []byte(record), "x", "y")
 		checkReason(t, record, err, "not valid JSON")
 	}
 	for _, record := range []string{`"x"`, `17`, `-0.5`, `null`, ` true `, `[]`, `[{"id":"x"}]`} {
-		_, err := f.Read([]byte(record))
+		_, err := f.Read(context.Background(), []byte(record))
 		checkReason(t, record, err, "not a JSON object")
 	}
 }
@@ -130,12 +131,12 @@ func TestDepth(t *testing.T) {
 			inside := levels - 1 - len(nest.inner)/2
 			record := `{"id":"x","v":` + strings.Repeat(nest.open, inside) + nest.inner + strings.Repeat(nest.closing, inside) +
 				`}`
-			_, err := f.Read([]byte(record))
+			_, err := f.Read(context.Background(), []byte(record))
 			checkReason(t, record, err, reason)
 		}
 	}
 	open := `{"id":"x","v":` + strings.Repeat("[", 2_000_000)
-	_, err := f.Read([]byte(open))
+	_, err := f.Read(context.Background(), []byte(open))
 	checkReason(t, open, err, "nested deeper than 1000")
 }
 
@@ -159,7 +160,7 @@ func TestReadFingerprint(t *testing.T) {
 		{"\"\xff\"", "", "the fingerprint is not Unicode"},
 	} {
 		record := `{"id":"x","m":{"fp":` + test.member + `}}`
-		fields, err := f.Read([]byte(record))
+		fields, err := f.Read(context.Background(), []byte(record))
 		checkReason(t, record, err, test.reason)
 		if fields.Fingerprint != test.fingerprint || test.reason == "" && !strings.HasPrefix(fields.Version, "p1-") {
 			t.Errorf("%.60s: want %q, got %q, %s", record, test.fingerprint, fields.Fingerprint, fields.Version)
@@ -178,7 +179,7 @@ func TestReadFingerprint(t *testing.T) {
 
 func mustRead(t testing.TB, f *format.JSON, record string) format.Fields {
 	t.Helper()
-	fields, err := f.Read([]byte(record))
+	fields, err := f.Read(context.Background(), []byte(record))
 	if err != nil {
 		t.Fatalf("%.200q: %v", record, err)
 	}
@@ -198,13 +199,13 @@ func TestReadOwner(t *testing.T) {
 		{`"` + strings.Repeat("x", format.MaxText+1) + `"`, "", "the owner is longer than 1000 bytes"},
 	} {
 		record := `{"id":"x","from":[{"o":` + test.member + `}]}`
-		fields, err := f.Read([]byte(record))
+		fields, err := f.Read(context.Background(), []byte(record))
 		checkReason(t, record, err, test.reason)
 		if fields.Owner != test.owner {
 			t.Errorf("%.60s: want %q, got %q", record, test.owner, fields.Owner)
 		}
 	}
-	_, err := f.Read([]byte(`{"id":"x","from":[]}`))
+	_, err := f.Read(context.Background(), []byte(`{"id":"x","from":[]}`))
 	checkReason(t, "no owner", err, "the owner is missing, null or empty")
 	if fields := mustRead(t, newJSON(t, format.Options{IDPath: "id"}), `{"id":"x"}`); fields.Owner != "" ||
 		!fields.Time.IsZero() {
@@ -247,13 +248,13 @@ func TestReadTime(t *testing.T) {
 		{`253402300800000`, "", wrong},
 	} {
 		record := `{"id":"x","at":` + test.member + `}`
-		fields, err := f.Read([]byte(record))
+		fields, err := f.Read(context.Background(), []byte(record))
 		checkReason(t, record, err, test.reason)
 		if got := fields.Time.Format(time.RFC3339Nano); test.reason == "" && got != test.time {
 			t.Errorf("%s: want %s, got %s", record, test.time, got)
 		}
 	}
-	_, err := f.Read([]byte(`{"id":"x"}`))
+	_, err := f.Read(context.Background(), []byte(`{"id":"x"}`))
 	checkReason(t, "no time", err, missing)
 }
 
@@ -267,7 +268,7 @@ func TestReasonsHoldNothing(t *testing.T) {
 		`{"id":"` + secret + `","owner":["` + secret + `"]}`, `{"id":"` + secret + `","owner":"o","at":"` + secret + `"}`,
 		`{"id":"` + secret + `","owner":"` + strings.Repeat(secret, 1000) + `"}`,
 	} {
-		_, err := f.Read([]byte(record))
+		_, err := f.Read(context.Background(), []byte(record))
 		if err == nil || strings.Contains(err.Error(), secret) || strings.Contains(fmt.Sprintf("%+v %#v", err, err), secret) {
 			t.Errorf("%.60s: %v", record, err)
 		}
@@ -287,7 +288,7 @@ func TestReadAllocations(t *testing.T) {
 	} {
 		f := newJSON(t, test.options)
 		got := testing.AllocsPerRun(100, func() {
-			if _, err := f.Read(page); err != nil {
+			if _, err := f.Read(context.Background(), page); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -305,10 +306,10 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 200 {
-				if got, err := f.Read(page); err != nil || got != want {
+				if got, err := f.Read(context.Background(), page); err != nil || got != want {
 					t.Errorf("want %+v, got %+v, %v", want, got, err)
 				}
-				if _, err := f.Rename(page, want.ID, "new"); err != nil {
+				if _, err := f.Rename(context.Background(), page, want.ID, "new"); err != nil {
 					t.Error(err)
 				}
 			}

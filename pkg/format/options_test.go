@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -124,7 +125,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%q: %v", test.path, err)
 			continue
 		}
-		if fields, err := f.Read([]byte(test.record)); err != nil || fields.ID != "x" {
+		if fields, err := f.Read(context.Background(), []byte(test.record)); err != nil || fields.ID != "x" {
 			t.Errorf("%q in %s: want x, got %q, %v", test.path, test.record, fields.ID, err)
 		}
 	}
@@ -135,7 +136,7 @@ func TestNoIndex(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"a.01", "a.-1", "a.+1", "a.2", "a.x", "a.18446744073709551616"} {
 		f := newJSON(t, format.Options{IDPath: path})
-		if fields, err := f.Read([]byte(`{"a":["x","y"]}`)); err == nil {
+		if fields, err := f.Read(context.Background(), []byte(`{"a":["x","y"]}`)); err == nil {
 			t.Errorf("%s led to %q", path, fields.ID)
 		}
 	}
@@ -144,7 +145,7 @@ func TestNoIndex(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	version := func(o format.Options, record string) string {
-		fields, err := newJSON(t, o).Read([]byte(record))
+		fields, err := newJSON(t, o).Read(context.Background(), []byte(record))
 		if err != nil {
 			t.Fatal(err)
 		}

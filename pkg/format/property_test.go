@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -349,11 +350,11 @@ func TestFingerprintIsMeaning(t *testing.T) {
 		a := drawRecord(t, false)
 		b := drawTwin(t, a)
 		x, y := spelling{t, true}.value(a), spelling{t, true}.value(b)
-		first, err := f.Read([]byte(x))
+		first, err := f.Read(context.Background(), []byte(x))
 		if err != nil {
 			t.Fatalf("%s: %v", x, err)
 		}
-		second, err := f.Read([]byte(y))
+		second, err := f.Read(context.Background(), []byte(y))
 		if err != nil {
 			return // the change took the id away
 		}
@@ -385,11 +386,11 @@ func TestRenameChangesNothingElse(t *testing.T) {
 			renamed := 0
 			rapid.Check(t, func(t *rapid.T) {
 				record := []byte(spelling{t, rapid.Bool().Draw(t, "shuffled")}.value(drawRecord(t, name == "deep")))
-				before, err := f.Read(record)
+				before, err := f.Read(context.Background(), record)
 				if err != nil || before.ID != "old" {
 					return // shuffling put another member of that name in front
 				}
-				after, err := f.Rename(record, before.ID, "\x01new")
+				after, err := f.Rename(context.Background(), record, before.ID, "\x01new")
 				if err != nil {
 					return // no place for the contexts
 				}
@@ -406,7 +407,7 @@ func TestRenameChangesNothingElse(t *testing.T) {
 func checkRenamed(t *rapid.T, f *format.JSON, record, renamed []byte, before format.Fields) {
 	want := before
 	want.ID = "\x01new"
-	got, err := f.Read(renamed)
+	got, err := f.Read(context.Background(), renamed)
 	if err != nil || got != want {
 		t.Fatalf("want %+v, got %+v, %v\n%s\n%s", want, got, err, record, renamed)
 	}

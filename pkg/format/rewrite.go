@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"slices"
 )
@@ -23,7 +24,7 @@ type edit struct {
 //
 // Read of the copy gives newID, and else the same fields as before. Both ids must be Unicode, as Read and DerivedID
 // return them. Rename does not check whether oldID is the id of the record.
-func (f *JSON) Rename(record []byte, oldID, newID string) ([]byte, error) {
+func (f *JSON) Rename(_ context.Context, record []byte, oldID, newID string) ([]byte, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
 	if err := s.record(f.tree.root); err != nil {

@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func TestRename(t *testing.T) {
 	} {
 		f := newJSON(t, test.options)
 		record := []byte(test.record)
-		got, err := f.Rename(record, "old", "new")
+		got, err := f.Rename(context.Background(), record, "old", "new")
 		checkReason(t, test.name, err, test.reason)
 		if want := strings.ReplaceAll(test.want, "DUP", duplicate); string(got) != want {
 			t.Errorf("%s:\nwant %s\ngot  %s", test.name, want, got)
@@ -75,7 +76,7 @@ func TestRenameIDs(t *testing.T) {
 	f := newJSON(t, format.Options{IDPath: "id"})
 	for _, id := range []string{"", "order-1", `"`, `\`, "\x00\x01\n\x1f\x7f", "é😀\u2028</script>", "\ufffd",
 		strings.Repeat(`"\`, 1000)} {
-		renamed, err := f.Rename([]byte(`{"id":"x"}`), id, "new"+id)
+		renamed, err := f.Rename(context.Background(), []byte(`{"id":"x"}`), id, "new"+id)
 		if err != nil {
 			t.Fatal(err)
 		}

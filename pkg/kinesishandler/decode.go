@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -20,6 +19,12 @@ var (
 	// ErrManyShards means that an event has records of several shards or streams. Lambda never sends such an event. The
 	// sequence numbers of shards cannot be compared, so that no answer could say what is done.
 	ErrManyShards = errors.New("kinesishandler: the event has records of more than one shard")
+
+	// ErrConsumer means that the stream is read with enhanced fan-out. Lambda opens KPL aggregates itself there: their
+	// records share a sequence number, and those whose key does not fit the shard are dropped.
+	ErrConsumer = errors.New("kinesishandler: the stream is read by a consumer with enhanced fan-out, " +
+		"where Lambda opens KPL aggregates and drops some of their records; read the stream itself, " +
+		"or set ONCEBOX_SOURCE_AGGREGATION to off if no producer aggregates")
 )
 
 // decode makes a batch of a Lambda event. No other function knows the format of events.
@@ -30,9 +35,9 @@ var (
 //
 // The batch shares no memory with the event: the Lambda runtime uses that memory again.
 //
-// Errors: ErrNotKinesis, ErrManyShards. They say what is wrong and where. They repeat nothing of the event but its ARN.
-func decode(raw json.RawMessage) (dedupe.Batch, error) {
-	var d decoder
+// Errors: ErrNotKinesis, ErrManyShards, ErrConsumer. They say what is wrong and where. They repeat nothing of the event but its ARN.
+func decode(raw json.RawMessage, consumers bool) (dedupe.Batch, error) {
+	d := decoder{consumers: consumers}
 	found, err := readEvent(raw, d.add)
 	if err == nil && !found {
 		err = notKinesis("no Records")
@@ -47,6 +52,7 @@ func decode(raw json.RawMessage) (dedupe.Batch, error) {
 type decoder struct {
 	batch      dedupe.Batch
 	arn, shard []byte // of the first record
+	consumers  bool   // a consumer with enhanced fan-out may read the stream
 }
 
 func (d *decoder) add(r eventRecord) (err error) {
@@ -55,6 +61,9 @@ func (d *decoder) add(r eventRecord) (err error) {
 		d.arn, d.shard, d.batch.Shard = r.arn, shard, string(shard)
 		if d.batch.Stream, err = dedupe.ParseStreamARN(string(r.arn)); err != nil {
 			return notKinesis("eventSourceARN: " + err.Error())
+		}
+		if !d.consumers && bytes.Contains(r.arn, []byte("/consumer/")) {
+			return ErrConsumer
 		}
 	}
 	record := dedupe.Record{
@@ -73,14 +82,13 @@ func notKinesis(why string) error { return fmt.Errorf("%w: %s", ErrNotKinesis, w
 // endOfTime is later than every arrival, in milliseconds: RFC 3339 cannot write the year 10000.
 const endOfTime = 253_402_300_800_000
 
-// check validates what the position of a record is made of. The sequence numbers must ascend: else the checkpoint would
-// skip records, and the first failed record would not be the lowest.
+// check validates what the position of a record is made of. A dedupe.Processor refuses sequence numbers that do not
+// ascend.
 func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []byte) error {
-	before := len(d.batch.Records) - 1
 	switch {
 	case string(r.source) != "aws:kinesis":
 		return notKinesis("eventSource is not aws:kinesis")
-	case !isSequence(record.Sequence):
+	case !dedupe.IsSequence(record.Sequence):
 		return notKinesis("sequenceNumber is not a number")
 	case len(shard) == 0 || !bytes.Equal(sequence, r.sequence):
 		return notKinesis("eventID is not SHARD:SEQUENCE")
@@ -88,16 +96,6 @@ func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []b
 		return notKinesis("approximateArrivalTimestamp is not a time")
 	case !bytes.Equal(r.arn, d.arn), !bytes.Equal(shard, d.shard):
 		return ErrManyShards
-	case before >= 0 && dedupe.CompareSequence(d.batch.Records[before].Sequence, record.Sequence) >= 0:
-		return notKinesis("sequenceNumber is not above that of the record before")
 	}
 	return nil
-}
-
-// maxSequence is the length of the longest sequence number that a checkpoint takes (dedupe.PadSequence). Those of
-// Kinesis have 56 digits.
-const maxSequence = 128
-
-func isSequence(text string) bool {
-	return text != "" && len(text) <= maxSequence && strings.Trim(text, "0123456789") == ""
 }

@@ -8,9 +8,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
+
+// Store is what the handler needs of an engine.
+type Store interface {
+	dedupe.Ledger
+	dedupe.Acks
+	dedupe.Consumers
+}
 
 // Open makes a Handler with the sink and the dead-letter store of the options. load loads the AWS settings of their
 // clients: awsclient.FromEnvironment in a Lambda function, or a loader of the SDK. Open opens files and folders, and
@@ -19,35 +27,47 @@ import (
 func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
-	h := New(store, nil, nil, o, log)
-	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, h.unsent)
-	if err = errors.Join(err, h.openSink(ctx, load)); err != nil {
-		return nil, errors.Join(err, h.Close())
+	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
+	sink, closeSink, sinkErr := openSink(ctx, load, o)
+	if err = errors.Join(err, sinkErr); err != nil {
+		return nil, errors.Join(err, closeSink())
 	}
-	h.deadLetters = deadLetters
+	parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: deadLetters, Consumers: store}
+	if !o.NoAcks {
+		parts.Acks = store
+	}
+	h, err := New(parts, o, log)
+	if err != nil {
+		return nil, errors.Join(err, closeSink())
+	}
+	h.closeSink = closeSink
 	return h, nil
 }
 
-func (h *Handler) openSink(ctx context.Context, load func(context.Context) (aws.Config, error)) error {
-	if file := h.options.Sink.File; file != "" {
-		sink, err := ndjsonsink.Open(file)
-		if err == nil {
-			h.sink, h.closeSink = sink, sink.Close
+func openSink(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (
+	sink dedupe.Sink, closeSink func() error, err error,
+) {
+	nothing := func() error { return nil }
+	if o.Sink.File != "" {
+		sink, err := ndjsonsink.Open(o.Sink.File)
+		if err != nil {
+			return nil, nothing, err
 		}
-		return err
+		return sink, sink.Close, nil
 	}
 	client, err := kinesissink.NewClient(ctx, load)
 	if err != nil {
-		return err
+		return nil, nothing, err
 	}
-	repeated := func(records int) { h.repeated.Add(int64(records)) }
-	h.sink, err = kinesissink.New(client, h.options.Sink.Stream, kinesissink.WithRepeated(repeated))
-	return err
+	sink, err = kinesissink.New(client, o.Sink.Stream)
+	return sink, nothing, err
 }
 
 // unsent logs a dead letter that is stored and has no notification.
-func (h *Handler) unsent(n deadletter.Notification, err error) {
-	h.log.Warn("no notification was sent", "object", n.Place, "owner", n.Owner, "reason", n.Reason, "error", err.Error())
+func unsent(log *slog.Logger) func(deadletter.Notification, error) {
+	return func(n deadletter.Notification, err error) {
+		log.Warn("no notification was sent", "object", n.Place, "owner", n.Owner, "reason", n.Reason, "error", err.Error())
+	}
 }
 
 // Close closes what Open has opened. It does nothing for a Handler of New. The Handler cannot be used after Close.

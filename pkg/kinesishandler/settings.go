@@ -2,11 +2,14 @@ package kinesishandler
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,24 +23,28 @@ import (
 
 // The variables of the dedupe function.
 const (
-	varDedupeTable     = "ONCEBOX_DEDUPE_TABLE"
-	varFormat          = "ONCEBOX_FORMAT"
-	varIDPath          = "ONCEBOX_ID_PATH"
-	varFingerprintPath = "ONCEBOX_FINGERPRINT_PATH"
-	varVolatile        = "ONCEBOX_VOLATILE"
-	varContextsPath    = "ONCEBOX_CONTEXTS_PATH"
-	varIDs             = "ONCEBOX_IDS"
-	varSink            = "ONCEBOX_SINK"
-	varDeadLetters     = "ONCEBOX_DEAD_LETTERS"
-	varNotifyQueueURL  = "ONCEBOX_NOTIFY_QUEUE_URL"
-	varScope           = "ONCEBOX_SCOPE"
-	varWindow          = "ONCEBOX_WINDOW"
-	varHorizon         = "ONCEBOX_HORIZON"
-	varNatural         = "ONCEBOX_NATURAL"
-	varSynthetic       = "ONCEBOX_SYNTHETIC"
-	varCheckpoint      = "ONCEBOX_CHECKPOINT"
-	varConcurrency     = "ONCEBOX_CONCURRENCY"
-	varLogLevel        = "ONCEBOX_LOG_LEVEL"
+	varDedupeTable       = "ONCEBOX_DEDUPE_TABLE"
+	varFormat            = "ONCEBOX_FORMAT"
+	varIDPath            = "ONCEBOX_ID_PATH"
+	varFingerprintPath   = "ONCEBOX_FINGERPRINT_PATH"
+	varVolatile          = "ONCEBOX_VOLATILE"
+	varContextsPath      = "ONCEBOX_CONTEXTS_PATH"
+	varIDs               = "ONCEBOX_IDS"
+	varSink              = "ONCEBOX_SINK"
+	varDeadLetters       = "ONCEBOX_DEAD_LETTERS"
+	varNotifyQueueURL    = "ONCEBOX_NOTIFY_QUEUE_URL"
+	varScope             = "ONCEBOX_SCOPE"
+	varWindow            = "ONCEBOX_WINDOW"
+	varHorizon           = "ONCEBOX_HORIZON"
+	varNatural           = "ONCEBOX_NATURAL"
+	varSynthetic         = "ONCEBOX_SYNTHETIC"
+	varAcks              = "ONCEBOX_ACKS"
+	varPoisonLimit       = "ONCEBOX_POISON_LIMIT"
+	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
+	varSinkAggregation   = "ONCEBOX_SINK_AGGREGATION"
+	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
+	varConcurrency       = "ONCEBOX_CONCURRENCY"
+	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
 	// varFunctionName is set by Lambda.
 	varFunctionName = "AWS_LAMBDA_FUNCTION_NAME"
@@ -45,8 +52,8 @@ const (
 
 var known = []string{
 	varDedupeTable, varFormat, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
-	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varCheckpoint,
-	varConcurrency, varLogLevel,
+	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
+	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -78,6 +85,19 @@ const maxScope = 63
 type SinkSetting struct {
 	Stream string // a Kinesis stream in the function's account and region
 	File   string // an NDJSON file
+	Own    string // the name of a sink of your own: its acks do not count for another name
+}
+
+// String names the sink in acks.
+func (s SinkSetting) String() string {
+	switch {
+	case s.Stream != "":
+		return "kinesis:" + s.Stream
+	case s.File != "":
+		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
+		return "ndjson:" + hex.EncodeToString(sum[:16])
+	}
+	return "own:" + s.Own
 }
 
 // Options are the settings of a handler that do not depend on its store.
@@ -90,14 +110,19 @@ type Options struct {
 	Retention       dedupe.Retention
 	PassNatural     bool
 	PassSynthetic   bool
-	Checkpoint      bool
-	Consumer        string // the function's name, for Checkpoint
+	Derive          bool // every delivered id is the derived one
+	NoAcks          bool // records that come again are sent again
+	PoisonLimit     dedupe.PoisonLimit
+	Unaggregated    bool   // no producer of the source makes KPL aggregates
+	Consumer        string // the function's name: no other function may read the stream in this scope
 	Concurrency     int    // ledger requests at the same time, in an engine that has requests
 	LogLevel        slog.Level
 
 	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
 	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
 	Chunk int
+	// Clock is real time by default. Tests set it.
+	Clock dedupe.Clock
 }
 
 // Settings are the settings of the function in functions/dedupe.
@@ -119,10 +144,14 @@ type Settings struct {
 //	ONCEBOX_FINGERPRINT_PATH  the path of a record's fingerprint; default: computed
 //	ONCEBOX_VOLATILE          paths that a computed fingerprint leaves out, separated by commas
 //	ONCEBOX_CONTEXTS_PATH     the array that gets the duplicate context; default contexts
-//	ONCEBOX_IDS               first-keeps
+//	ONCEBOX_IDS               first-keeps, or derived: every delivered id is the derived one; default first-keeps
 //	ONCEBOX_NATURAL           off passes natural duplicates unchanged; default on
 //	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
-//	ONCEBOX_CHECKPOINT        on skips records that a checkpoint says are done; default off
+//	ONCEBOX_ACKS              off sends records again that come again after they were delivered; default on
+//	ONCEBOX_POISON_LIMIT      SHARE% of COUNT: so many poison records at the start are a wrong setting; default 90% of 100
+//	ONCEBOX_SOURCE_AGGREGATION  off takes no record for a KPL aggregate; default on
+//	ONCEBOX_SINK_AGGREGATION  on or off: whether the sink makes KPL aggregates; default auto: of what came in aggregates
+//	ONCEBOX_SINK_MAX_RECORD   bytes of the largest record of the sink's stream, as in 10MiB; default 1MiB
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -132,22 +161,23 @@ func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
 	s := Settings{DedupeTable: p.Table(varDedupeTable), Options: p.options(environ)}
-	if s.Checkpoint && s.Consumer == "" {
-		p.Wrong(varCheckpoint, "is on, but "+varFunctionName+", the consumer's name, is not set", "off outside of Lambda")
-	}
+	s.Consumer = cmp.Or(s.Consumer, outsideLambda)
 	return s, p.Err()
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
 // chooses the store. Other ONCEBOX_ variables are ignored, except for the old names of settings. Outside of Lambda the
-// consumer of a checkpoint is "oncebox". The error is like that of ParseSettings.
+// consumer is "oncebox". The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseRenamed()
 	o := p.options(environ)
-	o.Consumer = cmp.Or(o.Consumer, "oncebox")
+	o.Consumer = cmp.Or(o.Consumer, outsideLambda)
 	return o, p.Err()
 }
+
+// outsideLambda is the consumer where Lambda names no function.
+const outsideLambda = "oncebox"
 
 type parser struct{ *settings.Parser }
 
@@ -161,12 +191,17 @@ func (p parser) options(environ []string) Options {
 		Retention:       p.retention(),
 		PassNatural:     !p.Switch(varNatural, true),
 		PassSynthetic:   !p.Switch(varSynthetic, true),
-		Checkpoint:      p.Switch(varCheckpoint, false),
+		Derive:          p.derive(),
+		NoAcks:          !p.Switch(varAcks, true),
+		PoisonLimit:     p.poisonLimit(),
+		Unaggregated:    !p.Switch(varSourceAggregation, true),
 		Consumer:        functionName(environ),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
-	p.ids()
+	if o.Derive && o.PassSynthetic {
+		p.Wrong(varSynthetic, "is off, and "+varIDs+" is derived, where no duplicate is synthetic", "on")
+	}
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
 		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
@@ -250,15 +285,38 @@ func (p parser) idPath() string {
 	return cmp.Or(text, standIn)
 }
 
-// ids checks the policy of ids. Only one is implemented.
-func (p parser) ids() {
+// derive reads the policy of ids.
+func (p parser) derive() bool {
+	const allowed = "first-keeps or derived"
 	switch p.Text(varIDs) {
 	case "", "first-keeps":
-	case "derived", "rename-all":
-		p.Wrong(varIDs, "has a policy that is not implemented yet", "first-keeps")
+	case "derived":
+		return true
+	case "rename-all":
+		p.Wrong(varIDs, "has a policy that reads all records twice, which only `oncebox dedupe` can", allowed)
 	default:
-		p.Wrong(varIDs, "is not a known policy", "first-keeps")
+		p.Wrong(varIDs, "is not a known policy", allowed)
 	}
+	return false
+}
+
+// poisonLimit reads a share and a count, as in "90% of 100".
+func (p parser) poisonLimit() dedupe.PoisonLimit {
+	text := p.Text(varPoisonLimit)
+	switch text {
+	case "":
+		return dedupe.DefaultPoisonLimit
+	case "off":
+		return dedupe.PoisonLimit{Off: true}
+	}
+	share, count, _ := strings.Cut(text, "% of ")
+	percent, err := strconv.Atoi(share)
+	n, countErr := strconv.Atoi(count)
+	if err != nil || countErr != nil || percent < 1 || percent > 100 || n < 1 {
+		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in 90% of 100, or off")
+		return dedupe.DefaultPoisonLimit
+	}
+	return dedupe.PoisonLimit{Share: float64(percent) / 100, Records: n}
 }
 
 func (p parser) sink() SinkSetting {

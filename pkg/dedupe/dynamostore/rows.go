@@ -1,8 +1,12 @@
 package dynamostore
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -15,51 +19,83 @@ type key struct {
 	SK string `dynamodbav:"sk"`
 }
 
+// entryKey is short, since it is sent with each put: the key as 22 characters.
 func entryKey(scope string, k dedupe.Key) key {
-	return key{"record#" + scope + "#" + hex.EncodeToString(k[:]), "entry"}
-}
-
-func checkpointKey(k dedupe.CheckpointKey) key {
-	return key{"checkpoint#" + k.Scope + "#" + k.Stream.String(), k.Shard}
+	return key{"record#" + scope + "#" + base64.RawURLEncoding.EncodeToString(k[:]), "entry"}
 }
 
 func runKey(scope, digest string) key { return key{"run#" + scope, digest} }
 
-// entryRow is an entry. purge_at is the TTL attribute, in seconds. An entry that is kept for ever has no purge_at: then
-// every comparison with it is false.
+func consumerKey(scope string, stream dedupe.Stream) key {
+	return key{"consumer#" + scope, stream.String()}
+}
+
+// ackPartition is the partition key of the acks of a shard and sink.
+func ackPartition(k dedupe.AckKey) string {
+	return "ack#" + k.Scope + "#" + k.Stream.String() + "#" + k.Shard + "#" + k.Sink
+}
+
+// ackKey sorts acks by their last sequence number. Two acks may end at the same record, so their contents tell them
+// apart.
+func ackKey(k dedupe.AckKey, a dedupe.Ack) (key, error) {
+	last, err := dedupe.PadSequence(a.Last)
+	if err != nil {
+		return key{}, err
+	}
+	sum := sha256.Sum256(a.Owners)
+	return key{ackPartition(k), last + "#" + hex.EncodeToString(sum[:8])}, nil
+}
+
+// entryRow is an entry. Its names are short, since they are sent with each put. purge_at is the TTL attribute, in
+// seconds. An entry that is kept for ever has no purge_at: then every comparison with it is false.
 type entryRow struct {
 	key
-	Owner       string `dynamodbav:"owner"`
-	Fingerprint string `dynamodbav:"fingerprint"`
-	Version     string `dynamodbav:"version"`
-	Arrival     int64  `dynamodbav:"arrival"` // milliseconds
-	PurgeAt     int64  `dynamodbav:"purge_at,omitempty"`
+	Owner   []byte `dynamodbav:"o"` // digest
+	Content []byte `dynamodbav:"c"` // digest of the fingerprint
+	Record  string `dynamodbav:"r"` // the owner, for people
+	Version string `dynamodbav:"v"`
+	Arrival int64  `dynamodbav:"a"` // milliseconds
+	PurgeAt int64  `dynamodbav:"purge_at,omitempty"`
 }
 
 func newEntryRow(e dedupe.Entry) entryRow {
-	return entryRow{entryKey(e.Scope, e.Key), e.Owner, e.Fingerprint, e.Version, e.Arrival.UnixMilli(), e.PurgeAt}
-}
-
-func (r entryRow) entry(scope string, k dedupe.Key) *dedupe.Entry {
-	return &dedupe.Entry{
-		Scope: scope, Key: k, Owner: r.Owner, Fingerprint: r.Fingerprint, Version: r.Version,
-		Arrival: time.UnixMilli(r.Arrival).UTC(), PurgeAt: r.PurgeAt,
+	is := e.Existing()
+	return entryRow{
+		entryKey(e.Scope, e.Key), is.Owner[:], is.Content[:], e.Owner.String(), e.Version, e.Arrival.UnixMilli(), e.PurgeAt,
 	}
 }
 
-type checkpointRow struct {
+// existing returns an error for a row that this version did not write: nothing may be compared with it.
+func (r entryRow) existing() (*dedupe.Existing, error) {
+	if len(r.Owner) != len(dedupe.Digest{}) || len(r.Content) != len(dedupe.Digest{}) {
+		return nil, errors.New("dynamodb: the entry has no owner or no content: another version of oncebox wrote it")
+	}
+	return &dedupe.Existing{
+		Owner: dedupe.Digest(r.Owner), Content: dedupe.Digest(r.Content), PurgeAt: r.PurgeAt,
+	}, nil
+}
+
+type ackRow struct {
 	key
-	Sequence string `dynamodbav:"sequence"` // padded
-	Consumer string `dynamodbav:"consumer"`
+	First   string `dynamodbav:"first"` // padded
+	Owners  []byte `dynamodbav:"owners"`
+	PurgeAt int64  `dynamodbav:"purge_at,omitempty"`
 }
 
-func newCheckpointRow(k dedupe.CheckpointKey, c dedupe.Checkpoint) (checkpointRow, error) {
-	sequence, err := dedupe.PadSequence(c.Sequence)
-	return checkpointRow{checkpointKey(k), sequence, c.Consumer}, err
+func (r ackRow) ack() dedupe.Ack {
+	last, _, _ := strings.Cut(r.SK, "#")
+	return dedupe.Ack{
+		First: dedupe.UnpadSequence(r.First), Last: dedupe.UnpadSequence(last), Owners: r.Owners, PurgeAt: r.PurgeAt,
+	}
 }
 
-func (r checkpointRow) checkpoint() *dedupe.Checkpoint {
-	return &dedupe.Checkpoint{Sequence: dedupe.UnpadSequence(r.Sequence), Consumer: r.Consumer}
+// layout is the version of the rows. A function that knows another one is refused.
+const layout = 2
+
+type consumerRow struct {
+	key
+	Function string `dynamodbav:"function"`
+	Layout   int    `dynamodbav:"layout"`
 }
 
 type runRow struct {
@@ -85,6 +121,8 @@ func (r runRow) run(digest string) *dedupe.Run {
 }
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func binary(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
 func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: fmt.Sprint(n)}

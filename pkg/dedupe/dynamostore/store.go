@@ -6,6 +6,7 @@
 package dynamostore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -30,19 +31,26 @@ const DefaultConcurrency = 32
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 	UpdateItem(
 		context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options),
 	) (*dynamodb.UpdateItemOutput, error)
 }
 
-// Store is a dedupe.Store on DynamoDB. It is safe for concurrent use.
+// Store is a ledger, with acks, consumers and runs, on DynamoDB. It is safe for concurrent use.
 type Store struct {
 	client      Client
 	table       string
 	concurrency int
 }
 
-var _ dedupe.Store = (*Store)(nil)
+var _ interface {
+	dedupe.Ledger
+	dedupe.Entries
+	dedupe.Acks
+	dedupe.Consumers
+	dedupe.Runs
+} = (*Store)(nil)
 
 // Option changes a Store from its defaults.
 type Option func(*Store)
@@ -63,6 +71,11 @@ const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 func failed(doing string, err error) error {
 	return dynamo.Translate(doing, err, dedupe.ErrTryAgain)
+}
+
+// Enter enters records by one row a key: see dedupe.EnterByKey.
+func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
 // PutIfAbsent puts each entry IF its key is absent OR its purge time is before the entry's arrival. The purge time is
@@ -94,7 +107,8 @@ func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
 	if err := dynamo.Decode(old, &row); err != nil {
 		return dedupe.PutResult{Err: err}
 	}
-	return dedupe.PutResult{Existing: row.entry(e.Scope, e.Key)}
+	existing, err := row.existing()
+	return dedupe.PutResult{Existing: existing, Err: err}
 }
 
 // RaisePurge raises the purge time of each entry IF the owner still holds the entry.
@@ -112,16 +126,15 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseResult {
 	in := &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.table), Key: dynamo.Encode(entryKey(r.Scope, r.Key)),
-		ExpressionAttributeNames:            map[string]string{"#owner": "owner"},
-		ExpressionAttributeValues:           map[string]types.AttributeValue{":owner": text(r.Owner)},
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":owner": binary(r.Owner[:])},
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}
 	if r.PurgeAt == dedupe.Never {
 		in.UpdateExpression = aws.String("REMOVE purge_at")
-		in.ConditionExpression = aws.String("#owner = :owner")
+		in.ConditionExpression = aws.String("o = :owner")
 	} else {
 		in.UpdateExpression = aws.String("SET purge_at = :purge")
-		in.ConditionExpression = aws.String("#owner = :owner AND purge_at < :purge")
+		in.ConditionExpression = aws.String("o = :owner AND purge_at < :purge")
 		in.ExpressionAttributeValues[":purge"] = number(r.PurgeAt)
 	}
 	_, err := s.client.UpdateItem(ctx, in)
@@ -136,73 +149,33 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 	if err := dynamo.Decode(old, &row); err != nil {
 		return dedupe.RaiseResult{Err: err}
 	}
-	return dedupe.RaiseResult{Raised: row.Owner == r.Owner} // if it is the owner's, its purge time is late enough
+	return dedupe.RaiseResult{Raised: bytes.Equal(row.Owner, r.Owner[:])} // if it is the owner's, its purge time is late enough
 }
 
 // errNotSent is the result of entries that were not sent to DynamoDB.
-var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because another entry of the batch failed", dedupe.ErrTryAgain)
+var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, at most s.concurrency at a time. After the first failure it passes notSent, with which
-// work only sets its result: the rest of the batch comes again anyway, and with a table that is down every entry would
-// cost several attempts.
+// each runs work for 0 to n-1, at most s.concurrency at a time. While most requests fail it passes notSent, with which
+// work only sets its result: with a table that is down, every entry would cost several attempts. A few that fail, as
+// under throttling, stop nobody else.
 func (s *Store) each(n int, work func(i int, notSent error) error) {
-	var failed atomic.Bool
+	var sent, failed atomic.Int64
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
 	for i := range n {
 		g.Go(func() error {
 			var notSent error
-			if failed.Load() {
+			if f := failed.Load(); f >= int64(s.concurrency) && 2*f > sent.Load() {
 				notSent = errNotSent
 			}
+			sent.Add(1)
 			if work(i, notSent) != nil {
-				failed.Store(true)
+				failed.Add(1)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // work stores its errors in the results
-}
-
-// ReadCheckpoint reads a checkpoint consistently.
-func (s *Store) ReadCheckpoint(ctx context.Context, k dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
-	var row checkpointRow
-	found, err := s.get(ctx, "read checkpoint", checkpointKey(k), &row)
-	if err != nil || !found {
-		return nil, err
-	}
-	return row.checkpoint(), nil
-}
-
-// AdvanceCheckpoint puts the checkpoint IF there is none OR IF it is this consumer's and behind. Sequence numbers are
-// compared as texts of equal length.
-func (s *Store) AdvanceCheckpoint(ctx context.Context, k dedupe.CheckpointKey, c dedupe.Checkpoint) error {
-	row, err := newCheckpointRow(k, c)
-	if err != nil {
-		return err
-	}
-	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.table), Item: dynamo.Encode(row),
-		ConditionExpression: aws.String(
-			"attribute_not_exists(pk) OR (consumer = :consumer AND #sequence < :sequence)"),
-		ExpressionAttributeNames: map[string]string{"#sequence": "sequence"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":consumer": text(row.Consumer), ":sequence": text(row.Sequence),
-		},
-		ReturnValuesOnConditionCheckFailure: allOld,
-	})
-	old, stays := dynamo.ConditionFailure(err)
-	if !stays || len(old) == 0 {
-		return failed("write checkpoint", err)
-	}
-	var there checkpointRow
-	if err := dynamo.Decode(old, &there); err != nil {
-		return err
-	}
-	if there.Consumer != c.Consumer {
-		return fmt.Errorf("%w (it is %q's)", dedupe.ErrOtherConsumer, there.Consumer)
-	}
-	return nil
 }
 
 // ReadRun reads an offline run consistently.

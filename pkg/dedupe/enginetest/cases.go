@@ -1,8 +1,10 @@
 package enginetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,12 +21,13 @@ var cases = []Case{
 	{"store/put-race", putRace},
 	{"store/batches", batches},
 	{"store/raise-purge", raisePurge},
-	{"store/checkpoint", checkpoint},
-	{"store/checkpoints-are-separate", checkpointsAreSeparate},
-	{"store/checkpoint-of-another-consumer", otherConsumer},
-	{"store/checkpoint-that-is-not-a-number", checkpointNotANumber},
-	{"store/checkpoint-race", checkpointRace},
-	{"store/checkpoint-race-of-consumers", consumersRace},
+	{"store/acks", acks},
+	{"store/acks-are-separate", acksAreSeparate},
+	{"store/acks-of-one-end", acksOfOneEnd},
+	{"store/ack-of-no-number", ackOfNoNumber},
+	{"store/many-acks", manyAcks},
+	{"store/consumer", consumer},
+	{"store/consumer-race", consumersRace},
 	{"store/runs", runs},
 }
 
@@ -35,13 +38,17 @@ var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 // entry is an entry in the fixture's scope that lives for an hour.
 func (f *fixture) entry(id, owner string, arrival time.Time) dedupe.Entry {
 	return dedupe.Entry{
-		Scope: f.scope, Key: format.KeyOf(id), Owner: owner, Fingerprint: "fp of " + owner, Version: "v1",
+		Scope: f.scope, Key: format.KeyOf(id), Owner: ownerNamed(owner), Fingerprint: "fp of " + owner, Version: "v1",
 		Arrival: arrival, PurgeAt: dedupe.Retention{Window: time.Hour}.PurgeAt(arrival),
 	}
 }
 
+func ownerNamed(name string) dedupe.Owner {
+	return dedupe.Owner{Source: "tests", Sequence: name, Sub: dedupe.Plain}
+}
+
 // put puts one entry and returns the one that was there.
-func (f *fixture) put(e dedupe.Entry) *dedupe.Entry {
+func (f *fixture) put(e dedupe.Entry) *dedupe.Existing {
 	f.Helper()
 	results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
 	f.must(err)
@@ -53,7 +60,7 @@ func (f *fixture) put(e dedupe.Entry) *dedupe.Entry {
 func (f *fixture) wantPut(what string, e dedupe.Entry, existing *dedupe.Entry) {
 	f.Helper()
 	got := f.put(e)
-	if (got == nil) != (existing == nil) || got != nil && *got != *existing {
+	if (got == nil) != (existing == nil) || got != nil && *got != existing.Existing() {
 		f.Errorf("%s: want %+v to be there, got %+v", what, existing, got)
 	}
 }
@@ -101,7 +108,7 @@ func purgedEntriesAreAbsent(f *fixture) {
 func putRace(f *fixture) {
 	const racers = 16
 	var put atomic.Int32
-	owners := make([]string, racers)
+	owners := make([]dedupe.Digest, racers)
 	var wg sync.WaitGroup
 	for i := range racers {
 		wg.Go(func() {
@@ -112,7 +119,7 @@ func putRace(f *fixture) {
 				f.Errorf("put: %v, %v", err, results)
 			case results[0].Existing == nil:
 				put.Add(1)
-				owners[i] = e.Owner
+				owners[i] = e.Owner.Digest()
 			default:
 				owners[i] = results[0].Existing.Owner
 			}
@@ -124,7 +131,7 @@ func putRace(f *fixture) {
 	}
 	for _, owner := range owners {
 		if owner != owners[0] {
-			f.Errorf("the racers saw different owners: %q", owners)
+			f.Errorf("the racers saw different owners: %x", owners)
 			break
 		}
 	}
@@ -154,7 +161,7 @@ func batches(f *fixture) {
 		if r.Err != nil || (i < n/2) != (r.Existing != nil) {
 			f.Errorf("entry %d: got %+v", i, r)
 		}
-		if r.Existing != nil && *r.Existing != entries[i] {
+		if r.Existing != nil && *r.Existing != entries[i].Existing() {
 			f.Errorf("entry %d: want %+v, got %+v", i, entries[i], *r.Existing)
 		}
 	}
@@ -166,7 +173,9 @@ func raisePurge(f *fixture) {
 	f.wantPut("a new key", first, nil)
 	raise := func(what, id, owner string, purge int64, raised bool) {
 		f.Helper()
-		results, err := f.store.RaisePurge(f.ctx, []dedupe.RaiseRequest{{Scope: f.scope, Key: format.KeyOf(id), Owner: owner, PurgeAt: purge}})
+		results, err := f.store.RaisePurge(f.ctx, []dedupe.RaiseRequest{
+			{Scope: f.scope, Key: format.KeyOf(id), Owner: ownerNamed(owner).Digest(), PurgeAt: purge},
+		})
 		f.must(err)
 		if results[0].Err != nil || results[0].Raised != raised {
 			f.Errorf("%s: want raised %t, got %+v", what, raised, results[0])
@@ -192,151 +201,155 @@ func raisePurge(f *fixture) {
 	wantPurge(dedupe.Never)
 }
 
-func (f *fixture) checkpointKey() dedupe.CheckpointKey {
-	stream := dedupe.Stream{Account: "123456789012", Region: "us-east-1", Name: "orders"}
-	return dedupe.CheckpointKey{Scope: f.scope, Stream: stream, Shard: "shardId-000000000000"}
+func (f *fixture) ackKey() dedupe.AckKey {
+	return dedupe.AckKey{Scope: f.scope, Stream: ordersStream, Shard: "shardId-000000000000", Sink: "kinesis:unique"}
 }
 
-// wantCheckpoint reads a checkpoint and compares its sequence number; "" means none.
-func (f *fixture) wantCheckpoint(k dedupe.CheckpointKey, sequence string) {
+var ordersStream = dedupe.Stream{Account: "123456789012", Region: "us-east-1", Name: "orders"}
+
+// ack is an ack of some records.
+func ackOf(first, last string, owners ...int) dedupe.Ack {
+	a := dedupe.Ack{First: first, Last: last, PurgeAt: epoch.Unix()}
+	for _, n := range owners {
+		mark := ownerNamed(fmt.Sprint(n)).Mark()
+		a.Owners = append(a.Owners, mark[:]...)
+	}
+	return a
+}
+
+// wantAcks reads the acks that reach into some sequence numbers. An engine may return others too, so it looks for those
+// that are wanted and those that are not.
+func (f *fixture) wantAcks(first, last string, want ...dedupe.Ack) {
 	f.Helper()
-	got, err := f.store.ReadCheckpoint(f.ctx, k)
+	got, err := f.store.ReadAcks(f.ctx, f.ackKey(), first, last)
 	f.must(err)
-	if sequence == "" && got != nil || sequence != "" && (got == nil || *got != dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}) {
-		f.Errorf("want checkpoint %q, got %+v", sequence, got)
+	for _, w := range want {
+		if !slices.ContainsFunc(got, func(g dedupe.Ack) bool { return sameAck(g, w) }) {
+			f.Errorf("%s to %s: want %+v among %+v", first, last, w, got)
+		}
 	}
 }
 
-func (f *fixture) advance(k dedupe.CheckpointKey, sequence string) {
-	f.Helper()
-	f.must(f.store.AdvanceCheckpoint(f.ctx, k, dedupe.Checkpoint{Sequence: sequence, Consumer: "me"}))
+func sameAck(a, b dedupe.Ack) bool {
+	return a.First == b.First && a.Last == b.Last && a.PurgeAt == b.PurgeAt && bytes.Equal(a.Owners, b.Owners)
 }
 
-// checkpoint: it moves forward only, by the number and not by the text.
-func checkpoint(f *fixture) {
-	k := f.checkpointKey()
-	longest := strings.Repeat("9", 128)
-	f.wantCheckpoint(k, "")
-	for _, step := range []struct{ advance, want string }{
-		{"0", "0"}, {"9", "9"}, {"10", "10"}, {"9", "10"}, {"10", "10"},
-		{"49590338271490256608559692538361571095921575989136588898", "49590338271490256608559692538361571095921575989136588898"},
-		{"5", "49590338271490256608559692538361571095921575989136588898"},
-		{longest, longest}, {"1" + strings.Repeat("0", 127), longest},
-	} {
-		f.advance(k, step.advance)
-		f.wantCheckpoint(k, step.want)
+// acks: they are found by the number and not by the text, whether they begin before the batch or end after it.
+func acks(f *fixture) {
+	f.wantAcks("0", "100")
+	const long = "49590338271490256608559692538361571095921575989136588898"
+	one, wide, late := ackOf("9", "9", 9), ackOf("2", "30", 2, 30), ackOf("99", long, 99)
+	late.PurgeAt = dedupe.Never
+	for range 2 { // it is safe to repeat
+		for _, a := range []dedupe.Ack{one, wide, late} {
+			f.must(f.store.WriteAck(f.ctx, f.ackKey(), a))
+		}
 	}
+	f.wantAcks("9", "10", one, wide)
+	f.wantAcks("5", "6", wide)
+	f.wantAcks("25", "40", wide)
+	f.wantAcks("1", "200", one, wide, late)
+	f.wantAcks(long, long, late)
+	f.wantAcks(strings.Repeat("9", 128), strings.Repeat("9", 128))
 }
 
-// checkpointsAreSeparate: a new scope replays a stream, and streams and shards do not skip each other's records.
-func checkpointsAreSeparate(f *fixture) {
-	f.advance(f.checkpointKey(), "7")
-	scope, stream, shard := f.checkpointKey(), f.checkpointKey(), f.checkpointKey()
+// acksAreSeparate: a new scope replays a stream, and streams, shards and sinks do not skip each other's records.
+func acksAreSeparate(f *fixture) {
+	f.must(f.store.WriteAck(f.ctx, f.ackKey(), ackOf("1", "3", 1, 2, 3)))
+	scope, stream, shard, sink := f.ackKey(), f.ackKey(), f.ackKey(), f.ackKey()
 	scope.Scope = newScope()
 	stream.Stream.Name = "payments"
 	shard.Shard = "shardId-000000000001"
-	for _, other := range []dedupe.CheckpointKey{scope, stream, shard} {
-		f.wantCheckpoint(other, "")
-	}
-}
-
-func otherConsumer(f *fixture) {
-	f.advance(f.checkpointKey(), "7")
-	err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: "8", Consumer: "you"})
-	if !errors.Is(err, dedupe.ErrOtherConsumer) {
-		f.Errorf("want %v, got %v", dedupe.ErrOtherConsumer, err)
-	}
-	f.wantCheckpoint(f.checkpointKey(), "7")
-}
-
-// checkpointNotANumber: another text among the numbers would stop the checkpoint, or skip records.
-func checkpointNotANumber(f *fixture) {
-	f.advance(f.checkpointKey(), "7")
-	for _, sequence := range []string{"", "x", "-8", "8 ", "0x8", "8.0", strings.Repeat("9", 129)} {
-		err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), dedupe.Checkpoint{Sequence: sequence, Consumer: "me"})
-		if err == nil || errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, dedupe.ErrOtherConsumer) {
-			f.Errorf("%q: want a fault, got %v", sequence, err)
+	sink.Sink = "kinesis:other"
+	for _, other := range []dedupe.AckKey{scope, stream, shard, sink} {
+		if got, err := f.store.ReadAcks(f.ctx, other, "1", "3"); len(got) > 0 || err != nil {
+			f.Errorf("%+v: got %+v, %v", other, got, err)
 		}
-		f.wantCheckpoint(f.checkpointKey(), "7")
 	}
 }
 
-// consumersRace: several consumers write the first checkpoint at the same time. One gets it, and the others get
-// ErrOtherConsumer.
+// acksOfOneEnd: an ack does not replace another one that ends at the same record.
+func acksOfOneEnd(f *fixture) {
+	first, second := ackOf("1", "5", 1, 3), ackOf("2", "5", 2, 5)
+	f.must(f.store.WriteAck(f.ctx, f.ackKey(), first))
+	f.must(f.store.WriteAck(f.ctx, f.ackKey(), second))
+	f.wantAcks("1", "5", first, second)
+}
+
+// ackOfNoNumber: another text among the numbers would hide acks.
+func ackOfNoNumber(f *fixture) {
+	for _, sequence := range []string{"", "x", "-8", "8 ", "0x8", "8.0", strings.Repeat("9", 129)} {
+		for _, a := range []dedupe.Ack{ackOf(sequence, "9", 1), ackOf("1", sequence, 1)} {
+			if err := f.store.WriteAck(f.ctx, f.ackKey(), a); err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+				f.Errorf("%q: want a fault, got %v", sequence, err)
+			}
+		}
+	}
+	if got, err := f.store.ReadAcks(f.ctx, f.ackKey(), "0", strings.Repeat("9", 128)); len(got) > 0 || err != nil {
+		f.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// manyAcks: a batch may have more acks than an engine reads at a time, and the largest ack fits into a row.
+func manyAcks(f *fixture) {
+	const n = 250
+	var want []dedupe.Ack
+	for i := range n {
+		want = append(want, ackOf(fmt.Sprint(i), fmt.Sprint(i), i))
+	}
+	large := ackOf("0", fmt.Sprint(n))
+	large.Owners = bytes.Repeat([]byte("8 bytes "), 40_000)
+	want = append(want, large)
+	for _, a := range want {
+		f.must(f.store.WriteAck(f.ctx, f.ackKey(), a))
+	}
+	f.wantAcks("0", fmt.Sprint(n), want...)
+	f.wantAcks("100", "101", want[100], want[101], large)
+}
+
+func (f *fixture) claim(scope, stream, function string) (consumer string) {
+	f.Helper()
+	s := ordersStream
+	s.Name = stream
+	for {
+		consumer, err := f.store.ClaimConsumer(f.ctx, scope, s, function)
+		if !errors.Is(err, dedupe.ErrTryAgain) {
+			f.must(err)
+			return consumer
+		}
+	}
+}
+
+// consumer: the first function stays the consumer, of this stream in this scope.
+func consumer(f *fixture) {
+	for _, c := range []struct{ scope, stream, function, want string }{
+		{f.scope, "orders", "one", "one"},
+		{f.scope, "orders", "two", "one"},
+		{f.scope, "orders", "one", "one"},
+		{f.scope, "payments", "two", "two"},
+		{newScope(), "orders", "two", "two"},
+	} {
+		if got := f.claim(c.scope, c.stream, c.function); got != c.want {
+			f.Errorf("%+v: got %q", c, got)
+		}
+	}
+}
+
+// consumersRace: several functions ask at the same time. All learn the same one.
 func consumersRace(f *fixture) {
 	const racers = 8
 	var all sync.WaitGroup
-	errs := make([]error, racers)
+	got := make([]string, racers)
 	for i := range racers {
-		all.Go(func() {
-			c := dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
-			for {
-				errs[i] = f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
-				if !errors.Is(errs[i], dedupe.ErrTryAgain) {
-					return
-				}
-			}
-		})
+		all.Go(func() { got[i] = f.claim(f.scope, "orders", fmt.Sprint("function-", i)) })
 	}
 	all.Wait()
-	got, err := f.store.ReadCheckpoint(f.ctx, f.checkpointKey())
-	f.must(err)
-	for i, err := range errs {
-		mine := got != nil && *got == dedupe.Checkpoint{Sequence: fmt.Sprint(1 + i), Consumer: fmt.Sprint("consumer-", i)}
-		if mine && err != nil || !mine && !errors.Is(err, dedupe.ErrOtherConsumer) {
-			f.Errorf("consumer %d got %v, and the checkpoint is %+v", i, err, got)
+	for _, consumer := range got {
+		if consumer == "" || consumer != got[0] {
+			f.Errorf("the functions saw different consumers: %q", got)
+			break
 		}
 	}
-}
-
-// checkpointRace: several writers try to move the checkpoint forward and back. A reader never sees it go back.
-func checkpointRace(f *fixture) {
-	var writers, readers sync.WaitGroup
-	written := make(chan struct{})
-	for range 2 {
-		readers.Go(func() {
-			last := "0"
-			for done := false; !done; {
-				select {
-				case <-written:
-					done = true // read once more
-				default:
-				}
-				c, err := f.store.ReadCheckpoint(f.ctx, f.checkpointKey())
-				switch {
-				case errors.Is(err, dedupe.ErrTryAgain):
-				case err != nil:
-					f.Error(err)
-					return
-				case c != nil && dedupe.CompareSequence(c.Sequence, last) < 0:
-					f.Errorf("the checkpoint went back from %s to %s", last, c.Sequence)
-				case c != nil:
-					last = c.Sequence
-				}
-			}
-		})
-	}
-	for i := range 20 {
-		writers.Go(func() {
-			for _, n := range []int{1 + i*7%20, 1 + i*13%20, 9 + i%4} { // some of one digit
-				c := dedupe.Checkpoint{Sequence: fmt.Sprint(n), Consumer: "me"}
-				for {
-					err := f.store.AdvanceCheckpoint(f.ctx, f.checkpointKey(), c)
-					if err == nil {
-						break
-					}
-					if !errors.Is(err, dedupe.ErrTryAgain) {
-						f.Error(err)
-						return
-					}
-				}
-			}
-		})
-	}
-	writers.Wait()
-	close(written)
-	readers.Wait()
-	f.wantCheckpoint(f.checkpointKey(), "20")
 }
 
 func runs(f *fixture) {

@@ -9,9 +9,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
+// Store is what the engines of this module with one row a key offer.
+type Store interface {
+	dedupe.Ledger
+	dedupe.Entries
+	dedupe.Acks
+	dedupe.Consumers
+	dedupe.Runs
+}
+
 // Run runs all cases as parallel subtests of t. open returns the engine under test. It may return the same engine each
 // time.
-func Run(t *testing.T, open func(*testing.T) dedupe.Store) {
+func Run(t *testing.T, open func(*testing.T) Store) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -30,7 +39,7 @@ type Case struct {
 func Cases() []Case { return append([]Case(nil), cases...) }
 
 // Run runs the case on an engine. The case uses a scope of its own.
-func (c Case) Run(t testing.TB, store dedupe.Store) {
+func (c Case) Run(t testing.TB, store Store) {
 	c.test(&fixture{TB: t, ctx: t.Context(), store: store, scope: newScope()})
 }
 
@@ -38,7 +47,7 @@ func (c Case) Run(t testing.TB, store dedupe.Store) {
 type fixture struct {
 	testing.TB
 	ctx   context.Context
-	store dedupe.Store
+	store Store
 	scope string
 }
 

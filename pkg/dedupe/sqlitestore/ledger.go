@@ -14,18 +14,22 @@ const (
 	// before the arrival of the new one. NULL stands for never, and compares as false.
 	// The owner is not part of the condition: otherwise a redelivered record would
 	// look like a new one.
-	putEntry = `INSERT INTO entry (scope, key, owner, fingerprint, version, arrival, purge_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+	putEntry = `INSERT INTO entry (scope, key, owner, content, record, version, arrival, purge_at)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 		ON CONFLICT (scope, key) DO UPDATE
-		SET owner = ?3, fingerprint = ?4, version = ?5, arrival = ?6, purge_at = ?7
-		WHERE entry.purge_at < ?8`
+		SET owner = ?3, content = ?4, record = ?5, version = ?6, arrival = ?7, purge_at = ?8
+		WHERE entry.purge_at < ?9`
 
-	selectEntry = `SELECT owner, fingerprint, version, arrival, coalesce(purge_at, 0) FROM entry
-		WHERE scope = ? AND key = ?`
+	selectEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
 
 	// max is NULL, which stands for never, if one of the two is NULL.
 	raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
 )
+
+// Enter enters records by one row a key: see dedupe.EnterByKey.
+func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, s, q), nil
+}
 
 // PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
 // No single entry fails: if the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
@@ -46,16 +50,20 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 }
 
 // put puts an entry, or returns the existing one.
-func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *dedupe.Entry, err error) {
-	n, err := w.Exec(ctx, putEntry, e.Scope, e.Key[:], e.Owner, e.Fingerprint, e.Version,
+func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *dedupe.Existing, err error) {
+	is := e.Existing()
+	n, err := w.Exec(ctx, putEntry, e.Scope, e.Key[:], is.Owner[:], is.Content[:], e.Owner.String(), e.Version,
 		sqlite.Millis(e.Arrival), seconds(e.PurgeAt), roundedUp(e.Arrival))
 	if err != nil || n == 1 {
 		return nil, err
 	}
-	old := dedupe.Entry{Scope: e.Scope, Key: e.Key}
-	_, err = w.One(ctx, selectEntry, sqlite.Args{e.Scope, e.Key[:]},
-		&old.Owner, &old.Fingerprint, &old.Version, sqlite.IntoTime(&old.Arrival), &old.PurgeAt)
-	return &old, err
+	var owner, content []byte
+	var old dedupe.Existing
+	if _, err = w.One(ctx, selectEntry, sqlite.Args{e.Scope, e.Key[:]}, &owner, &content, &old.PurgeAt); err != nil {
+		return nil, err
+	}
+	old.Owner, old.Content = dedupe.Digest(owner), dedupe.Digest(content) // their lengths are constraints of the table
+	return &old, nil
 }
 
 // RaisePurge raises purge times, in one transaction, with the errors of PutIfAbsent. dedupe.Never is later than every
@@ -64,7 +72,7 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 	results := make([]dedupe.RaiseResult, len(raises))
 	err := s.db.Write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range raises {
-			n, err := w.Exec(ctx, raisePurge, r.Scope, r.Key[:], r.Owner, seconds(r.PurgeAt))
+			n, err := w.Exec(ctx, raisePurge, r.Scope, r.Key[:], r.Owner[:], seconds(r.PurgeAt))
 			if err != nil {
 				return fmt.Errorf("raise %d of %d: %w", i, len(raises), err)
 			}

@@ -6,42 +6,54 @@ import (
 )
 
 var part = sqlite.Part{
-	Name:    "dedupe",
-	Version: 2,
-	Tables:  makeTables,
-	Upgrades: []string{
-		`ALTER TABLE run RENAME COLUMN parked TO dead_letters`, // 2: one word for dead letters
-	},
+	Name:     "dedupe",
+	Version:  3,
+	Oldest:   3, // keys are hashes with a tag since then
+	Tables:   makeTables,
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
 }
 
 // makeTables makes the tables of this package.
 const makeTables = `
-	-- arrival is in Unix milliseconds. purge_at is in Unix seconds, and NULL for
-	-- entries that are kept for ever. The table has row ids because keys are random:
-	-- without them every put would write a page of its own, at half the rate. With
-	-- them about 15 new entries share a page, and only the smaller index is random.
+	-- owner and content are digests of the record that holds the entry and of its
+	-- fingerprint; record is the owner as people read it. arrival is in Unix
+	-- milliseconds. purge_at is in Unix seconds, here and below, and NULL for what is
+	-- kept for ever. The table has row ids because keys are random: without them every
+	-- put would write a page of its own, at half the rate. With them about 15 new
+	-- entries share a page, and only the smaller index is random.
 	CREATE TABLE entry (
-		scope       TEXT NOT NULL,
-		key         BLOB NOT NULL CHECK (length(key) = 16),
-		owner       TEXT NOT NULL,
-		fingerprint TEXT NOT NULL,
-		version     TEXT NOT NULL,
-		arrival     INTEGER,
-		purge_at    INTEGER,
+		scope    TEXT NOT NULL,
+		key      BLOB NOT NULL CHECK (length(key) = 16),
+		owner    BLOB NOT NULL CHECK (length(owner) = 16),
+		content  BLOB NOT NULL CHECK (length(content) = 16),
+		record   TEXT NOT NULL,
+		version  TEXT NOT NULL,
+		arrival  INTEGER,
+		purge_at INTEGER,
 		PRIMARY KEY (scope, key)
 	) STRICT;
 
-	-- Few rows, always read by key: so WITHOUT ROWID, here and below. sequence is a
-	-- decimal padded with zeros, so that texts compare as numbers do.
-	CREATE TABLE checkpoint (
+	-- first and last are decimals padded with zeros, so that texts compare as numbers
+	-- do. Two acks may end at the same record. Always read by key: so WITHOUT ROWID,
+	-- here and below.
+	CREATE TABLE ack (
 		scope    TEXT NOT NULL,
 		stream   TEXT NOT NULL,
 		shard    TEXT NOT NULL,
-		sequence TEXT NOT NULL CHECK (length(sequence) = 128),
-		consumer TEXT NOT NULL,
-		PRIMARY KEY (scope, stream, shard)
+		sink     TEXT NOT NULL,
+		last     TEXT NOT NULL CHECK (length(last) = 128),
+		owners   BLOB NOT NULL,
+		first    TEXT NOT NULL CHECK (length(first) = 128),
+		purge_at INTEGER,
+		PRIMARY KEY (scope, stream, shard, sink, last, owners)
+	) STRICT, WITHOUT ROWID;
+
+	CREATE TABLE consumer (
+		scope    TEXT NOT NULL,
+		stream   TEXT NOT NULL,
+		function TEXT NOT NULL,
+		PRIMARY KEY (scope, stream)
 	) STRICT, WITHOUT ROWID;
 
 	-- Offline runs. output and dead_letters are sizes of files. tally is JSON: it is

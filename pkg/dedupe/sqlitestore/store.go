@@ -15,15 +15,25 @@ var (
 
 	// ErrNewer says that a later version of oncebox made the store. Use that version.
 	ErrNewer = sqlite.ErrNewer
+
+	// ErrOlder says that a version of oncebox before the first release made the store. Its keys cannot be compared with
+	// those of today: use another file.
+	ErrOlder = sqlite.ErrOlder
 )
 
 // DefaultBusyTimeout is how long a call waits for other processes and programs, in total, before it returns
 // dedupe.ErrTryAgain.
 const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
-var _ dedupe.Store = (*Store)(nil)
+var _ interface {
+	dedupe.Ledger
+	dedupe.Entries
+	dedupe.Acks
+	dedupe.Consumers
+	dedupe.Runs
+} = (*Store)(nil)
 
-// Store is a dedupe.Store in a SQLite file or in memory. It is safe for concurrent use. Several processes may use one
+// Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use. Several processes may use one
 // file.
 type Store struct{ db *sqlite.DB }
 
@@ -34,10 +44,10 @@ type Option = sqlite.Option
 // DefaultBusyTimeout.
 func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) }
 
-// Open opens an existing store. Close it after use. A store of an earlier version is upgraded.
+// Open opens an existing store. Close it after use.
 //
-// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer for a store of a later
-// version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error the file is
+// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer and ErrOlder for a store of
+// another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error the file is
 // unchanged.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))

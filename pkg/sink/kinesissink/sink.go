@@ -128,7 +128,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 
 // Check returns a *dedupe.PoisonError for a record that the stream can never take. Such a record would fail its whole
 // request each time.
-func (s *Sink) Check(o dedupe.Output) error {
+func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	switch key := partitionKey(o); {
 	case size(o) > s.maxRecord:
 		return &dedupe.PoisonError{Reason: reasonTooLarge}
@@ -168,7 +168,16 @@ func partitionKey(o dedupe.Output) string {
 //
 // Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
 // settings of the stream or the client are wrong.
-func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
+func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	n, err := s.send(ctx, outputs)
+	sent := dedupe.Sent{Delivered: make([]bool, len(outputs))}
+	for i := range n {
+		sent.Delivered[i] = true
+	}
+	return sent, err
+}
+
+func (s *Sink) send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
 	for delivered < len(outputs) {
 		rest := outputs[delivered:]
 		n, err := s.sendRequest(ctx, rest[:fit(rest)])

@@ -122,7 +122,7 @@ func (s *Sink) Close() error {
 
 // Check returns a *dedupe.PoisonError for a record that is not one line. JSON of several lines is not rewritten, since
 // records pass byte for byte.
-func (s *Sink) Check(o dedupe.Output) error {
+func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	switch {
 	case len(o.Data) == 0:
 		return &dedupe.PoisonError{Reason: reasonEmpty}
@@ -133,21 +133,25 @@ func (s *Sink) Check(o dedupe.Output) error {
 }
 
 // Send appends records, and returns when they are on the disk. If not all of them are, Send cuts the file back to the
-// last complete record; delivered counts the records up to there. If cutting fails, too, the Sink takes no more
+// last complete record; those up to there are delivered. If cutting fails, too, the Sink takes no more
 // records: close it and open the file again.
 //
 // Errors are faults of the file or the disk, or an error of the context.
-func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
+func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	if len(outputs) == 0 {
-		return 0, nil
+		return dedupe.Sent{}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delivered, err = s.append(ctx, outputs)
-	if err != nil {
-		err = fmt.Errorf("ndjson sink %s: %w", s.path, err)
+	n, err := s.append(ctx, outputs)
+	if err == nil {
+		return dedupe.Sent{}, nil
 	}
-	return delivered, err
+	sent := dedupe.Sent{Delivered: make([]bool, len(outputs))}
+	for i := range n {
+		sent.Delivered[i] = true
+	}
+	return sent, fmt.Errorf("ndjson sink %s: %w", s.path, err)
 }
 
 func (s *Sink) append(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {

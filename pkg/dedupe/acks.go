@@ -1,0 +1,108 @@
+package dedupe
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// ackedOwners are the records of a batch that acks name.
+type ackedOwners map[OwnerMark]struct{}
+
+func (a ackedOwners) has(o Owner) bool {
+	if len(a) == 0 {
+		return false
+	}
+	_, found := a[o.Mark()]
+	return found
+}
+
+// readAcks finds out which records of the batch are done. A failed read does not fail the batch: the records are
+// processed again, as retries.
+func (r *batchRun) readAcks(ctx context.Context) {
+	if r.Acks == nil {
+		return
+	}
+	records := r.batch.Records
+	acks, err := r.Acks.ReadAcks(ctx, r.ackKey(), records[0].Sequence, records[len(records)-1].Sequence)
+	if err != nil {
+		r.result.AckErr = err
+		return
+	}
+	if len(acks) > 0 {
+		r.acked = ackedOwners{}
+	}
+	for _, ack := range acks {
+		for marks := ack.Owners; len(marks) >= OwnerMarkSize; marks = marks[OwnerMarkSize:] {
+			r.acked[OwnerMark(marks)] = struct{}{}
+		}
+	}
+}
+
+func (r *batchRun) ackKey() AckKey {
+	return AckKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard, Sink: r.settings.Sink}
+}
+
+// maxMarks is how many records an ack names at most, so that a row stays below the 400 KB of DynamoDB.
+const maxMarks = 40_000
+
+// acknowledge writes down which of the user records are done. It comes after the sink and the dead-letter store have
+// confirmed them. A failed write does not fail the batch: if the records come again, they are retries.
+func (r *batchRun) acknowledge(ctx context.Context, users []userRecord) {
+	if r.Acks == nil {
+		return
+	}
+	for owners := range slices.Chunk(r.newlyDone(users), maxMarks) {
+		if err := r.Acks.WriteAck(ctx, r.ackKey(), r.ackOf(owners)); err != nil {
+			r.result.AckErr = err
+		}
+	}
+}
+
+// doneRecord is a record that an ack names: a user record, or a Kinesis record as a whole.
+type doneRecord struct {
+	source *Record
+	sub    int
+}
+
+// newlyDone returns the records that are done and that no ack names yet. A Kinesis record of which all is done counts as
+// one, and is not even opened when it comes again.
+func (r *batchRun) newlyDone(users []userRecord) (records []doneRecord) {
+	for begin := 0; begin < len(users); {
+		end := begin + 1
+		for end < len(users) && users[end].record == users[begin].record {
+			end++
+		}
+		of := users[begin:end]
+		begin = end
+		switch {
+		case !slices.ContainsFunc(of, func(u userRecord) bool { return u.done && !u.acked }):
+		case !slices.ContainsFunc(of, func(u userRecord) bool { return !u.done }):
+			records = append(records, doneRecord{of[0].source, Plain})
+		default:
+			for i := range of {
+				if of[i].done && !of[i].acked {
+					records = append(records, doneRecord{of[i].source, of[i].sub})
+				}
+			}
+		}
+	}
+	return records
+}
+
+func (r *batchRun) ackOf(records []doneRecord) Ack {
+	ack := Ack{
+		First: records[0].source.Sequence, Last: records[len(records)-1].source.Sequence,
+		Owners: make([]byte, 0, len(records)*OwnerMarkSize),
+	}
+	var latest time.Time
+	for _, d := range records {
+		mark := Owner{r.source, d.source.Sequence, d.sub}.Mark()
+		ack.Owners = append(ack.Owners, mark[:]...)
+		if d.source.Arrival.After(latest) {
+			latest = d.source.Arrival
+		}
+	}
+	ack.PurgeAt = r.settings.Retention.purgeAckAt(latest)
+	return ack
+}

@@ -1,0 +1,97 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// ackPage is how many acks a request reads. An ack of 500 records has about 4 KB, which is one read unit.
+const ackPage = 100
+
+// ReadAcks reads the acks that end at first or later, consistently and in the order of their ends, until a page that
+// lies behind last has none that begins before it. An ack that begins in the batch and ends far behind it, with more
+// than a page of others between, may be missed: its records are then processed again. (Such an ack is of a batch of a
+// rare partition key, with a parallelization above 1.)
+func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
+	from, err := dedupe.PadSequence(first)
+	if err != nil {
+		return nil, err
+	}
+	to, err := dedupe.PadSequence(last)
+	if err != nil {
+		return nil, err
+	}
+	in := &dynamodb.QueryInput{
+		TableName: aws.String(s.table), ConsistentRead: aws.Bool(true), Limit: aws.Int32(ackPage),
+		KeyConditionExpression: aws.String("pk = :pk AND sk >= :from"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": text(ackPartition(k)), ":from": text(from),
+		},
+	}
+	for {
+		out, err := s.client.Query(ctx, in)
+		if err != nil {
+			return nil, failed("read acks", err)
+		}
+		reaches := false // an ack of the page reaches into the batch, or a later page may hold one that ends in it
+		for _, item := range out.Items {
+			var row ackRow
+			if err := dynamo.Decode(item, &row); err != nil {
+				return nil, err
+			}
+			if row.First <= to {
+				acks = append(acks, row.ack())
+				reaches = true
+			}
+		}
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(in.ExclusiveStartKey) == 0 || !reaches {
+			return acks, nil
+		}
+	}
+}
+
+// WriteAck puts an ack. Putting it again changes nothing.
+func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) error {
+	first, err := dedupe.PadSequence(a.First)
+	if err != nil {
+		return err
+	}
+	row := ackRow{First: first, Owners: a.Owners, PurgeAt: a.PurgeAt}
+	if row.key, err = ackKey(k, a); err != nil {
+		return err
+	}
+	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(row)})
+	return failed("write ack", err)
+}
+
+// ClaimConsumer puts the function's row IF there is none, and returns the function of the row. The error names a row of
+// another layout: its entries cannot be compared.
+func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
+	consumer string, err error,
+) {
+	row := consumerRow{consumerKey(scope, stream), function, layout}
+	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: aws.String(s.table), Item: dynamo.Encode(row),
+		ConditionExpression:                 aws.String("attribute_not_exists(pk)"),
+		ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	old, there := dynamo.ConditionFailure(err)
+	if !there || len(old) == 0 {
+		return function, failed("claim consumer", err)
+	}
+	if err := dynamo.Decode(old, &row); err != nil {
+		return "", err
+	}
+	if row.Layout != layout {
+		return "", fmt.Errorf("dynamodb: the scope %s has rows of layout %d, and this version of oncebox writes layout %d; "+
+			"choose another scope, or use the version that wrote them", scope, row.Layout, layout)
+	}
+	return row.Function, nil
+}
