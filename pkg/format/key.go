@@ -9,16 +9,30 @@ import (
 // Key is what a ledger stores of an id: two records are the same if their keys are equal.
 type Key [16]byte
 
-// KeyOf returns the key of an id. For a UUID (8-4-4-4-12, in upper or lower case) it is the value, so that UUIDs
-// compare by value. For another id it is the first 128 bits of the SHA-256, so that ids compare byte for byte. (With
-// 64 bits, two million records a minute would lose a good record every two days.)
+// The tags say what is hashed. Without them, an id could be chosen that has the key of another id, and the record with
+// the other id would be dropped as its duplicate.
+const (
+	tagUUID  = 'u'
+	tagBytes = 'b'
+)
+
+// KeyOf returns the key of an id: the first 128 bits of the SHA-256 of a tag and the id. A UUID (8-4-4-4-12, in upper
+// or lower case) has a tag of its own and is hashed as its 16 bytes, so that UUIDs compare by value. Other ids compare
+// byte for byte. (With 64 bits, two million records a minute would lose a good record every two days.)
 func KeyOf(id string) Key {
+	var space [usualID]byte // so that a usual id needs no allocation
+	text := space[:0]
 	if u, ok := parseUUID(id); ok {
-		return Key(u)
+		text = append(append(text, tagUUID), u[:]...)
+	} else {
+		text = append(append(text, tagBytes), id...)
 	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256(text)
 	return Key(sum[:16])
 }
+
+// usualID is the number of bytes for which KeyOf has room.
+const usualID = 256
 
 // derived is the name space of derived ids:
 // uuid5(URL, "https://github.com/oncebox/oncebox").
