@@ -46,6 +46,27 @@ func parsePath(option, text string) (path, error) {
 	return parts, nil
 }
 
+// pathTo returns the path that leads along names, in the syntax that parsePath reads. It returns "" if a name can be in
+// no path. A comma is escaped, too, since settings are lists of paths with commas between them.
+func pathTo(names ...string) string {
+	var out []byte
+	for i, name := range names {
+		if name == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			return ""
+		}
+		if i > 0 {
+			out = append(out, '.')
+		}
+		for j := range len(name) {
+			if c := name[j]; strings.IndexByte(`\.*?#|,`, c) >= 0 || j == 0 && strings.IndexByte(`@![{`, c) >= 0 {
+				out = append(out, '\\')
+			}
+			out = append(out, name[j])
+		}
+	}
+	return string(out)
+}
+
 // inside reports whether p leads to the value of q, or into it.
 func (p path) inside(q path) bool { return len(p) >= len(q) && slices.Equal(p[:len(q)], q) }
 

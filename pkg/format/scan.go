@@ -58,6 +58,21 @@ func (s *scan) record(root *place) *BadRecord {
 	return nil
 }
 
+// tabulate scans a record with a table of all its values.
+func (t *tree) tabulate(record []byte) (*scan, *BadRecord) {
+	counted := &scan{text: record, found: make([]span, t.count)}
+	if err := counted.record(t.root); err != nil {
+		return nil, err
+	}
+	s := &scan{text: record, found: make([]span, t.count), nodes: make([]node, counted.count)}
+	return s, s.record(t.root)
+}
+
+// meaning returns the meaning of the name of node n.
+func (s *scan) meaning(n int) string {
+	return string(appendText(nil, s.nodes[n].name.of(s.text), s.nodes[n].nameEscaped))
+}
+
 // value scans the value that begins at i and returns its end. n holds its name.
 func (s *scan) value(i, depth int, at *place, n node) int {
 	number := s.count
