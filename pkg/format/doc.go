@@ -27,6 +27,12 @@
 // A record that can never be processed gives a *BadRecord. Its reason is one of a few fixed texts, which hold nothing
 // from the record. The same record always gives the same reason.
 //
+// # Wrong settings
+//
+// Three functions help to explain a wrong setting. [LooksLike] says what a payload is that is not a record: gzip, TSV, a
+// JSON array. [MemberNames] lists the members of a record, for a message about a wrong path. [Digest.DiffersOnlyIn] says
+// in which one or two members two records of one id differ: such a member may belong into Volatile.
+//
 // # Limits
 //
 // Unicode is not normalised: strings that look alike may differ. An id is compared as it is written: the number 17 and
