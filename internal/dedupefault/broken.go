@@ -1,6 +1,7 @@
 package dedupefault
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,7 @@ func onCall(method Method, h Hook) Hook {
 }
 
 // onExisting makes a hook that changes the entries that puts find.
-func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Entry)) Hook {
+func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Existing)) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
 		for i := range c.Puts {
@@ -37,6 +38,9 @@ func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Entry)) 
 		return err
 	})
 }
+
+// anotherRecord is an owner that is none of the records.
+var anotherRecord = dedupe.Owner{Source: "another record"}.Digest()
 
 // allRaised is the answer that every purge time was raised.
 func allRaised(n int) []dedupe.RaiseResult {
@@ -50,7 +54,8 @@ func noTimeInCondition(Env) Hook {
 		err := c.Do(ctx)
 		for i, e := range c.Entries[:len(c.Puts)] {
 			if old, found := seen[e.Key]; found {
-				c.Puts[i] = dedupe.PutResult{Existing: &old}
+				existing := old.Existing()
+				c.Puts[i] = dedupe.PutResult{Existing: &existing}
 			} else {
 				seen[e.Key] = e
 			}
@@ -66,7 +71,7 @@ func ownerInCondition(env Env) Hook {
 			probe := e
 			probe.PurgeAt = 1 // if the key is free, this entry is over at once
 			found, err := env.Engine.PutIfAbsent(ctx, []dedupe.Entry{probe})
-			if err != nil || found[0].Existing == nil || found[0].Existing.Owner != e.Owner {
+			if err != nil || found[0].Existing == nil || found[0].Existing.Owner != e.Owner.Digest() {
 				continue
 			}
 			if err := PurgeNow(ctx, env.Engine, e.Scope, e.Key); err != nil {
@@ -77,28 +82,49 @@ func ownerInCondition(env Env) Hook {
 	})
 }
 
-// checkpointWithoutScope: all scopes share one checkpoint.
-func checkpointWithoutScope(Env) Hook {
+// acksWithoutScope: all scopes share their acks.
+func acksWithoutScope(Env) Hook {
 	return func(ctx context.Context, c *Call) error {
 		c.Key.Scope = "shared"
 		return c.Do(ctx)
 	}
 }
 
-// sequencesAsText: a checkpoint moves to a text that is later.
-func sequencesAsText(env Env) Hook {
-	return onCall(AdvanceCheckpoint, func(ctx context.Context, c *Call) error {
-		old, err := env.Store.ReadCheckpoint(ctx, c.Key)
-		if err != nil || old != nil && c.Checkpoint.Sequence <= old.Sequence {
-			return err
-		}
+// acksWithoutSink: what is done for one sink is done for all.
+func acksWithoutSink(Env) Hook {
+	return func(ctx context.Context, c *Call) error {
+		c.Key.Sink = "shared"
 		return c.Do(ctx)
+	}
+}
+
+// acksAsText: acks are found by the text of a sequence number.
+func acksAsText(Env) Hook {
+	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		c.Acks = slices.DeleteFunc(c.Acks, func(a dedupe.Ack) bool { return a.Last < c.First || a.First > c.Last })
+		return err
 	})
+}
+
+// oneAckAnEnd: an ack replaces another one that ends at the same record.
+func oneAckAnEnd(Env) Hook {
+	ends := map[string]dedupe.Ack{}
+	return func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		switch c.Method {
+		case WriteAck:
+			ends[c.Acks[0].Last] = c.Acks[0]
+		case ReadAcks:
+			c.Acks = slices.DeleteFunc(c.Acks, func(a dedupe.Ack) bool { return !bytes.Equal(ends[a.Last].Owners, a.Owners) })
+		}
+		return err
+	}
 }
 
 // entriesWithoutOwner: every record that comes second is a copy.
 func entriesWithoutOwner(Env) Hook {
-	puts := onExisting(func(_ int, _ dedupe.Entry, existing *dedupe.Entry) { existing.Owner = "" })
+	puts := onExisting(func(_ int, _ dedupe.Entry, existing *dedupe.Existing) { existing.Owner = dedupe.Digest{} })
 	return func(ctx context.Context, c *Call) error {
 		if c.Method == RaisePurge {
 			c.Raised = allRaised(len(c.Raises)) // there is no owner to compare
@@ -110,18 +136,18 @@ func entriesWithoutOwner(Env) Hook {
 
 // ownerFromBatch: a record is known again only as the first of a batch.
 func ownerFromBatch(Env) Hook {
-	return onExisting(func(i int, asked dedupe.Entry, existing *dedupe.Entry) {
-		if i > 0 && existing.Owner == asked.Owner {
-			existing.Owner = "another batch"
+	return onExisting(func(i int, asked dedupe.Entry, existing *dedupe.Existing) {
+		if i > 0 && existing.Owner == asked.Owner.Digest() {
+			existing.Owner = anotherRecord
 		}
 	})
 }
 
 // fingerprintFirst: the fingerprint is compared before the owner.
 func fingerprintFirst(Env) Hook {
-	return onExisting(func(_ int, asked dedupe.Entry, existing *dedupe.Entry) {
-		if existing.Fingerprint == asked.Fingerprint {
-			existing.Owner = "another record"
+	return onExisting(func(_ int, asked dedupe.Entry, existing *dedupe.Existing) {
+		if existing.Content == dedupe.ContentDigest(asked.Fingerprint) {
+			existing.Owner = anotherRecord
 		}
 	})
 }
@@ -135,8 +161,8 @@ func failedPutIsDuplicate(Env) Hook {
 		}
 		for i, r := range c.Puts {
 			if r.Err != nil {
-				existing := c.Entries[i]
-				existing.Owner = "another record"
+				existing := c.Entries[i].Existing()
+				existing.Owner = anotherRecord
 				c.Puts[i] = dedupe.PutResult{Existing: &existing}
 			}
 		}
@@ -152,8 +178,8 @@ type firstOfBatch struct {
 	fingerprints map[string]string // by id
 }
 
-func (f firstOfBatch) Read(payload []byte) (format.Fields, error) {
-	fields, err := f.Format.Read(payload)
+func (f firstOfBatch) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+	fields, err := f.Format.Read(ctx, payload)
 	if err != nil {
 		return fields, err
 	}
@@ -216,14 +242,14 @@ type countingFormat struct {
 	renamed int
 }
 
-func (f *countingFormat) Rename(payload []byte, oldID, newID string) ([]byte, error) {
+func (f *countingFormat) Rename(ctx context.Context, payload []byte, oldID, newID string) ([]byte, error) {
 	f.renamed++
-	return f.Format.Rename(payload, oldID, fmt.Sprint(newID, f.renamed))
+	return f.Format.Rename(ctx, payload, oldID, fmt.Sprint(newID, f.renamed))
 }
 
 // ledgerAhead: the later half of a batch is decided before the first.
 func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
-	f.sink, f.deadLetters, f.options.Checkpoint = nowhere{}, nowhere{}, false
+	f.sink, f.deadLetters, f.options.NoAcks = nowhere{}, nowhere{}, true
 	decides := f.handler(w)
 	return func(ctx context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
 		var event events.KinesisEvent
@@ -243,42 +269,37 @@ func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
 // nowhere takes everything and does nothing with it.
 type nowhere struct{}
 
-func (nowhere) Check(dedupe.Output) error { return nil }
+func (nowhere) Check(context.Context, dedupe.Output) error { return nil }
 
-func (nowhere) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
-	return len(outputs), nil
-}
+func (nowhere) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) { return dedupe.Sent{}, nil }
 
 func (nowhere) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
 	return len(letters), nil
 }
 
-// sendAfterFailure: the records after the one that failed are sent too.
+// sendAfterFailure: the records after those of a Send that failed are sent too.
 func sendAfterFailure(Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
 		outputs := c.Outputs
 		err := c.Do(ctx)
-		done, answer := c.Done, err
-		for sent := done; err != nil && sent+1 < len(outputs); {
-			outputs = outputs[sent+1:]
-			c.Outputs = outputs
-			err = c.Do(ctx)
-			sent = c.Done
+		answer := c.Sent
+		if err != nil && ctx.Err() == nil {
+			c.Outputs = outputs[len(outputs)-1:]
+			_ = c.Do(ctx)
 		}
-		c.Done = done
-		return answer
+		c.Sent = answer
+		return err
 	})
 }
 
 // partTakenAsDelivered: a request that was answered has delivered all.
 func partTakenAsDelivered(Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
-		n := len(c.Outputs)
 		if err := c.Do(ctx); err != nil && ctx.Err() != nil {
-			c.Done = 0
+			c.Sent = dedupe.Sent{}
 			return err
 		}
-		c.Done = n
+		c.Sent = dedupe.Sent{}
 		return nil
 	})
 }
@@ -314,40 +335,85 @@ func halfAggregate(env Env) Hook {
 		outputs := c.Outputs
 		err := c.Do(ctx)
 		sequence := func(i int) string { return env.World.positionOf(outputs[i]).Sequence }
-		for err != nil && c.Done > 0 && sequence(c.Done) == sequence(c.Done-1) {
-			if c.Done++; c.Done == len(outputs) {
-				err = nil
+		for i := 1; i < len(c.Sent.Delivered); i++ {
+			if c.Sent.Delivered[i-1] && sequence(i) == sequence(i-1) {
+				c.Sent.Delivered[i] = true
 			}
 		}
 		return err
 	})
 }
 
-// checkpointBeforeSink: the checkpoint moves when the ledger has the entries.
-func checkpointBeforeSink(env Env) Hook {
+// ackBeforeSink: a record is acknowledged when the ledger has its entry.
+func ackBeforeSink(env Env) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); err != nil {
 			return err
 		}
-		return env.advanceTo(ctx, env.World.inputAt(c.Entries[len(c.Entries)-1].Owner).position)
+		for _, e := range c.Entries {
+			env.acknowledge(ctx, env.World.inputAt(e.Owner.String()).position)
+		}
+		return nil
 	})
 }
 
-// checkpointAfterFailure: the checkpoint moves past all that was sent, whatever failed.
-func checkpointAfterFailure(env Env) Hook {
+// ackOfFailed: all that was sent is acknowledged, whatever failed.
+func ackOfFailed(env Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
-		last := c.Outputs[len(c.Outputs)-1]
+		outputs := c.Outputs
 		err := c.Do(ctx)
-		if err != nil {
-			_ = env.advanceTo(ctx, env.World.positionOf(last))
+		for _, o := range outputs {
+			env.acknowledge(ctx, env.World.positionOf(o))
 		}
 		return err
 	})
 }
 
-func (env Env) advanceTo(ctx context.Context, p dedupe.Position) error {
-	key := dedupe.CheckpointKey{Scope: env.World.scope, Stream: p.Stream, Shard: p.Shard}
-	return env.Store.AdvanceCheckpoint(ctx, key, dedupe.Checkpoint{Sequence: p.Sequence, Consumer: consumer})
+// acknowledge writes an ack of one record. It is the broken function's, so the judge looks at it as at every other.
+func (env Env) acknowledge(ctx context.Context, p dedupe.Position) {
+	mark := p.Owner().Mark()
+	key := dedupe.AckKey{Scope: env.World.scope, Stream: p.Stream, Shard: p.Shard, Sink: "own:memory"}
+	a := dedupe.Ack{First: p.Sequence, Last: p.Sequence, Owners: mark[:]}
+	_ = env.Store.WriteAck(ctx, key, a)
+}
+
+// ackedRange: an ack stands for all records between its first and its last.
+func ackedRange(env Env) Hook {
+	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		for i, a := range c.Acks {
+			c.Acks[i].Owners = slices.Clone(a.Owners)
+			for _, in := range env.World.inputs {
+				if in.position.Shard == c.Key.Shard && between(in.position.Sequence, a.First, a.Last) {
+					mark := in.wholeMark()
+					c.Acks[i].Owners = append(c.Acks[i].Owners, mark[:]...)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// wholeForPart: an ack of a part of an aggregate stands for the aggregate.
+func wholeForPart(env Env) Hook {
+	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		for i, a := range c.Acks {
+			c.Acks[i].Owners = slices.Clone(a.Owners)
+			for _, in := range env.World.inputs {
+				mark, whole := in.mark(), in.wholeMark()
+				if bytes.Contains(a.Owners, mark[:]) {
+					c.Acks[i].Owners = append(c.Acks[i].Owners, whole[:]...)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// acksNotRead: acks are written, and nobody reads them.
+func acksNotRead(Env) Hook {
+	return onCall(ReadAcks, func(context.Context, *Call) error { return nil })
 }
 
 // positionOf returns where an output comes from.
@@ -357,7 +423,7 @@ func (w *World) positionOf(o dedupe.Output) dedupe.Position {
 	return w.inputOf(p.N).position
 }
 
-func noCheckpoint(s *Scenario) { s.Checkpoint = false }
+func noAcks(s *Scenario) { s.NoAcks = true }
 
 // naming: the answer names other records than the first that failed.
 func naming(which func(all []string, failed int) []string) func(*World, function, handleFunc) handleFunc {

@@ -28,19 +28,22 @@ const (
 	LateAfter    Way = "late, after the effect"
 	PartBefore   Way = "effect for the first half, error for the others"
 	PartLost     Way = "effect for all, error for every second"
-	Scattered    Way = "effect for every second, error at the first of the others"
+	Scattered    Way = "effect for every second, and the answer says so"
+	ScatterLost  Way = "effect for every second, and the answer names none"
 )
 
 // waysOf returns the ways in which calls of a method can fail.
 func waysOf(method Method) []Way {
 	ways := []Way{FailBefore, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter}
 	switch method {
-	case ReadCheckpoint:
+	case ReadAcks:
 		return ways
 	case PutIfAbsent, RaisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
-	case Send, PutDeadLetters:
-		return append(ways, LoseReply, PartBefore, Scattered)
+	case Send:
+		return append(ways, LoseReply, PartBefore, Scattered, ScatterLost)
+	case PutDeadLetters:
+		return append(ways, LoseReply, PartBefore, ScatterLost)
 	}
 	return append(ways, LoseReply)
 }
@@ -137,6 +140,7 @@ func (c *brokenCall) wait(d time.Duration) {
 
 // faultHook breaks the calls of the function as planned, and tells the judge what they did.
 func (w *World) faultHook(ctx context.Context, c *Call) error {
+	before := w.tick()
 	b, err := w.begin(ctx, c.Method, about{c})
 	if err != nil {
 		return err
@@ -146,8 +150,10 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 		err = b.putIfAbsent(c)
 	case RaisePurge:
 		err = b.raisePurge(c)
-	case AdvanceCheckpoint:
-		err = b.advanceCheckpoint(c)
+	case WriteAck:
+		if err = c.Do(ctx); err == nil {
+			w.noteAck(c.Key, c.Acks[0])
+		}
 	case Send:
 		return b.send(c)
 	case PutDeadLetters:
@@ -158,8 +164,8 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 	if err == nil {
 		err = b.end()
 	}
-	if err == nil && c.Method == ReadCheckpoint && c.Checkpoint != nil {
-		invocationOf(ctx).skipped = c.Checkpoint.Sequence
+	if err == nil && c.Method == ReadAcks {
+		w.noteRead(invocationOf(ctx), before, c.Acks)
 	}
 	return err
 }
@@ -211,35 +217,50 @@ func (b *brokenCall) withEffect(n int) int {
 	return n
 }
 
-func (b *brokenCall) advanceCheckpoint(c *Call) error {
-	before, err := b.engine.ReadCheckpoint(b.ctx, c.Key)
-	if err != nil {
-		return err
-	}
-	err = c.Do(b.ctx)
-	b.checkAdvance(b.ctx, c.Key, before)
-	return err
-}
-
 func (b *brokenCall) send(c *Call) error {
 	asked := c.Outputs
+	scattered := b.fault.Way == Scattered || b.fault.Way == ScatterLost
 	c.Outputs = asked[:b.withEffect(len(asked))]
-	if b.fault.Way == Scattered {
+	if scattered {
 		c.Outputs = everySecond(asked)
 	}
+	inv := invocationOf(b.ctx)
+	if inv.sendFailed {
+		b.violate("order: #%d sends after a Send that failed", inv.Number)
+	}
 	err := c.Do(b.ctx)
-	if b.fault.Way == Scattered {
+	if scattered {
 		b.outOfOrder(c.Outputs)
 	}
-	err = b.endPart(c, len(asked), err)
-	b.confirm(b.ctx, asked[:c.Done])
+	switch {
+	case err != nil:
+	case scattered:
+		c.Sent = dedupe.Sent{Delivered: make([]bool, len(asked))}
+		for i := range asked {
+			c.Sent.Delivered[i] = b.fault.Way == Scattered && i%2 == 1
+		}
+		err = b.lost()
+	case len(c.Outputs) < len(asked):
+		c.Sent = FirstDelivered(len(c.Outputs), len(asked))
+		err = b.lost()
+	default:
+		if err = b.end(); err != nil {
+			c.Sent = dedupe.Sent{}
+		}
+	}
+	inv.sendFailed = err != nil
+	for i, o := range asked {
+		if c.WasDelivered(i, err) {
+			b.confirm(b.ctx, []dedupe.Output{o})
+		}
+	}
 	return err
 }
 
 func (b *brokenCall) putDeadLetters(c *Call) error {
 	asked := c.Letters
 	c.Letters = asked[:b.withEffect(len(asked))]
-	if b.fault.Way == Scattered {
+	if b.fault.Way == ScatterLost {
 		c.Letters = everySecond(asked)
 	}
 	err := c.Do(b.ctx)
@@ -253,11 +274,11 @@ func (b *brokenCall) putDeadLetters(c *Call) error {
 	return err
 }
 
-// endPart ends a call that was to do n things. It sets how many the function is told of.
+// endPart ends a call that was to store n dead letters. It sets how many the function is told of.
 func (b *brokenCall) endPart(c *Call, n int, err error) error {
 	switch {
 	case err != nil:
-	case b.fault.Way == Scattered:
+	case b.fault.Way == ScatterLost:
 		c.Done = 0
 		return b.lost()
 	case c.Done < n:
@@ -283,7 +304,7 @@ type about struct{ *Call }
 
 func (a about) String() (text string) {
 	for _, e := range a.Entries {
-		text += fmt.Sprintf("[%s %.8x %s] ", shortOwner(e.Owner), e.Key, e.Fingerprint)
+		text += fmt.Sprintf("[%s %.8x %s] ", shortOwner(e.Owner.String()), e.Key, e.Fingerprint)
 	}
 	if len(a.Raises) > 0 {
 		text += fmt.Sprint(len(a.Raises))
@@ -297,8 +318,8 @@ func (a about) String() (text string) {
 	if a.Key.Shard != "" {
 		text += a.Key.Shard
 	}
-	if a.Method == AdvanceCheckpoint {
-		text += " " + a.Checkpoint.Sequence
+	if a.Method == WriteAck {
+		text += fmt.Sprintf(" %s to %s: %d", a.Acks[0].First, a.Acks[0].Last, len(a.Acks[0].Owners)/dedupe.OwnerMarkSize)
 	}
 	return text
 }

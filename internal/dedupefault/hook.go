@@ -13,15 +13,16 @@ type Method string
 
 // The methods.
 const (
-	PutIfAbsent       Method = "PutIfAbsent"
-	RaisePurge        Method = "RaisePurge"
-	ReadCheckpoint    Method = "ReadCheckpoint"
-	AdvanceCheckpoint Method = "AdvanceCheckpoint"
-	ReadRun           Method = "ReadRun"
-	SaveRun           Method = "SaveRun"
-	Send              Method = "Send"           // of the sink
-	PutDeadLetters    Method = "PutDeadLetters" // of the dead-letter store
-	Notify            Method = "Notify"         // of its notifier
+	PutIfAbsent    Method = "PutIfAbsent"
+	RaisePurge     Method = "RaisePurge"
+	ReadAcks       Method = "ReadAcks"
+	WriteAck       Method = "WriteAck"
+	ClaimConsumer  Method = "ClaimConsumer"
+	ReadRun        Method = "ReadRun"
+	SaveRun        Method = "SaveRun"
+	Send           Method = "Send"           // of the sink
+	PutDeadLetters Method = "PutDeadLetters" // of the dead-letter store
+	Notify         Method = "Notify"         // of its notifier
 )
 
 // Call is one call in the hands of a Hook. Only the fields of its method are set.
@@ -34,15 +35,20 @@ type Call struct {
 	Raises []dedupe.RaiseRequest // RaisePurge
 	Raised []dedupe.RaiseResult
 
-	Key        dedupe.CheckpointKey // ReadCheckpoint, AdvanceCheckpoint
-	Checkpoint *dedupe.Checkpoint   // read, or to be written
+	Key         dedupe.AckKey // ReadAcks, WriteAck
+	First, Last string        // ReadAcks
+	Acks        []dedupe.Ack  // read, or the one to be written
+
+	Consumer string // ClaimConsumer: the function that asks, and then the consumer
 
 	Scope, Digest string      // ReadRun, SaveRun
 	Run           *dedupe.Run // read, or to be written
 
-	Outputs []dedupe.Output     // Send
+	Outputs []dedupe.Output // Send
+	Sent    dedupe.Sent
+
 	Letters []dedupe.DeadLetter // PutDeadLetters
-	Done    int                 // the answer of Send and PutDeadLetters
+	Done    int                 // how many are stored
 
 	do func(context.Context, *Call) error
 }
@@ -85,20 +91,36 @@ func (s hookedStore) RaisePurge(ctx context.Context, raises []dedupe.RaiseReques
 	return c.Raised, nil
 }
 
-func (s hookedStore) ReadCheckpoint(ctx context.Context, key dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
-	c := &Call{Method: ReadCheckpoint, Key: key, do: func(ctx context.Context, c *Call) (err error) {
-		c.Checkpoint, err = s.inner.ReadCheckpoint(ctx, c.Key)
+// Enter makes the calls of a ledger with one row a key through the hook.
+func (s hookedStore) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, s, q), nil
+}
+
+func (s hookedStore) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) ([]dedupe.Ack, error) {
+	c := &Call{Method: ReadAcks, Key: key, First: first, Last: last, do: func(ctx context.Context, c *Call) (err error) {
+		c.Acks, err = s.inner.ReadAcks(ctx, c.Key, c.First, c.Last)
 		return err
 	}}
 	if err := s.hook(ctx, c); err != nil {
 		return nil, err
 	}
-	return c.Checkpoint, nil
+	return c.Acks, nil
 }
 
-func (s hookedStore) AdvanceCheckpoint(ctx context.Context, key dedupe.CheckpointKey, to dedupe.Checkpoint) error {
-	do := func(ctx context.Context, c *Call) error { return s.inner.AdvanceCheckpoint(ctx, c.Key, *c.Checkpoint) }
-	return s.hook(ctx, &Call{Method: AdvanceCheckpoint, Key: key, Checkpoint: &to, do: do})
+func (s hookedStore) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
+	do := func(ctx context.Context, c *Call) error { return s.inner.WriteAck(ctx, c.Key, c.Acks[0]) }
+	return s.hook(ctx, &Call{Method: WriteAck, Key: key, Acks: []dedupe.Ack{a}, do: do})
+}
+
+func (s hookedStore) ClaimConsumer(
+	ctx context.Context, scope string, stream dedupe.Stream, function string,
+) (consumer string, err error) {
+	c := &Call{Method: ClaimConsumer, Consumer: function, do: func(ctx context.Context, c *Call) (err error) {
+		c.Consumer, err = s.inner.ClaimConsumer(ctx, scope, stream, c.Consumer)
+		return err
+	}}
+	err = s.hook(ctx, c)
+	return c.Consumer, err
 }
 
 func (s hookedStore) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
@@ -125,13 +147,30 @@ type hookedSink struct {
 	hook Hook
 }
 
-func (s hookedSink) Send(ctx context.Context, outputs []dedupe.Output) (delivered int, err error) {
+func (s hookedSink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	c := &Call{Method: Send, Outputs: outputs, do: func(ctx context.Context, c *Call) (err error) {
-		c.Done, err = s.Sink.Send(ctx, c.Outputs)
+		c.Sent, err = s.Sink.Send(ctx, c.Outputs)
 		return err
 	}}
-	err = s.hook(ctx, c)
-	return c.Done, err
+	err := s.hook(ctx, c)
+	return c.Sent, err
+}
+
+// FirstDelivered is the answer that the first n of all outputs are delivered.
+func FirstDelivered(n, of int) dedupe.Sent {
+	sent := dedupe.Sent{Delivered: make([]bool, of)}
+	for i := range n {
+		sent.Delivered[i] = true
+	}
+	return sent
+}
+
+// WasDelivered reports whether the sink said that an output is delivered.
+func (c *Call) WasDelivered(i int, err error) bool {
+	if c.Sent.Delivered == nil {
+		return err == nil
+	}
+	return c.Sent.Delivered[i]
 }
 
 // HookDeadLetters makes all Puts of a dead-letter store through a hook.
@@ -156,8 +195,10 @@ func (s hookedDeadLetters) Put(ctx context.Context, letters []dedupe.DeadLetter)
 // Purge deletes the entry of a key as far as a test can tell, if its purge time is before now: as TTL deletion does
 // some day, on every engine. It puts an entry that is over for every arrival of a test. A store answers about that as
 // about none.
-func Purge(ctx context.Context, ledger dedupe.Ledger, scope string, key dedupe.Key, now time.Time) error {
-	over := dedupe.Entry{Scope: scope, Key: key, Owner: "purged", Arrival: now, PurgeAt: 1}
+func Purge(ctx context.Context, ledger dedupe.Entries, scope string, key dedupe.Key, now time.Time) error {
+	over := dedupe.Entry{
+		Scope: scope, Key: key, Owner: dedupe.Owner{Source: "purged"}, Arrival: now, PurgeAt: 1,
+	}
 	results, err := ledger.PutIfAbsent(ctx, []dedupe.Entry{over})
 	if err != nil {
 		return err
@@ -166,6 +207,6 @@ func Purge(ctx context.Context, ledger dedupe.Ledger, scope string, key dedupe.K
 }
 
 // PurgeNow is Purge for an entry whose time has not come. It does not purge entries that are kept for ever.
-func PurgeNow(ctx context.Context, ledger dedupe.Ledger, scope string, key dedupe.Key) error {
+func PurgeNow(ctx context.Context, ledger dedupe.Entries, scope string, key dedupe.Key) error {
 	return Purge(ctx, ledger, scope, key, epoch.AddDate(1000, 0, 0))
 }

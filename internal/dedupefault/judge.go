@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // judge knows what producers sent and what became of it. It finds violations of guarantees. The text of a violation
@@ -27,17 +28,18 @@ type judge struct {
 	inputs        []*input
 	byRecord      map[string][]*input // by shard and sequence number
 	invocations   map[string]*invocation
-	keys          map[dedupe.Key]bool // of the entries in the ledger
-	held          map[string]int      // when an owner first held an entry
-	objects       map[string][]byte   // of the dead-letter store in memory
-	notifications map[string]int      // by owner
-	counted       int64               // records that were counted as new or synthetic
+	keys          map[dedupe.Key]bool      // of the entries in the ledger
+	held          map[dedupe.Digest]int    // when an owner first held an entry
+	acked         map[dedupe.OwnerMark]int // when an ack first named a record
+	objects       map[string][]byte        // of the dead-letter store in memory
+	notifications map[string]int           // by owner
+	counted       int64                    // records that were counted as new or synthetic
 }
 
 func newJudge() judge {
 	return judge{
 		byRecord: map[string][]*input{}, invocations: map[string]*invocation{}, keys: map[dedupe.Key]bool{},
-		held: map[string]int{}, objects: map[string][]byte{}, notifications: map[string]int{},
+		held: map[dedupe.Digest]int{}, acked: map[dedupe.OwnerMark]int{}, objects: map[string][]byte{}, notifications: map[string]int{},
 	}
 }
 
@@ -57,7 +59,7 @@ type input struct {
 }
 
 func (in *input) String() string {
-	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, shortOwner(in.position.String()), in.arrival.Sub(epoch))
+	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, shortOwner(in.position.Owner().String()), in.arrival.Sub(epoch))
 }
 
 // goesBy reports whether these are the record's keys. A record in an aggregate has its own.
@@ -90,18 +92,82 @@ type delivery struct {
 // invocation is one invocation, and what it did.
 type invocation struct {
 	*eventsource.Invocation
-	cancel    context.CancelFunc
-	began     int
-	skipped   string // the checkpoint that it read
-	sent      map[int]bool
-	confirmed map[int]bool
-	stored    map[string]bool // owners of dead letters
-	tally     *dedupe.Tally
+	cancel     context.CancelFunc
+	began      int
+	acked      map[dedupe.OwnerMark]bool // the records that acks named when it read them
+	sendFailed bool
+	sent       map[int]bool
+	confirmed  map[int]bool
+	stored     map[string]bool // owners of dead letters
+	tally      *dedupe.Tally
 }
 
 func (w *World) newInvocation(inv *eventsource.Invocation) *invocation {
 	return &invocation{
 		Invocation: inv, began: w.tick(), sent: map[int]bool{}, confirmed: map[int]bool{}, stored: map[string]bool{},
+	}
+}
+
+// mark is the record's mark in an ack. wholeMark is that of the Kinesis record that it is a part of.
+func (in *input) mark() dedupe.OwnerMark { return in.position.Owner().Mark() }
+
+func (in *input) wholeMark() dedupe.OwnerMark {
+	whole := in.position
+	whole.Sub = dedupe.Plain
+	return whole.Owner().Mark()
+}
+
+// skips reports whether the acks that an invocation has read name a record.
+func (inv *invocation) skips(in *input) bool {
+	return inv.acked[in.mark()] || inv.acked[in.wholeMark()]
+}
+
+// noteAck notes an ack, and checks that what it names is done.
+func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
+	now := w.tick()
+	for marks := a.Owners; len(marks) >= dedupe.OwnerMarkSize; marks = marks[dedupe.OwnerMarkSize:] {
+		mark, known := dedupe.OwnerMark(marks), false
+		for _, in := range w.inputs {
+			if in.mark() != mark && in.wholeMark() != mark {
+				continue
+			}
+			known = true
+			if !in.confirmed && in.storedAt == 0 && !w.hasCopy(in, w.holds) {
+				w.violate("ack: %v is acknowledged, and is not done", in)
+			}
+			if !between(in.position.Sequence, a.First, a.Last) {
+				w.violate("ack: %v is not between %s and %s", in, a.First, a.Last)
+			}
+		}
+		if !known {
+			w.violate("ack: it names a record that is none of %s", key.Shard)
+		}
+		if w.acked[mark] == 0 {
+			w.acked[mark] = now
+		}
+	}
+}
+
+func between(sequence, first, last string) bool {
+	return dedupe.CompareSequence(first, sequence) <= 0 && dedupe.CompareSequence(sequence, last) <= 0
+}
+
+// noteRead notes the acks that an invocation has read, and checks that all are there that were written before.
+func (w *World) noteRead(inv *invocation, before int, acks []dedupe.Ack) {
+	inv.acked = map[dedupe.OwnerMark]bool{}
+	for _, a := range acks {
+		for marks := a.Owners; len(marks) >= dedupe.OwnerMarkSize; marks = marks[dedupe.OwnerMarkSize:] {
+			inv.acked[dedupe.OwnerMark(marks)] = true
+		}
+	}
+	for record := range inv.Records {
+		for _, in := range w.inputsOf(inv, record) {
+			for _, mark := range []dedupe.OwnerMark{in.mark(), in.wholeMark()} {
+				if at := w.acked[mark]; at > 0 && at < before && !inv.acked[mark] {
+					w.violate("ack: #%d did not find that of %v", inv.Number, in)
+				}
+			}
+		}
 	}
 }
 
@@ -154,7 +220,7 @@ func (w *World) inputOf(n int) *input {
 }
 
 func (w *World) inputAt(owner string) *input {
-	i := slices.IndexFunc(w.inputs, func(in *input) bool { return in.position.String() == owner })
+	i := slices.IndexFunc(w.inputs, func(in *input) bool { return in.position.Owner().String() == owner })
 	if i < 0 {
 		return nil
 	}
@@ -162,18 +228,19 @@ func (w *World) inputAt(owner string) *input {
 }
 
 // noteEntry notes which entry a put left: the new one, or the one that was there.
-func (w *World) noteEntry(e dedupe.Entry, existing *dedupe.Entry) {
+func (w *World) noteEntry(e dedupe.Entry, existing *dedupe.Existing) {
+	owner := e.Owner.Digest()
 	if existing != nil {
-		e = *existing // it may be of an earlier put whose reply was lost
+		owner = existing.Owner // it may be of an earlier put whose reply was lost
 	}
 	w.keys[e.Key] = true
-	if w.held[e.Owner] == 0 {
-		w.held[e.Owner] = w.tick()
+	if w.held[owner] == 0 {
+		w.held[owner] = w.tick()
 	}
 }
 
 // holds reports whether a record is known to hold an entry, now or before.
-func (w *World) holds(in *input) bool { return w.held[in.position.String()] > 0 }
+func (w *World) holds(in *input) bool { return w.held[in.position.Owner().Digest()] > 0 }
 
 // sentPayload is what the data of a record in the sink says.
 type sentPayload struct {
@@ -206,6 +273,9 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	if inv != nil {
 		if inv.sent[in.n] {
 			w.violate("G11: #%d sent %v twice", inv.Number, in)
+		}
+		if inv.skips(in) {
+			w.violate("G11: #%d sent %v again, and had read that it is done", inv.Number, in)
 		}
 		inv.sent[in.n] = true
 	}
@@ -293,26 +363,16 @@ func (w *World) checkDelivery(in *input) {
 	}
 }
 
-// checkAdvance checks that the checkpoint moves forward, and only over records that are done.
-func (w *World) checkAdvance(ctx context.Context, k dedupe.CheckpointKey, before *dedupe.Checkpoint) {
-	after, err := w.engine.ReadCheckpoint(context.WithoutCancel(ctx), k)
-	if err != nil || after == nil {
-		return
-	}
-	if before != nil && dedupe.CompareSequence(before.Sequence, after.Sequence) > 0 {
-		w.violate("checkpoint: it went back from %s to %s", before.Sequence, after.Sequence)
-	}
-	for _, in := range w.inputs {
-		if in.position.Shard == k.Shard && dedupe.CompareSequence(in.position.Sequence, after.Sequence) <= 0 &&
-			!in.handled() && !w.hasCopy(in, w.holds) {
-			w.violate("checkpoint: it is at %s, and %v is not done", after.Sequence, in)
-		}
-	}
-}
-
 // checkAnswer checks what an invocation answers against what it did.
 func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse, err error) {
-	if err != nil {
+	failed := len(inv.Records)
+	switch {
+	case errors.Is(err, kinesishandler.ErrNoProgress) && failed > 1:
+		failed = 0
+		if w.allDone(inv, 0) {
+			w.violate("answer: #%d fails, and all of its first record is done", inv.Number)
+		}
+	case err != nil:
 		w.violate("handler: %w", err)
 		return
 	}
@@ -320,12 +380,14 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 		w.violate("answer: #%d names %d records, and not the lowest alone", inv.Number, len(answer.BatchItemFailures))
 		return
 	}
-	failed := len(inv.Records)
 	for _, f := range answer.BatchItemFailures {
 		failed = slices.IndexFunc(sequencesOf(inv), func(s string) bool { return s == f.ItemIdentifier })
 		if failed < 0 {
 			w.violate("answer: #%d names %q, which is not one of its records", inv.Number, f.ItemIdentifier)
 			return
+		}
+		if failed == 0 && len(inv.Records) > 1 {
+			w.violate("answer: #%d names its first record: nothing is done, and the invocation must fail", inv.Number)
 		}
 		if w.allDone(inv, failed) {
 			w.violate("answer: #%d names %s, of which all is done", inv.Number, f.ItemIdentifier)
@@ -333,14 +395,14 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 	}
 	for later := failed + 1; later < len(inv.Records); later++ {
 		for _, in := range w.inputsOf(inv, later) {
-			if inv.confirmed[in.n] {
+			if inv.confirmed[in.n] && !inv.sendFailed {
 				w.violate("order: #%d delivered %v, which comes after the record that it names", inv.Number, in)
 			}
 		}
 	}
 	done := w.checkDone(inv, failed)
 	if t := inv.tally; t != nil {
-		w.checkTally(inv, *t, done)
+		w.checkTally(inv, *t, done, failed == len(inv.Records))
 	}
 }
 
@@ -358,7 +420,7 @@ func (w *World) inputsOf(inv *invocation, record int) []*input {
 // allDone reports whether the invocation itself knew that a record is delivered or dead-lettered.
 func (w *World) allDone(inv *invocation, record int) bool {
 	return !slices.ContainsFunc(w.inputsOf(inv, record), func(in *input) bool {
-		return !inv.confirmed[in.n] && !inv.stored[in.position.String()]
+		return !inv.confirmed[in.n] && !inv.stored[in.position.Owner().String()] && !inv.skips(in)
 	})
 }
 
@@ -368,13 +430,16 @@ type done struct{ delivered, stored, dropped, skipped int64 }
 // checkDone checks that all records before the failed one are done, G6 and G8.
 func (w *World) checkDone(inv *invocation, failed int) (d done) {
 	for record := range failed {
-		if inv.skipped != "" && dedupe.CompareSequence(*inv.Records[record].SequenceNumber, inv.skipped) <= 0 {
+		of := w.inputsOf(inv, record)
+		if inv.acked[of[0].wholeMark()] {
 			d.skipped++
 			continue
 		}
-		for _, in := range w.inputsOf(inv, record) {
-			owner := in.position.String()
-			switch held := w.held[owner]; {
+		for _, in := range of {
+			owner := in.position.Owner().String()
+			switch held := w.held[in.position.Owner().Digest()]; {
+			case inv.skips(in):
+				d.skipped++
 			case inv.confirmed[in.n]:
 				d.delivered++
 			case inv.stored[owner]:
@@ -393,12 +458,17 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 	return d
 }
 
-// checkTally checks the counts of an invocation. Above all, repeats must be counted as retries (G11).
-func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done) {
+// checkTally checks the counts of an invocation. Above all, repeats must be counted as retries (G11). Of an invocation
+// that failed, only the records before the one that failed are known to be dropped or skipped.
+func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.DeadLettered+t.Skipped+t.Failed {
 		w.violate("tally: #%d does not add up: %+v", inv.Number, t)
 	}
 	got := done{t.New + t.Retry + t.Synthetic, t.DeadLettered, t.Natural, t.Skipped}
+	if !all {
+		d.delivered, d.stored = int64(len(inv.confirmed)), int64(len(inv.stored))
+		d.dropped, d.skipped = max(d.dropped, got.dropped), max(d.skipped, got.skipped)
+	}
 	if got != d || t.Out != int64(len(inv.confirmed)) {
 		w.violate("tally: #%d counts %+v, and did %+v", inv.Number, t, d)
 	}
@@ -429,10 +499,23 @@ func (w *World) atRest() error {
 		w.violate("G11: %d records were counted as new or synthetic, and there are %d: repeats are retries",
 			w.counted, distinct)
 	}
+	w.checkRepeats()
 	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
 		w.violate("harness: the mapping lost records: %+v", t)
 	}
 	return w.checkNotifications()
+}
+
+// checkRepeats checks that without a fault no record comes to the sink twice.
+func (w *World) checkRepeats() {
+	if w.plan != nil || w.fates != nil || w.scenario.Repeats || w.scenario.NoAcks {
+		return
+	}
+	for _, in := range w.inputs {
+		if n := len(in.deliveries); n > 1 {
+			w.violate("G11: %v came to the sink %d times, without a crash", in, n)
+		}
+	}
 }
 
 // checkNotifications checks that there are notifications of dead letters, and of nothing else.
@@ -445,7 +528,8 @@ func (w *World) checkNotifications() error {
 		}
 		for _, n := range arrived {
 			w.notifications[n.Owner]++
-			if !strings.HasSuffix(n.Key, deadletter.Name(n.Owner)) || n.Reason == "" {
+			if in := w.inputAt(n.Owner); in == nil || n.Reason == "" ||
+				!strings.HasSuffix(n.Key, deadletter.Name(n.Owner, in.data)) {
 				w.violate("notifier: it sent %+v", n)
 			}
 		}
@@ -455,7 +539,7 @@ func (w *World) checkNotifications() error {
 	}
 	least, most := w.parts.Notifications[0], w.parts.Notifications[1]
 	for _, in := range w.inputs {
-		owner := in.position.String()
+		owner := in.position.Owner().String()
 		n := w.notifications[owner]
 		delete(w.notifications, owner)
 		switch {
@@ -487,7 +571,7 @@ func (w *World) readSink() {
 
 // checkDeadLetter reads the dead letter of an input, and checks G6 and G10.
 func (w *World) checkDeadLetter(in *input) error {
-	l, err := w.parts.DeadLetter(w.ctx, in.position.String())
+	l, err := w.parts.DeadLetter(w.ctx, in.position.Owner().String(), in.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if in.Kind.poison() && !in.givenUp {

@@ -29,7 +29,7 @@ type Catch struct{ Engine, Processor, Scenario, Violates string }
 
 // Env is what a mutant works in.
 type Env struct {
-	Engine    dedupe.Ledger    // the engine itself
+	Engine    enginetest.Store // the engine itself
 	Store     enginetest.Store // the store that the mutant is put before
 	Retention dedupe.Retention
 	World     *World // nil outside of scenarios
@@ -47,12 +47,20 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Engine: "store/owner-is-not-a-condition"}, {Scenario: "timed-out", Violates: "G11"}},
 	},
 	{
-		Name: "checkpoint-key-without-scope", hook: checkpointWithoutScope, Rare: true,
-		CaughtBy: []Catch{{Engine: "store/checkpoints-are-separate"}},
+		Name: "acks-without-scope", hook: acksWithoutScope, Rare: true,
+		CaughtBy: []Catch{{Engine: "store/acks-are-separate"}},
 	},
 	{
-		Name: "sequences-compared-as-text", hook: sequencesAsText, Rare: true,
-		CaughtBy: []Catch{{Engine: "store/checkpoint"}},
+		Name: "acks-without-sink", hook: acksWithoutSink, Rare: true,
+		CaughtBy: []Catch{{Engine: "store/acks-are-separate"}},
+	},
+	{
+		Name: "acks-found-by-text", hook: acksAsText, Rare: true,
+		CaughtBy: []Catch{{Engine: "store/acks"}},
+	},
+	{
+		Name: "one-ack-an-end", hook: oneAckAnEnd, Rare: true,
+		CaughtBy: []Catch{{Engine: "store/acks-of-one-end"}},
 	},
 
 	// Decide.
@@ -69,7 +77,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/crash-before-the-sink"}, {Scenario: "timed-out", Violates: "G8"}},
 	},
 	{
-		Name: "failed-put-taken-for-a-duplicate", hook: failedPutIsDuplicate, scenario: noCheckpoint,
+		Name: "failed-put-taken-for-a-duplicate", hook: failedPutIsDuplicate, scenario: noAcks,
 		CaughtBy: []Catch{{Processor: "records/ledger-failures-are-not-duplicates"}, {Scenario: "copies", Violates: "G6"}},
 	},
 	{
@@ -125,22 +133,30 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/poison"}, {Scenario: "poison", Violates: "G10"}},
 	},
 	{
-		Name: "half-of-an-aggregate-taken-as-done", hook: halfAggregate, scenario: noCheckpoint,
+		Name: "half-of-an-aggregate-taken-as-done", hook: halfAggregate, scenario: noAcks,
 		CaughtBy: []Catch{{Scenario: "aggregates", Violates: "G6"}},
 	},
 
-	// Checkpoint.
+	// Acknowledge.
 	{
-		Name: "checkpoint-before-the-sink", hook: checkpointBeforeSink,
-		CaughtBy: []Catch{{Scenario: "copies", Violates: "checkpoint"}},
+		Name: "ack-before-the-sink", hook: ackBeforeSink,
+		CaughtBy: []Catch{{Scenario: "copies", Violates: "ack"}},
 	},
 	{
-		Name: "checkpoint-after-the-failed-record", hook: checkpointAfterFailure,
-		CaughtBy: []Catch{{Scenario: "copies", Violates: "checkpoint"}},
+		Name: "ack-of-what-failed", hook: ackOfFailed,
+		CaughtBy: []Catch{{Scenario: "copies", Violates: "ack"}},
 	},
 	{
-		Name: "checkpoint-with-parallelization", scenario: func(s *Scenario) { s.Checkpoint = true },
-		CaughtBy: []Catch{{Scenario: "lanes", Violates: "checkpoint"}},
+		Name: "ack-of-a-range", hook: ackedRange,
+		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
+	},
+	{
+		Name: "ack-of-a-part-for-the-whole", hook: wholeForPart,
+		CaughtBy: []Catch{{Scenario: "aggregates", Violates: "G6"}},
+	},
+	{
+		Name: "acks-not-read", hook: acksNotRead,
+		CaughtBy: []Catch{{Scenario: "timed-out", Violates: "G11"}},
 	},
 
 	// Answer.
@@ -153,7 +169,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "answer"}},
 	},
 	{
-		Name: "record-after-the-failed-one-named", scenario: noCheckpoint,
+		Name: "record-after-the-failed-one-named", scenario: noAcks,
 		around:   naming(func(all []string, failed int) []string { return all[failed+1 : min(failed+2, len(all))] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
 	},

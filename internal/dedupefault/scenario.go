@@ -95,18 +95,20 @@ func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
 
 // Scenario is what happens to a mapping and its function.
 type Scenario struct {
-	Name       string
-	Shards     int // 0 means 1
-	BatchSize  int // 0 means 10
-	Chunk      int // of the function; 0 means 2
-	Parallel   int // batches of a shard at a time; 0 means 1
-	GiveUp     int // after how many retries; 0 means only by age
-	NoBisect   bool
-	Checkpoint bool
-	Loses      bool // the mapping may give up good records
-	Seed       uint64
-	Steps      []Step
-	Fates      map[int]eventsource.Fate // by the number of the invocation, from 1
+	Name      string
+	Shards    int // 0 means 1
+	BatchSize int // 0 means 10
+	Chunk     int // of the function; 0 means 2
+	Parallel  int // batches of a shard at a time; 0 means 1
+	GiveUp    int // after how many retries; 0 means only by age
+	NoBisect  bool
+	NoAcks    bool
+	Loses     bool // the mapping may give up good records
+	Repeats   bool // also without faults, records may come to the sink twice: a crash between sink and ack
+	Reading   eventsource.Reading
+	Seed      uint64
+	Steps     []Step
+	Fates     map[int]eventsource.Fate // by the number of the invocation, from 1
 }
 
 // lastingCalls is how many more calls of a method a lasting fault hits.
@@ -115,7 +117,7 @@ const lastingCalls = 6
 // Scenarios are played with every call failed in every way.
 var Scenarios = []Scenario{
 	{
-		Name: "copies", BatchSize: 4, Checkpoint: true,
+		Name: "copies", BatchSize: 4,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), put(0, "a/y"), put(0, "a/y"), put(0, "c/x"), put(0, "b/y"),
 			wait(5 * time.Second),
@@ -130,7 +132,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		Name: "poison-together", BatchSize: 8, Chunk: 500, Checkpoint: true,
+		Name: "poison-together", BatchSize: 8, Chunk: 500,
 		Steps: []Step{
 			put(0, "a/x"), bad(Broken), put(0, "b/x"), bad(NoID),
 			{Do: Put, Users: []User{{ID: "c", FP: "x"}, {Kind: Broken}, {ID: "d", FP: "x"}, {Kind: NoID}}},
@@ -138,7 +140,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		Name: "aggregates", BatchSize: 3, Checkpoint: true,
+		Name: "aggregates", BatchSize: 3,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x", "a/x", "b/y", "c/x"), put(0, "d/x"),
 			{Do: Put, Users: []User{{ID: "e", FP: "x"}, {Kind: Broken}, {ID: "a", FP: "y"}}}, put(0, "e/x"),
@@ -151,7 +153,7 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 3: {Skip: true, Err: errThrown}, 4: {Throttle: true}},
 	},
 	{
-		Name: "killer", BatchSize: 8, Checkpoint: true, GiveUp: 2 + lastingCalls,
+		Name: "killer", BatchSize: 8, GiveUp: 2 + lastingCalls,
 		Steps: []Step{put(0, "a/x"), put(0, "b/x"), bad(Kills), put(0, "a/x"), put(0, "c/x"), put(0, "a/y")},
 	},
 	{
@@ -160,12 +162,12 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{1: {Takes: time.Hour}, 2: {Delay: time.Hour}},
 	},
 	{
-		Name: "late", BatchSize: 4, Chunk: 1, Checkpoint: true,
+		Name: "late", BatchSize: 4, Chunk: 1,
 		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x")},
 		Fates: map[int]eventsource.Fate{1: {Delay: timeout + 1500*time.Millisecond, Zombie: true}},
 	},
 	{
-		Name: "resharded", Shards: 2, BatchSize: 2, Checkpoint: true,
+		Name: "resharded", Shards: 2, BatchSize: 2,
 		Steps: []Step{
 			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), {Do: Split}, put(0, "a/y"), put(1, "c/x"),
 			put(2, "d/x"), put(3, "b/x"),
@@ -173,7 +175,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		Name: "restarted", BatchSize: 3, Checkpoint: true,
+		Name: "restarted", BatchSize: 3,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x"), put(0, "a/x"), {Do: Put, Users: []User{{Kind: NoID}}},
 			wait(500 * time.Millisecond), {Do: Restart},
@@ -196,7 +198,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		Name: "given-up", BatchSize: 3, GiveUp: 1, Checkpoint: true, Loses: true,
+		Name: "given-up", BatchSize: 3, GiveUp: 1, Loses: true,
 		Steps: []Step{put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x"), put(0, "a/y")},
 		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
 	},

@@ -47,7 +47,7 @@ type Parts struct {
 	// itself.
 	Delivered func() []dedupe.Output
 	// DeadLetter reads the dead letter of an owner. If there is none, the error is fs.ErrNotExist.
-	DeadLetter func(ctx context.Context, owner string) (dedupe.DeadLetter, error)
+	DeadLetter func(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error)
 	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for
 	// the notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at
 	// least counts those that were not sent.
@@ -131,7 +131,7 @@ func (w *World) build(m *Mutant) {
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
 		options: kinesishandler.Options{
 			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
-			Checkpoint: w.scenario.Checkpoint, Consumer: consumer,
+			Sink: kinesishandler.SinkSetting{Own: "memory"}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
 		},
 	}
 	handle := m.breakFunction(w, f)
@@ -139,6 +139,25 @@ func (w *World) build(m *Mutant) {
 		return w.invoke(ctx, raw, handle)
 	}
 	w.function = eventsource.Handler(invoke)
+}
+
+// clock is virtual time. Of two things that the function may do at the same time, the seed says which comes first: a
+// scenario is played the same way each time.
+func (w *World) clock() dedupe.Clock {
+	return dedupe.Clock{
+		Now: w.sim.Now,
+		Pause: func(ctx context.Context, limit time.Duration) error {
+			eventsource.Wait(ctx, limit)
+			return ctx.Err()
+		},
+		Both: func(f, g func()) {
+			if w.sim.Rand.IntN(2) == 0 {
+				f, g = g, f
+			}
+			f()
+			g()
+		},
+	}
 }
 
 // function is what the dedupe function is made of.
@@ -154,8 +173,17 @@ type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventRespo
 
 // handler makes the handler of the Lambda function.
 func (f function) handler(w *World) handleFunc {
-	f.options.Format = f.format
-	return kinesishandler.New(f.store, f.sink, f.deadLetters, f.options, slog.New(tallies{World: w})).Handle
+	parts := dedupe.Parts{
+		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
+	}
+	if !f.options.NoAcks {
+		parts.Acks = f.store
+	}
+	h, err := kinesishandler.New(parts, f.options, slog.New(tallies{World: w}))
+	if err != nil {
+		panic(err) // fixed options
+	}
+	return h.Handle
 }
 
 // play does all steps, and then waits until the mapping has nothing left to do.
@@ -216,7 +244,7 @@ func (w *World) mapping() eventsource.Mapping {
 	m := eventsource.Mapping{
 		Client: w.stream, StreamARN: streamARN, Function: w.function, BatchSize: w.scenario.BatchSize,
 		Parallelization: w.scenario.Parallel, ReportBatchItemFailures: true, Bisect: !w.scenario.NoBisect,
-		RecordAge: recordAge, Timeout: timeout, Checkpoint: w.checkpoint, PollPause: 2 * time.Second,
+		Reading: w.scenario.Reading, RecordAge: recordAge, Timeout: timeout, Checkpoint: w.checkpoint, PollPause: 2 * time.Second,
 		OnFailure: func(_ context.Context, d eventsource.Discard) error { w.giveUp(d); return nil },
 	}
 	if w.scenario.GiveUp > 0 {
@@ -362,14 +390,14 @@ const (
 	killData  = "kill"
 )
 
-func (f oddFormat) Read(payload []byte) (format.Fields, error) {
+func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
 	switch {
 	case strings.HasPrefix(string(payload), panicData):
 		panic("a bug")
 	case strings.HasPrefix(string(payload), killData):
 		runtime.Goexit()
 	}
-	return f.Format.Read(payload)
+	return f.Format.Read(ctx, payload)
 }
 
 // memorySink is a sink in memory. It tells the judge what it gets.
@@ -378,18 +406,18 @@ type memorySink struct{ *World }
 // MostData is the largest record that a sink takes, in bytes with its partition key.
 const MostData = 500
 
-func (memorySink) Check(o dedupe.Output) error {
+func (memorySink) Check(_ context.Context, o dedupe.Output) error {
 	if len(o.Data)+len(o.PartitionKey) > MostData {
 		return &dedupe.PoisonError{Reason: "too large"}
 	}
 	return nil
 }
 
-func (s memorySink) Send(ctx context.Context, outputs []dedupe.Output) (int, error) {
+func (s memorySink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	for _, o := range outputs {
 		s.arrive(invocationOf(ctx), o)
 	}
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }
 
 // deadLettersIn stores one record at a time: only one goroutine of an invocation can wait in virtual time.
@@ -435,8 +463,8 @@ type text string
 
 func (t text) String() string { return string(t) }
 
-func (w *World) deadLetterInMemory(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
-	content, err := memoryObjects{w}.Read(ctx, deadletter.Name(owner))
+func (w *World) deadLetterInMemory(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error) {
+	content, err := memoryObjects{w}.Read(ctx, deadletter.Name(owner, data))
 	if err != nil {
 		return dedupe.DeadLetter{}, err
 	}
