@@ -64,14 +64,13 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	h.Scenario = Scenario{
 		Shards: oneOf("shards", 1, 1, 2, 3), BatchSize: oneOf("batch size", 1, 2, 3, 5, 10), Chunk: oneOf("chunk", 1, 2, 3, 500),
 		Parallel: oneOf("parallel", 1, 1, 1, 3), GiveUp: oneOf("give up", 0, 0, 0, 1, 3), NoBisect: rapid.Bool().Draw(t, "no bisect"),
-		Checkpoint: rapid.Bool().Draw(t, "checkpoint"), Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
-	}
-	if h.Parallel > 1 {
-		h.Checkpoint = false // checkpoints are not safe there
+		NoAcks: oneOf("no acks", 0, 0, 0, 1) == 1, Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
+		Reading: rapid.SampledFrom([]eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch}).Draw(t, "reading"),
 	}
 	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
 	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
-	way := rapid.SampledFrom(seldom(FailBefore, LoseReply, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter, PartBefore, PartLost, Scattered))
+	way := rapid.SampledFrom(seldom(FailBefore, LoseReply, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter, PartBefore, PartLost, Scattered,
+		ScatterLost))
 	h.Ways = rapid.SliceOfN(way, 1, 23).Draw(t, "ways")
 	h.Waits = rapid.SliceOfN(rapid.SampledFrom([]time.Duration{noWait, noWait, noWait, 0, time.Second, 20 * time.Second, timeout}), 1, 13).Draw(t, "waits")
 	h.Fates = rapid.SliceOfN(rapid.SampledFrom(fates), 1, 11).Draw(t, "fates")

@@ -13,34 +13,21 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // testWorld is a World in which nothing runs. A test tells its judge what happens.
-type testWorld struct {
-	*World
-	checkpoint *dedupe.Checkpoint // of the only shard
-}
-
-// fixedCheckpoint is the store in which the judge reads the checkpoint.
-type fixedCheckpoint struct {
-	enginetest.Store
-	of *testWorld
-}
-
-func (s fixedCheckpoint) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
-	return s.of.checkpoint, nil
-}
+type testWorld struct{ *World }
 
 func newTestWorld(t *testing.T) *testWorld {
-	w := &testWorld{World: &World{
+	w := &testWorld{&World{
 		ctx: t.Context(), scenario: Scenario{}.orDefaults(), sim: eventsource.NewSim(epoch, 1),
 		checkpoint: new(eventsource.Checkpoint), judge: newJudge(),
 	}}
 	t.Cleanup(w.sim.Close)
+	w.plan = func(int, Method) Fault { return Fault{} } // repeats are allowed
 	w.parts = Parts{DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1}}
-	w.engine = fixedCheckpoint{of: w}
 	w.stream = eventsource.NewStream(1, w.sim.Now)
 	if err := w.start(); err != nil {
 		t.Fatal(err)
@@ -80,7 +67,7 @@ func in(ctx context.Context, inv *invocation) context.Context {
 
 // puts: the record gets the entry of its key.
 func (w *testWorld) puts(of *input) {
-	w.noteEntry(dedupe.Entry{Key: format.KeyOf(of.ID), Owner: of.position.String(), Fingerprint: of.FP}, nil)
+	w.noteEntry(dedupe.Entry{Key: format.KeyOf(of.ID), Owner: of.position.Owner(), Fingerprint: of.FP}, nil)
 }
 
 // delivers: the record gets its entry, comes to the sink, and the sink says so.
@@ -98,7 +85,7 @@ func (w *testWorld) sendsAs(inv *invocation, of *input, id, data string) {
 // stores: the record is in the dead-letter store.
 func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
 	f := dedupe.DeadLetter{
-		Owner: of.position.String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
+		Owner: of.position.Owner().String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
 	}
 	if change != nil {
 		change(&f)
@@ -120,7 +107,7 @@ func (w *testWorld) storedPoison() *input {
 // notified: the queue has a message about the record.
 func (w *testWorld) notified(of *input, key, reason string) {
 	w.parts.Notified = func(context.Context) (arrived, notSent []deadletter.Notification, err error) {
-		return []deadletter.Notification{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.String(), Reason: reason}}, nil, nil
+		return []deadletter.Notification{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.Owner().String(), Reason: reason}}, nil, nil
 	}
 }
 
@@ -133,11 +120,15 @@ func (w *testWorld) answers(inv *invocation, failed ...*input) {
 	w.checkAnswer(inv, answer, nil)
 }
 
-// moves: the checkpoint moves to a record.
-func (w *testWorld) moves(to *input) {
-	before := w.checkpoint
-	w.checkpoint = &dedupe.Checkpoint{Sequence: to.position.Sequence, Consumer: consumer}
-	w.checkAdvance(w.ctx, dedupe.CheckpointKey{Shard: testShard}, before)
+// acks: an ack names records.
+func (w *testWorld) acks(inputs ...*input) (a dedupe.Ack) {
+	a.First, a.Last = inputs[0].position.Sequence, inputs[len(inputs)-1].position.Sequence
+	for _, of := range inputs {
+		mark := of.mark()
+		a.Owners = append(a.Owners, mark[:]...)
+	}
+	w.noteAck(dedupe.AckKey{Shard: testShard}, a)
+	return a
 }
 
 // TestJudge: the judge accepts what may happen, and finds what violates a guarantee.
@@ -152,7 +143,7 @@ func TestJudge(t *testing.T) {
 			a := w.good("a/x", 0)
 			inv := w.invoked(a)
 			w.delivers(inv, a)
-			w.moves(a)
+			w.acks(a)
 			w.answers(inv)
 		}, ""},
 		{"never handled", func(w *testWorld) { w.good("a/x", 0) }, "G6: record 1 (a/x, 000000000000/101, 0s) is lost"},
@@ -268,30 +259,30 @@ func TestJudge(t *testing.T) {
 			a := w.sends(User{Kind: Kills}, 0)
 			w.giveUp(eventsource.Discard{Shard: testShard, Records: w.invoked(a).Records})
 		}, ""},
-		{"a notification", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.String()] = 1 }, ""},
-		{"two notifications", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.String()] = 2 }, "notifier: it sent 2 notifications of record 1"},
+		{"a notification", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.Owner().String()] = 1 }, ""},
+		{"two notifications", func(w *testWorld) { a := w.storedPoison(); w.notifications[a.position.Owner().String()] = 2 }, "notifier: it sent 2 notifications of record 1"},
 		{"no notification", func(w *testWorld) { w.storedPoison(); w.parts.Notifications[0] = 1 }, "notifier: it sent 0 notifications of record 1"},
 		{"a notification that was not sent", func(w *testWorld) {
 			a := w.storedPoison()
 			w.parts.Notifications[0] = 1
 			w.parts.Notified = func(context.Context) (arrived, notSent []deadletter.Notification, err error) {
-				return nil, []deadletter.Notification{{Owner: a.position.String()}}, nil
+				return nil, []deadletter.Notification{{Owner: a.position.Owner().String()}}, nil
 			}
 		}, ""},
 		{"a notification of a delivered record", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
-			w.notifications[a.position.String()] = 1
+			w.notifications[a.position.Owner().String()] = 1
 		}, "notifier: it sent a notification of record 1"},
 		{"a notification of an unknown record", func(w *testWorld) { w.notifications["x"] = 1 }, "notifier: it sent notifications of unknown records"},
 		{"a message", func(w *testWorld) {
 			a := w.storedPoison()
-			w.notified(a, "prefix/"+deadletter.Name(a.position.String()), "bad")
+			w.notified(a, "prefix/"+deadletter.Name(a.position.Owner().String(), a.data), "bad")
 		}, ""},
-		{"a message of another object", func(w *testWorld) { w.notified(w.storedPoison(), "prefix/"+deadletter.Name("x"), "bad") }, "notifier: it sent {"},
+		{"a message of another object", func(w *testWorld) { w.notified(w.storedPoison(), "prefix/"+deadletter.Name("x", nil), "bad") }, "notifier: it sent {"},
 		{"a message without a reason", func(w *testWorld) {
 			a := w.storedPoison()
-			w.notified(a, "prefix/"+deadletter.Name(a.position.String()), "")
+			w.notified(a, "prefix/"+deadletter.Name(a.position.Owner().String(), a.data), "")
 		}, "notifier: it sent {"},
 		{"an error in place of an answer", func(w *testWorld) {
 			w.checkAnswer(w.invoked(), events.KinesisEventResponse{}, errThrown)
@@ -337,26 +328,81 @@ func TestJudge(t *testing.T) {
 			w.delivers(inv, b)
 			w.answers(inv)
 		}, "order: record 1"},
-		{"a checkpoint on what is not done", func(w *testWorld) {
+		{"an ack of what is not done", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.delivers(w.invoked(a), a)
-			w.moves(b)
-		}, "checkpoint: it is at 102"},
-		{"a checkpoint that goes back", func(w *testWorld) {
+			w.acks(a, b)
+		}, "ack: record 2"},
+		{"an ack of a duplicate", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("a/x", 0)
+			w.delivers(w.invoked(a), a)
+			w.acks(a, b)
+		}, ""},
+		{"an ack that begins behind its record", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
 			w.delivers(inv, b)
-			w.moves(b)
-			w.moves(a)
-		}, "checkpoint: it went back"},
-		{"skipped by the checkpoint that was read", func(w *testWorld) {
+			mark := a.mark()
+			w.noteAck(dedupe.AckKey{}, dedupe.Ack{First: b.position.Sequence, Last: b.position.Sequence, Owners: mark[:]})
+		}, "ack: record 1 (a/x, 000000000000/101, 0s) is not between"},
+		{"an ack of no record", func(w *testWorld) {
+			w.noteAck(dedupe.AckKey{Shard: testShard}, dedupe.Ack{Owners: make([]byte, dedupe.OwnerMarkSize)})
+		}, "ack: it names a record that is none of"},
+		{"an ack that is not found", func(w *testWorld) {
+			a := w.good("a/x", 0)
+			w.delivers(w.invoked(a), a)
+			w.acks(a)
+			w.noteRead(w.invoked(a), w.tick(), nil)
+		}, "ack: #2 did not find that of record 1"},
+		{"an ack that is written while the acks are read", func(w *testWorld) {
+			a := w.good("a/x", 0)
+			w.delivers(w.invoked(a), a)
+			before := w.tick()
+			w.acks(a)
+			w.noteRead(w.invoked(a), before, nil)
+		}, ""},
+		{"sent again in spite of its ack", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)
 			inv := w.invoked(a)
-			inv.skipped, inv.tally = a.position.Sequence, &dedupe.Tally{In: 1, Skipped: 1}
+			w.noteRead(inv, w.tick(), []dedupe.Ack{w.acks(a)})
+			w.delivers(inv, a)
+		}, "G11: #2 sent record 1"},
+		{"skipped by the acks that were read", func(w *testWorld) {
+			a := w.good("a/x", 0)
+			w.delivers(w.invoked(a), a)
+			inv := w.invoked(a)
+			w.noteRead(inv, w.tick(), []dedupe.Ack{w.acks(a)})
+			inv.tally = &dedupe.Tally{In: 1, Skipped: 1}
 			w.answers(inv)
 		}, ""},
+		{"twice in the sink without a fault", func(w *testWorld) {
+			a := w.good("a/x", 0)
+			w.plan = nil
+			w.delivers(w.invoked(a), a)
+			w.delivers(w.invoked(a), a)
+		}, "G11: record 1 (a/x, 000000000000/101, 0s) came to the sink 2 times"},
+		{"no progress", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("b/x", 0)
+			w.checkAnswer(w.invoked(a, b), events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+			w.delivers(w.invoked(a), a)
+			w.delivers(w.invoked(b), b)
+		}, ""},
+		{"no progress with one record", func(w *testWorld) {
+			a := w.good("a/x", 0)
+			w.checkAnswer(w.invoked(a), events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+		}, "handler: "},
+		{"no progress, and the first is done", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("b/x", 0)
+			inv := w.invoked(a, b)
+			w.delivers(inv, a)
+			w.checkAnswer(inv, events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+		}, "answer: #1 fails"},
+		{"the first of several named", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("b/x", 0)
+			w.answers(w.invoked(a, b), a)
+		}, "answer: #1 names its first record"},
 		{"a tally that does not add up", func(w *testWorld) {
 			inv := w.invoked()
 			inv.tally = &dedupe.Tally{In: 1}

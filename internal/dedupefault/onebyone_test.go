@@ -176,13 +176,15 @@ type results struct {
 	Tally       dedupe.Tally
 }
 
-func (r *results) Check(o dedupe.Output) error { return memorySink{}.Check(o) }
+func (r *results) Check(ctx context.Context, o dedupe.Output) error {
+	return memorySink{}.Check(ctx, o)
+}
 
-func (r *results) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (r *results) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	for _, o := range outputs {
 		r.sent(o)
 	}
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }
 
 func (r *results) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
@@ -226,9 +228,12 @@ func (l lane) together(ctx context.Context, s enginetest.Store, scope string, ch
 		return r, err
 	}
 	var log bytes.Buffer
-	h := kinesishandler.New(s, &r, &r, kinesishandler.Options{
-		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: retention,
+	h, err := kinesishandler.New(dedupe.Parts{Ledger: s, Sink: &r, DeadLetters: &r}, kinesishandler.Options{
+		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: retention, Clock: dedupe.Clock{Now: func() time.Time { return epoch }},
 	}, slog.New(slog.NewJSONHandler(&log, nil)))
+	if err != nil {
+		return r, err
+	}
 	answer, err := h.Handle(ctx, raw)
 	if err == nil && len(answer.BatchItemFailures) > 0 {
 		err = fmt.Errorf("the function failed: %s", log.Bytes())
@@ -246,28 +251,23 @@ func (l lane) apart(ctx context.Context, s enginetest.Store, scope string, from,
 	for i := from; i < to; i++ {
 		for sub, u := range l.Records[i].Users {
 			r.Tally.In++
+			owner := l.position(i, sub).Owner()
 			record := dedupe.DeadLetter{
-				Owner: l.position(i, sub).String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
+				Owner: owner.String(), PartitionKey: partitionKey(i, sub), ExplicitHashKey: l.hashKey(i, sub), Data: l.payload(i, sub, u),
 			}
 			if u.Kind != Good {
-				if u.Kind == Large { // it is decided before its size is checked
-					decision := d.Decide(ctx, []dedupe.Candidate{{ID: fmt.Sprintf("%d-large-%d", l.Shard, i*100+sub), Owner: record.Owner, Fingerprint: "x", Arrival: epoch.Add(l.Records[i].Arrival)}})[0]
-					if decision.Err != nil {
-						return r, decision.Err
-					}
-				}
 				r.Tally.DeadLettered++
 				r.deadLettered(record)
 				continue
 			}
-			fields, err := f.Read(record.Data)
+			fields, err := f.Read(ctx, record.Data)
 			if err != nil {
 				return r, err
 			}
 			decision := d.Decide(ctx, []dedupe.Candidate{{
-				ID: fields.ID, Owner: record.Owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
+				ID: fields.ID, Owner: owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
 			}})[0]
-			if err := r.follow(f, record, fields.ID, decision); err != nil {
+			if err := r.follow(ctx, f, record, fields.ID, decision); err != nil {
 				return r, err
 			}
 		}
@@ -276,7 +276,7 @@ func (l lane) apart(ctx context.Context, s enginetest.Store, scope string, from,
 }
 
 // follow does what a decision about a record asks for.
-func (r *results) follow(f dedupe.Format, record dedupe.DeadLetter, id string, d dedupe.Decision) (err error) {
+func (r *results) follow(ctx context.Context, f dedupe.Format, record dedupe.DeadLetter, id string, d dedupe.Decision) (err error) {
 	counted := map[dedupe.Outcome]*int64{
 		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,
 		dedupe.Synthetic: &r.Tally.Synthetic, dedupe.NoID: &r.Tally.DeadLettered,
@@ -294,7 +294,7 @@ func (r *results) follow(f dedupe.Format, record dedupe.DeadLetter, id string, d
 	}
 	out := dedupe.Output{ID: d.ID, PartitionKey: record.PartitionKey, ExplicitHashKey: record.ExplicitHashKey, Data: record.Data}
 	if d.ID != id {
-		if out.Data, err = f.Rename(slices.Clone(record.Data), id, d.ID); err != nil {
+		if out.Data, err = f.Rename(ctx, slices.Clone(record.Data), id, d.ID); err != nil {
 			return err
 		}
 	}

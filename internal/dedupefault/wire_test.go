@@ -303,8 +303,8 @@ func (w wire) play(ctx context.Context, s Scenario, e enginetest.Store, f wireFa
 			return all
 		},
 		Calling: by.calls,
-		DeadLetter: func(ctx context.Context, owner string) (dedupe.DeadLetter, error) {
-			return stored.Read(ctx, deadletter.Name(owner))
+		DeadLetter: func(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error) {
+			return stored.Read(ctx, deadletter.Name(owner, data))
 		},
 		Notified:      queue.read,
 		Notifications: f.notifications(),
