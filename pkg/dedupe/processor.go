@@ -120,8 +120,7 @@ type Processor struct {
 	delivery  Delivery
 	suspicion *suspicion
 
-	mu      sync.Mutex
-	claimed map[Stream]bool // the streams of which this function is the consumer
+	claimed sync.Map // the Streams of which this function is the consumer
 }
 
 // NewProcessor makes a Processor. The error lists what is missing or wrong.
@@ -137,7 +136,6 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 		},
 		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.Sink.Check},
 		suspicion: newSuspicion(s.PoisonLimit),
-		claimed:   map[Stream]bool{},
 	}, nil
 }
 
@@ -239,14 +237,13 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	return r.result
 }
 
-// claim makes this function the consumer of a stream in the scope, once for each Processor.
+// claim makes this function the consumer of a stream in the scope, once for each Processor. Claiming twice at the same
+// time does no harm.
 func (p *Processor) claim(ctx context.Context, s Stream) error {
 	if p.Consumers == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.claimed[s] {
+	if _, claimed := p.claimed.Load(s); claimed {
 		return nil
 	}
 	consumer, err := p.Consumers.ClaimConsumer(ctx, p.settings.Scope, s, p.settings.Consumer)
@@ -256,7 +253,7 @@ func (p *Processor) claim(ctx context.Context, s Stream) error {
 	if consumer != p.settings.Consumer {
 		return fmt.Errorf("%w (it is %q)", ErrOtherConsumer, consumer)
 	}
-	p.claimed[s] = true
+	p.claimed.Store(s, true)
 	return nil
 }
 
