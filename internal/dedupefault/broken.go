@@ -340,6 +340,9 @@ func halfAggregate(env Env) Hook {
 				c.Sent.Delivered[i] = true
 			}
 		}
+		if !slices.Contains(c.Sent.Delivered, false) {
+			err = nil
+		}
 		return err
 	})
 }

@@ -237,7 +237,7 @@ func TestJudge(t *testing.T) {
 		{"poison dead-lettered in part", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
 			w.stores(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.Data = f.Data[1:] })
-		}, "G10: record 1"},
+		}, "G6: record 1"},
 		{"poison dead-lettered without its partition key", func(w *testWorld) {
 			a := w.sends(User{Kind: NoID}, 0)
 			w.stores(w.invoked(a), a, func(f *dedupe.DeadLetter) { f.PartitionKey = "" })
@@ -303,11 +303,19 @@ func TestJudge(t *testing.T) {
 		}, "answer: #1 names 101"},
 		{"one before a delivered one named", func(w *testWorld) {
 			a, b, c := w.good("a/x", 0), w.good("a/x", 0), w.good("b/x", 0)
-			w.delivers(w.invoked(a), a)
-			inv := w.invoked(b, c)
+			inv := w.invoked(a, b, c)
+			w.delivers(inv, a)
 			w.delivers(inv, c)
 			w.answers(inv, b)
-		}, "order: #2 delivered record 3"},
+		}, "order: #1 delivered record 3"},
+		{"one before one named that the same Send delivered", func(w *testWorld) {
+			a, b, c := w.good("a/x", 0), w.good("a/x", 0), w.good("b/x", 0)
+			inv := w.invoked(a, b, c)
+			w.delivers(inv, a)
+			w.delivers(inv, c)
+			inv.sendFailed = true
+			w.answers(inv, b)
+		}, ""},
 		{"one after a failed one named", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			w.answers(w.invoked(a, b), b)

@@ -117,11 +117,11 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/crash-after-the-sink"}, {Scenario: "timed-out", Violates: "order"}},
 	},
 	{
-		Name: "partial-failure-taken-as-delivered", hook: partTakenAsDelivered,
+		Name: "partial-failure-taken-as-delivered", hook: partTakenAsDelivered, scenario: noAcks,
 		CaughtBy: []Catch{{Processor: "records/sink-fails-in-the-middle"}, {Scenario: "timed-out", Violates: "G6"}},
 	},
 	{
-		Name: "failed-dead-letter-taken-as-stored", hook: deadLetterTakenAsStored,
+		Name: "failed-dead-letter-taken-as-stored", hook: deadLetterTakenAsStored, scenario: noAcks,
 		CaughtBy: []Catch{{Processor: "records/poison-that-cannot-be-stored"}, {Scenario: "poison", Violates: "G6"}},
 	},
 	{
@@ -133,7 +133,8 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/poison"}, {Scenario: "poison", Violates: "G10"}},
 	},
 	{
-		Name: "half-of-an-aggregate-taken-as-done", hook: halfAggregate, scenario: noAcks,
+		Name: "half-of-an-aggregate-taken-as-done", hook: halfAggregate,
+		scenario: func(s *Scenario) { s.NoAcks, s.Chunk = true, 500 },
 		CaughtBy: []Catch{{Scenario: "aggregates", Violates: "G6"}},
 	},
 
@@ -148,7 +149,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "ack-of-a-range", hook: ackedRange,
-		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
+		CaughtBy: []Catch{{Scenario: "bisected", Violates: "G8"}},
 	},
 	{
 		Name: "ack-of-a-part-for-the-whole", hook: wholeForPart,

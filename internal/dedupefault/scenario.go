@@ -53,6 +53,7 @@ const (
 	Split   = "split"   // the open shard with index Key
 	Merge   = "merge"   // the open shards with indexes Key and Key + 1
 	Restart = "restart" // the mapping at its checkpoint
+	Replay  = "replay"  // starts another mapping at the beginning of the stream
 	Second  = "second"  // starts another mapping at the checkpoint of the first
 	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
@@ -196,6 +197,33 @@ var Scenarios = []Scenario{
 			put(0, "a/x"), put(1, "b/x"), put(2, "a/x"), put(3, "a/y"), put(0, "c/x"), put(1, "a/y"), put(2, "d/x"),
 			put(3, "e/x"),
 		},
+	},
+	{
+		// A batch dies after its first chunk, and is bisected. An aggregate is delivered again in part.
+		Name: "dies-after-a-chunk", BatchSize: 8, Chunk: 3,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x"), put(0, "c/x"), put(0, "d/x", "a/x", "e/x", "e/y"), bad(Kills), put(0, "f/x", "g/x"),
+			put(0, "b/x"), put(0, "h/x"),
+		},
+		GiveUp: 2 + lastingCalls,
+	},
+	{
+		// A reshard, and then all of it once more: a second mapping begins where the first did. Nothing is sent again.
+		Name: "replayed", Shards: 2, BatchSize: 3,
+		Steps: []Step{
+			put(0, "a/x"), put(1, "b/x"), put(2, "a/x", "c/x"), put(3, "a/y"), {Do: Split}, put(0, "d/x"), put(1, "e/x"),
+			wait(5 * time.Second), {Do: Merge, Key: 1}, put(2, "f/x"), bad(Broken), wait(20 * time.Second), {Do: Replay},
+			put(0, "g/x"), wait(20 * time.Second),
+		},
+	},
+	{
+		// An invocation whose answer is late does its records after the next one has done them, and later ones.
+		Name: "out-of-order", BatchSize: 2, Parallel: 2, NoBisect: true,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x"), put(1, "c/x"), put(1, "a/y"), put(0, "d/x"), put(1, "e/x"),
+			wait(3 * time.Minute), {Do: Replay}, wait(20 * time.Second),
+		},
+		Fates: map[int]eventsource.Fate{1: {Delay: timeout + 10*time.Second, Zombie: true}, 3: {Takes: time.Hour}},
 	},
 	{
 		Name: "given-up", BatchSize: 3, GiveUp: 1, Loses: true,

@@ -229,6 +229,11 @@ func (w *World) step(s Step) error {
 		second.Checkpoint = w.checkpoint.Clone()
 		_, err := w.sim.Start(second)
 		return err
+	case Replay:
+		again := w.mapping()
+		again.Checkpoint = nil
+		_, err := w.sim.Start(again)
+		return err
 	case Sweep:
 		return w.sweep()
 	}
