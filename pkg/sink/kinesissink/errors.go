@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -27,6 +28,20 @@ func (r *refusal) Error() string { return fmt.Sprintf("record refused: %s: %s", 
 // sent again.
 func (r *refusal) transient() bool {
 	return r.code == "ProvisionedThroughputExceededException" || r.code == "InternalFailure" || r.code == ""
+}
+
+// certain reports whether the record is surely not in the stream.
+func (r *refusal) certain() bool { return r.code != "InternalFailure" && r.code != "" }
+
+// refusesAll reports whether the error of a request says that none of its records is in the stream: it is an answer,
+// and names a fault of the client, such as throttling. A request without an answer may have had its effect.
+func refusesAll(err error) bool {
+	var (
+		named  smithy.APIError
+		answer *smithyhttp.ResponseError
+	)
+	return errors.As(err, &named) && named.ErrorFault() == smithy.FaultClient ||
+		errors.As(err, &answer) && answer.HTTPStatusCode()/100 == 4
 }
 
 var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)

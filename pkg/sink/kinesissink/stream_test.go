@@ -1,6 +1,7 @@
 package kinesissink_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kpl"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
@@ -34,20 +36,23 @@ type stream struct {
 	requests [][]types.PutRecordsRequestEntry
 	// refuse says which records of a request, counted from 1, are refused.
 	refuse func(request int, r types.PutRecordsRequestEntry) bool
-	// before and after return an error in the place of a request, or of its answer.
-	before, after func(request int) error
+	// before returns an error in the place of a request, answer another answer.
+	before func(request int) error
+	answer func(request int, out *kinesis.PutRecordsOutput) (*kinesis.PutRecordsOutput, error)
 }
 
 // backend takes the records: a stream in memory, or one of kinesis-mock.
 type backend interface {
 	kinesissink.API
-	read(t *testing.T) (shards [][]types.Record)
+	read(t *testing.T) []*shard
+	split(t *testing.T, parent int)
+	merge(t *testing.T, low, high int)
 }
 
 // newStream makes a stream in memory.
 func newStream(t *testing.T, shards int32) *stream {
 	t.Helper()
-	return &stream{name: t.Name(), backend: &memory{name: t.Name(), shards: make([][]types.Record, shards)}}
+	return &stream{name: "memory", backend: newMemory("memory", shards)}
 }
 
 // onBothStreams runs a test on a stream in memory and on one of kinesis-mock.
@@ -55,10 +60,7 @@ func onBothStreams(t *testing.T, shards int32, test func(t *testing.T, s *stream
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		s := newStream(t, shards)
-		s.name = "memory"
-		s.backend.(*memory).name = s.name
-		test(t, s)
+		test(t, newStream(t, shards))
 	})
 	t.Run("kinesis-mock", func(t *testing.T) {
 		testengine.CheckOnly(t)
@@ -81,8 +83,8 @@ func (s *stream) PutRecords(
 		}
 	}
 	out, err := s.pass(ctx, in, n, options)
-	if err == nil && s.after != nil {
-		err = s.after(n)
+	if err == nil && s.answer != nil {
+		return s.answer(n, out)
 	}
 	return out, err
 }
@@ -137,7 +139,74 @@ func (s *stream) sizes() (sizes []int) {
 type memory struct {
 	name   string
 	mu     sync.Mutex
-	shards [][]types.Record
+	shards []*shard
+	lists  int                      // calls of ListShards
+	list   func(call int) error     // an error in the place of a list
+	page   int                      // shards on a page of a list
+	pages  map[string][]types.Shard // by token
+}
+
+// shard is a shard with its records, in order.
+type shard struct {
+	id          string
+	first, last *big.Int
+	closed      bool
+	records     []types.Record
+}
+
+// has reports whether the hash key of a user record is in the range of the shard.
+func (s *shard) has(partitionKey, explicitHashKey string) bool {
+	h := hashKey(partitionKey, explicitHashKey)
+	return h.Cmp(s.first) >= 0 && h.Cmp(s.last) <= 0
+}
+
+func hashKey(partitionKey, explicitHashKey string) *big.Int {
+	sum := md5.Sum([]byte(partitionKey))
+	h := new(big.Int).SetBytes(sum[:])
+	if explicitHashKey != "" {
+		h.SetString(explicitHashKey, 10)
+	}
+	return h
+}
+
+// newMemory makes a stream whose shards have equal ranges.
+func newMemory(name string, shards int32) *memory {
+	m := &memory{name: name, page: 1000, pages: map[string][]types.Shard{}}
+	bound := func(i int32) *big.Int {
+		b := new(big.Int).Lsh(big.NewInt(int64(i)), 128)
+		return b.Div(b, big.NewInt(int64(shards)))
+	}
+	for i := range shards {
+		m.add(bound(i), new(big.Int).Sub(bound(i+1), big.NewInt(1)))
+	}
+	return m
+}
+
+func (m *memory) add(first, last *big.Int) {
+	m.shards = append(m.shards, &shard{id: fmt.Sprintf("shardId-%012d", len(m.shards)), first: first, last: last})
+}
+
+func (m *memory) split(_ *testing.T, parent int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.shards[parent]
+	s.closed = true
+	half := middle(s.first, s.last)
+	m.add(s.first, new(big.Int).Sub(half, big.NewInt(1)))
+	m.add(half, s.last)
+}
+
+func (m *memory) merge(_ *testing.T, low, high int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shards[low].closed, m.shards[high].closed = true, true
+	m.add(m.shards[low].first, m.shards[high].last)
+}
+
+// middle returns the first hash key of the upper half of a range.
+func middle(first, last *big.Int) *big.Int {
+	sum := new(big.Int).Add(first, last)
+	return sum.Add(sum.Rsh(sum, 1), big.NewInt(1))
 }
 
 func (m *memory) PutRecords(
@@ -154,24 +223,54 @@ func (m *memory) PutRecords(
 			out.Records = append(out.Records, types.PutRecordsResultEntry{ErrorCode: aws.String("ValidationException")})
 			continue
 		}
-		shard := m.shardOf(r)
-		m.shards[shard] = append(m.shards[shard], types.Record{Data: r.Data, PartitionKey: r.PartitionKey})
-		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1")})
+		s := m.shardOf(r)
+		s.records = append(s.records, types.Record{Data: r.Data, PartitionKey: r.PartitionKey})
+		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1"), ShardId: &s.id})
 	}
 	return out, nil
 }
 
-func (m *memory) shardOf(r types.PutRecordsRequestEntry) int {
-	sum := md5.Sum([]byte(*r.PartitionKey))
-	hash := new(big.Int).SetBytes(sum[:])
-	if r.ExplicitHashKey != nil {
-		hash.SetString(*r.ExplicitHashKey, 10)
-	}
-	hash.Mul(hash, big.NewInt(int64(len(m.shards))))
-	return int(hash.Rsh(hash, 128).Int64())
+// shardOf returns the open shard that takes a record.
+func (m *memory) shardOf(r types.PutRecordsRequestEntry) *shard {
+	i := slices.IndexFunc(m.shards, func(s *shard) bool {
+		return !s.closed && s.has(*r.PartitionKey, aws.ToString(r.ExplicitHashKey))
+	})
+	return m.shards[i]
 }
 
-func (m *memory) read(*testing.T) [][]types.Record { return m.shards }
+func (m *memory) ListShards(
+	_ context.Context, in *kinesis.ListShardsInput, _ ...func(*kinesis.Options),
+) (*kinesis.ListShardsOutput, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lists++
+	if m.list != nil {
+		if err := m.list(m.lists); err != nil {
+			return nil, err
+		}
+	}
+	if (in.NextToken == nil) == (in.StreamName == nil) {
+		return nil, &types.InvalidArgumentException{}
+	}
+	rest := m.pages[aws.ToString(in.NextToken)]
+	if in.NextToken == nil {
+		for _, s := range slices.Backward(m.shards) { // in no particular order
+			if !s.closed || in.ShardFilter == nil || in.ShardFilter.Type != types.ShardFilterTypeAtLatest {
+				rest = append(rest, types.Shard{ShardId: &s.id, HashKeyRange: &types.HashKeyRange{
+					StartingHashKey: aws.String(s.first.String()), EndingHashKey: aws.String(s.last.String()),
+				}})
+			}
+		}
+	}
+	out := &kinesis.ListShardsOutput{Shards: rest[:min(m.page, len(rest))]}
+	if len(rest) > m.page {
+		token := fmt.Sprint("token-", m.lists)
+		m.pages[token], out.NextToken = rest[m.page:], &token
+	}
+	return out, nil
+}
+
+func (m *memory) read(*testing.T) []*shard { return m.shards }
 
 // mock is a stream of kinesis-mock.
 type mock struct {
@@ -190,20 +289,50 @@ func newMock(t *testing.T, shards int32) *mock {
 	})}
 	_, err := m.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: &m.name, ShardCount: &shards})
 	must(t, err)
-	must(t, kinesis.NewStreamExistsWaiter(m, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond }).
-		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, time.Minute))
+	m.waitActive(t)
 	return m
 }
 
-// read returns the records of each shard.
-func (m *mock) read(t *testing.T) (shards [][]types.Record) {
+// read reads all shards, those that are closed too.
+func (m *mock) read(t *testing.T) (shards []*shard) {
 	t.Helper()
 	list, err := m.ListShards(t.Context(), &kinesis.ListShardsInput{StreamName: &m.name})
 	must(t, err)
-	for _, shard := range list.Shards {
-		shards = append(shards, m.readShard(t, shard.ShardId))
+	for _, s := range list.Shards {
+		shards = append(shards, &shard{
+			id:    *s.ShardId,
+			first: hashKey("", *s.HashKeyRange.StartingHashKey), last: hashKey("", *s.HashKeyRange.EndingHashKey),
+			records: m.readShard(t, s.ShardId),
+		})
 	}
 	return shards
+}
+
+func (m *mock) split(t *testing.T, parent int) {
+	t.Helper()
+	s := m.read(t)[parent]
+	half := middle(s.first, s.last).String()
+	_, err := m.SplitShard(t.Context(), &kinesis.SplitShardInput{
+		StreamName: &m.name, ShardToSplit: &s.id, NewStartingHashKey: &half,
+	})
+	must(t, err)
+	m.waitActive(t)
+}
+
+func (m *mock) merge(t *testing.T, low, high int) {
+	t.Helper()
+	shards := m.read(t)
+	_, err := m.MergeShards(t.Context(), &kinesis.MergeShardsInput{
+		StreamName: &m.name, ShardToMerge: &shards[low].id, AdjacentShardToMerge: &shards[high].id,
+	})
+	must(t, err)
+	m.waitActive(t)
+}
+
+func (m *mock) waitActive(t *testing.T) {
+	t.Helper()
+	waiter := kinesis.NewStreamExistsWaiter(m, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond })
+	must(t, waiter.Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, time.Minute))
 }
 
 func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
@@ -223,12 +352,54 @@ func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
 	}
 }
 
-// counts returns how often each payload is in the stream.
+// userRecord is a record as a reader gets it.
+type userRecord struct {
+	data, partitionKey string
+	explicitHashKey    string // of an aggregated record; a reader does not get that of a plain one
+	aggregated         bool
+}
+
+// users returns the records of each shard. A plain reader opens all aggregates. KCL drops an aggregate whole if one of
+// its records is outside the shard (AggregatorUtil of awslabs/amazon-kinesis-client).
+func (s *stream) users(t *testing.T, kcl bool) (shards [][]userRecord) {
+	t.Helper()
+	for _, shard := range s.read(t) {
+		var users []userRecord
+		for _, r := range shard.records {
+			users = append(users, open(t, r, func(u userRecord) bool {
+				return !kcl || shard.has(u.partitionKey, u.explicitHashKey)
+			})...)
+		}
+		shards = append(shards, users)
+	}
+	return shards
+}
+
+// open returns the user records of a Kinesis record, or none if it is an aggregate with one that is not in the shard.
+func open(t *testing.T, r types.Record, inShard func(userRecord) bool) (users []userRecord) {
+	t.Helper()
+	var decoder kpl.Decoder
+	records, aggregated, err := decoder.Decode(r.Data)
+	must(t, err)
+	if !aggregated {
+		return []userRecord{{data: string(r.Data), partitionKey: *r.PartitionKey}}
+	}
+	for _, r := range records {
+		u := userRecord{string(r.Data), string(r.PartitionKey), string(r.ExplicitHashKey), true}
+		if !inShard(u) {
+			return nil
+		}
+		users = append(users, u)
+	}
+	return users
+}
+
+// counts returns how often each payload is in the stream, for a reader that opens all aggregates.
 func (s *stream) counts(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for _, r := range slices.Concat(s.read(t)...) {
-		counts[string(r.Data)]++
+	for _, u := range slices.Concat(s.users(t, false)...) {
+		counts[u.data]++
 	}
 	return counts
 }
@@ -241,6 +412,43 @@ func records(n int) []dedupe.Output {
 	}
 	return outputs
 }
+
+// tester is the part of a *testing.T that a *rapid.T has, too.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// checkOrder checks that the records of each key are in the order of the outputs, by their first copies, and that they
+// keep their partition keys. Shards are in the order of their ages.
+func checkOrder(t tester, shards [][]userRecord, outputs []dedupe.Output) {
+	t.Helper()
+	want := map[string][]int{} // by key, which is what chooses the shard
+	places := map[string]int{} // by data
+	for i, o := range outputs {
+		places[string(o.Data)] = i
+		want[keyOf(o)] = append(want[keyOf(o)], i)
+	}
+	got := map[string][]int{}
+	seen := map[int]bool{}
+	for _, u := range slices.Concat(shards...) {
+		i, known := places[u.data]
+		if o := outputs[i]; !known || u.partitionKey != o.PartitionKey || u.aggregated && u.explicitHashKey != o.ExplicitHashKey {
+			t.Errorf("record %d is changed", i)
+		}
+		if key := keyOf(outputs[i]); !seen[i] {
+			seen[i] = true
+			got[key] = append(got[key], i)
+		}
+	}
+	for key := range want {
+		if !slices.Equal(got[key], want[key]) {
+			t.Errorf("key %s: a reader gets %d, want %d", key, got[key], want[key])
+		}
+	}
+}
+
+func keyOf(o dedupe.Output) string { return cmp.Or(o.ExplicitHashKey, o.PartitionKey) }
 
 func payload(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
 

@@ -1,0 +1,194 @@
+package kinesissink
+
+import (
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kpl"
+)
+
+// AggregationMaxSize is the size of the largest aggregate in bytes, without its partition key: the default of
+// AggregationMaxSize of the KPL (configuration.h of awslabs/amazon-kinesis-producer). A record that does not fit is
+// sent plain.
+const AggregationMaxSize = 51_200
+
+// aggregateKey is the partition key of an aggregate, as in the KPL: its explicit hash key chooses the shard.
+const aggregateKey = "a"
+
+// The limits of one request, in records and in bytes of data and partition keys (API reference, PutRecords).
+const (
+	maxRecords = 500
+	maxBytes   = 10 << 20
+)
+
+// record is a Kinesis record: one output, or an aggregate of several.
+type record struct {
+	entry   types.PutRecordsRequestEntry
+	outputs []int  // indexes
+	shard   *shard // where an aggregate has to be; nil for a plain record
+}
+
+func (r *record) size() int { return len(r.entry.Data) + len(*r.entry.PartitionKey) }
+
+// keyOf returns what chooses the shard of an output, and so what its order depends on.
+func keyOf(o dedupe.Output) string {
+	if o.ExplicitHashKey != "" {
+		return o.ExplicitHashKey
+	}
+	return partitionKey(o)
+}
+
+// pack makes Kinesis records of all outputs that are not delivered. Outputs of one key keep their order.
+func (d *delivery) pack(shards *shardMap) []record {
+	p := packer{delivery: d, limit: min(AggregationMaxSize, d.sink.maxRecord-len(aggregateKey)), open: map[*shard]*aggregate{}}
+	for i, o := range d.outputs {
+		switch {
+		case d.sent.Delivered[i]:
+		case shards == nil:
+			p.addPlain(i)
+		default:
+			p.add(i, shards.of(hashOf(o)), d.wantsAggregate(i))
+		}
+	}
+	p.close()
+	return p.records
+}
+
+// wantsAggregate reports whether an output is to be aggregated if it can be.
+func (d *delivery) wantsAggregate(i int) bool {
+	switch d.sink.aggregation {
+	case AggregateAlways:
+		return !d.plain[i]
+	case AggregateAuto:
+		return !d.plain[i] && d.outputs[i].Aggregated
+	}
+	return false
+}
+
+// packer makes Kinesis records, with one open aggregate for each shard.
+type packer struct {
+	*delivery
+	limit   int
+	open    map[*shard]*aggregate
+	order   []*aggregate // in which they were first opened
+	records []record
+}
+
+// aggregate is an aggregate that is being filled.
+type aggregate struct {
+	kpl.Encoder
+	outputs []int
+	shard   *shard
+}
+
+// add adds an output of a shard, which is nil if it is not known.
+func (p *packer) add(i int, s *shard, aggregated bool) {
+	user := p.userRecord(i)
+	a := p.open[s]
+	var alone kpl.Encoder
+	if s == nil || !aggregated || alone.SizeWith(user) > p.limit {
+		if a != nil && p.holdsKeyOf(a, i) {
+			p.flush(a)
+		}
+		p.addPlain(i)
+		return
+	}
+	if a == nil {
+		a = &aggregate{shard: s}
+		p.open[s], p.order = a, append(p.order, a)
+	}
+	if a.SizeWith(user) > p.limit {
+		p.flush(a)
+	}
+	a.Add(user)
+	a.outputs = append(a.outputs, i)
+}
+
+func (p *packer) userRecord(i int) kpl.UserRecord {
+	o := p.outputs[i]
+	user := kpl.UserRecord{Data: o.Data, PartitionKey: []byte(partitionKey(o))}
+	if o.ExplicitHashKey != "" {
+		user.ExplicitHashKey = []byte(o.ExplicitHashKey)
+	}
+	return user
+}
+
+func (p *packer) holdsKeyOf(a *aggregate, i int) bool {
+	return slices.ContainsFunc(a.outputs, func(earlier int) bool { return p.keys[earlier] == p.keys[i] })
+}
+
+func (p *packer) addPlain(i int) {
+	o := p.outputs[i]
+	e := types.PutRecordsRequestEntry{Data: o.Data, PartitionKey: aws.String(partitionKey(o))}
+	if e.Data == nil {
+		e.Data = []byte{} // nil would leave the member out
+	}
+	if o.ExplicitHashKey != "" {
+		e.ExplicitHashKey = aws.String(o.ExplicitHashKey)
+	}
+	p.records = append(p.records, record{entry: e, outputs: []int{i}})
+}
+
+// flush ends an aggregate, and empties it for the next one of its shard. The KPL sends a single output plain, too.
+func (p *packer) flush(a *aggregate) {
+	if len(a.outputs) == 1 {
+		p.addPlain(a.outputs[0])
+	} else {
+		p.records = append(p.records, record{outputs: a.outputs, shard: a.shard, entry: types.PutRecordsRequestEntry{
+			Data: a.Bytes(), PartitionKey: aws.String(aggregateKey), ExplicitHashKey: &a.shard.start,
+		}})
+	}
+	a.Reset()
+	a.outputs = nil
+}
+
+func (p *packer) close() {
+	for _, a := range p.order {
+		if len(a.outputs) > 0 {
+			p.flush(a)
+		}
+	}
+}
+
+// keySet holds the keys of records.
+type keySet map[string]struct{}
+
+func (k keySet) add(keys []string, r *record) {
+	for _, i := range r.outputs {
+		k[keys[i]] = struct{}{}
+	}
+}
+
+func (k keySet) hasAny(keys []string, r *record) bool {
+	return slices.ContainsFunc(r.outputs, func(i int) bool { _, found := k[keys[i]]; return found })
+}
+
+// choose takes the next request from the records, and returns the rest. It passes over records that have to wait for an
+// earlier record of their key: for one that was refused, and for one of the same request if one of the two is an
+// aggregate. The request is empty if all records have to wait.
+func (d *delivery) choose(records []record, refused keySet) (request, rest []record) {
+	taken, ahead := keySet{}, keySet{}
+	size := 0
+	for i := range records {
+		r := &records[i]
+		full := len(request) == maxRecords || len(request) > 0 && size+r.size() > maxBytes
+		if full {
+			return request, append(rest, records[i:]...)
+		}
+		isAggregate := r.shard != nil
+		if refused.hasAny(d.keys, r) || ahead.hasAny(d.keys, r) || isAggregate && taken.hasAny(d.keys, r) {
+			ahead.add(d.keys, r)
+			rest = append(rest, *r)
+			continue
+		}
+		request, size = append(request, *r), size+r.size()
+		taken.add(d.keys, r)
+		if isAggregate {
+			ahead.add(d.keys, r)
+		}
+	}
+	return request, rest
+}

@@ -1,0 +1,227 @@
+package kinesissink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// If its context has no deadline, Send gives up after maxAttempts without progress, which take about three seconds. The
+// limits of a shard are per second, so the stream is then far too small, or broken.
+const (
+	maxAttempts  = 6
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// Send delivers records by PutRecords. All of them must have passed Check. Records that the stream refuses, or for
+// which no answer comes, are sent again, with pauses that grow and have jitter, until the deadline of the context. If
+// that has none, Send gives up after six attempts without progress. It gives up at once after an error that time does
+// not cure.
+//
+// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the stream. Sending
+// them again is safe for readers that compare ids.
+//
+// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
+// have delivered them: a request without an answer or with a fault of the service as the answer, or an aggregate in
+// another shard than planned.
+//
+// Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
+// settings of the stream or the client are wrong.
+func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	d := newDelivery(s, outputs)
+	_, limited := ctx.Deadline()
+	for attempt := 1; d.open > 0; attempt++ {
+		before := d.open
+		err := d.round(ctx)
+		if err == nil || d.open < before {
+			attempt = 1
+		}
+		switch {
+		case err == nil:
+			continue // all are delivered, or some are sent again at once
+		case !errors.Is(err, dedupe.ErrTryAgain), attempt == maxAttempts && !limited:
+			return d.sent, err
+		}
+		if ended := s.wait(ctx, attempt); ended != nil {
+			return d.sent, s.translate(fmt.Errorf("%w; before that: %s", ended, err.Error()))
+		}
+	}
+	return d.sent, nil
+}
+
+// delivery is one Send.
+type delivery struct {
+	sink    *Sink
+	outputs []dedupe.Output
+	keys    []string // of the outputs
+	maybe   []bool   // an earlier request may have delivered the output
+	plain   []bool   // the output must not be aggregated
+	open    int      // how many outputs are not delivered
+	sent    dedupe.Sent
+}
+
+func newDelivery(s *Sink, outputs []dedupe.Output) *delivery {
+	n := len(outputs)
+	d := &delivery{
+		sink: s, outputs: outputs, keys: make([]string, n), maybe: make([]bool, n), plain: make([]bool, n),
+		open: n, sent: dedupe.Sent{Delivered: make([]bool, n)},
+	}
+	for i, o := range outputs {
+		d.keys[i] = keyOf(o)
+	}
+	return d
+}
+
+// round sends all outputs that are not delivered, except those behind one that is refused. It returns why an output was
+// refused. Without an error, all outputs are delivered, or some have to be sent again for another reason than a refusal.
+func (d *delivery) round(ctx context.Context) error {
+	shards := d.shards(ctx)
+	records := d.pack(shards)
+	refused := keySet{}
+	var firstRefusal error
+	for {
+		var request []record
+		request, records = d.choose(records, refused)
+		if len(request) == 0 {
+			return firstRefusal
+		}
+		results, err := d.put(ctx, request)
+		if err != nil {
+			return err
+		}
+		astray, err := d.judge(request, results, refused)
+		switch {
+		case err != nil && !errors.Is(err, dedupe.ErrTryAgain):
+			return err
+		case len(astray) > 0:
+			d.resolve(astray, d.sink.shards.next(ctx, shards))
+			return nil
+		case firstRefusal == nil:
+			firstRefusal = err
+		}
+	}
+}
+
+// shards returns the shard map if there is something to aggregate.
+func (d *delivery) shards(ctx context.Context) *shardMap {
+	for i, delivered := range d.sent.Delivered {
+		if !delivered && d.wantsAggregate(i) {
+			return d.sink.shards.get(ctx)
+		}
+	}
+	return nil
+}
+
+// put sends one request, and returns a result for each record.
+func (d *delivery) put(ctx context.Context, request []record) ([]types.PutRecordsResultEntry, error) {
+	in := &kinesis.PutRecordsInput{
+		StreamName: &d.sink.stream, Records: make([]types.PutRecordsRequestEntry, len(request)),
+	}
+	for i := range request {
+		in.Records[i] = request[i].entry
+	}
+	out, err := d.sink.client.PutRecords(ctx, in)
+	if err == nil && len(out.Records) != len(request) {
+		err = errMisfit
+	}
+	if err == nil {
+		return out.Records, nil
+	}
+	if !refusesAll(err) {
+		for i := range request {
+			d.countCopies(&request[i])
+		}
+	}
+	return nil, d.sink.translate(err)
+}
+
+// stray is an aggregate that the stream took into another shard than planned.
+type stray struct {
+	*record
+	shardID string
+}
+
+// judge reads the results of a request. It notes what is delivered and the keys of what is refused. It returns the
+// strays, and why a record was refused: a reason that time does not cure before others.
+func (d *delivery) judge(
+	request []record, results []types.PutRecordsResultEntry, refused keySet,
+) (astray []stray, err error) {
+	for i, result := range results {
+		r := &request[i]
+		if result.ErrorCode == nil && result.SequenceNumber != nil {
+			d.countCopies(r)
+			if id := aws.ToString(result.ShardId); r.shard != nil && r.shard.id != id {
+				astray = append(astray, stray{r, id})
+			} else {
+				d.setDelivered(r)
+			}
+			continue
+		}
+		why := &refusal{aws.ToString(result.ErrorCode), aws.ToString(result.ErrorMessage)}
+		if !why.certain() {
+			d.countCopies(r)
+		}
+		if err == nil || !why.transient() {
+			err = d.sink.translate(why)
+		}
+		refused.add(d.keys, r)
+	}
+	return astray, err
+}
+
+// resolve decides about strays. KCL takes an aggregate from a shard that has all of its hash keys, as after a merge. It
+// drops the others, so their outputs are sent again, plain: then no resharding can lead them astray.
+func (d *delivery) resolve(astray []stray, now *shardMap) {
+	for _, s := range astray {
+		if now != nil && now.covers(s.shardID, s.shard) {
+			d.setDelivered(s.record)
+			continue
+		}
+		for _, i := range s.outputs {
+			d.plain[i] = true
+		}
+	}
+}
+
+func (d *delivery) setDelivered(r *record) {
+	for _, i := range r.outputs {
+		d.sent.Delivered[i] = true
+	}
+	d.open -= len(r.outputs)
+}
+
+// countCopies notes that a request may have delivered a record, and counts the outputs that may be in the stream twice
+// because of that.
+func (d *delivery) countCopies(r *record) {
+	for _, i := range r.outputs {
+		if d.maybe[i] {
+			d.sent.Repeated++
+		}
+		d.maybe[i] = true
+	}
+}
+
+// backOff waits for a random time that grows with the attempts.
+func backOff(ctx context.Context, attempt int) error {
+	limit := maxBackoff
+	if attempt < maxAttempts { // a larger shift would overflow
+		limit = min(maxBackoff, firstBackoff<<(attempt-1))
+	}
+	t := time.NewTimer(limit/2 + rand.N(limit/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
