@@ -68,7 +68,7 @@ func aggregates(t *testing.T, s *stream) {
 	outputs := aggregated(1200)
 	sent, err := s.sink(t).Send(t.Context(), outputs)
 	checkDelivered(t, s, sent, err, outputs)
-	checkCounts(t, s, 1200, 1)
+	checkCounts(t, s, 1200)
 	if n, plain := s.kinesisRecords(t); n != 3 || plain != 0 || len(s.requests) != 1 || sent.Repeated != 0 {
 		t.Errorf("%d aggregates and %d plain records in %d requests, %d repeated", n, plain, len(s.requests), sent.Repeated)
 	}
@@ -202,16 +202,16 @@ func TestNothingOvertakesAnAggregate(t *testing.T) {
 func TestReshardingWhileAggregating(t *testing.T) { onBothStreams(t, 2, reshardingWhileAggregating) }
 
 func reshardingWhileAggregating(t *testing.T, s *stream) {
+	const each = 200 // records of a Send, 5 of each key
 	sink := s.sink(t)
-	all := aggregated(1000)
-	repeated := 0
-	step := func(n, wantRepeated, wantAggregates int) {
+	all, repeated := aggregated(5*each), 0
+	rest := all
+	send := func(wantRepeated, wantAggregates int) {
 		t.Helper()
 		s.requests = nil
-		var outputs []dedupe.Output
-		outputs, all = all[:n], all[n:]
-		sent, err := sink.Send(t.Context(), outputs)
-		if err != nil || delivered(sent) != n {
+		sent, err := sink.Send(t.Context(), rest[:each])
+		rest = rest[each:]
+		if err != nil || delivered(sent) != each {
 			t.Fatalf("delivered %d: %v", delivered(sent), err)
 		}
 		if aggregates, _ := s.kinesisRecords(t); sent.Repeated != wantRepeated || aggregates != wantAggregates {
@@ -219,28 +219,27 @@ func reshardingWhileAggregating(t *testing.T, s *stream) {
 		}
 		repeated += sent.Repeated
 	}
-	inShard0 := 0 // of 200 records, 5 of each key
-	for _, o := range all[:200] {
-		if s.read(t)[0].has(o.PartitionKey, o.ExplicitHashKey) {
-			inShard0++
+	shard0, astray := s.read(t)[0], 0
+	for _, o := range all[:each] {
+		if shard0.has(o.PartitionKey, o.ExplicitHashKey) {
+			astray++
 		}
 	}
-	sent := slices.Clone(all)
-	step(200, 0, 2)
-	s.split(t, 0)          // shard 0 into 2 and 3
-	step(200, inShard0, 2) // the aggregate for shard 0 is astray
-	step(200, 0, 3)        // by the new shards
-	s.merge(t, 3, 1)       // into shard 4
-	step(200, 0, 3)        // planned for 2, 3 and 1
-	step(200, 0, 2)        // by the new shards
+	send(0, 2)
+	s.split(t, 0)    // into 2 and 3
+	send(astray, 2)  // planned for 0, and for 1
+	send(0, 3)       // for 2, 3 and 1
+	s.merge(t, 3, 1) // into 4
+	send(0, 3)       // planned for 2, 3 and 1
+	send(0, 2)       // for 2 and 4
 	users := s.users(t, true)
-	if n := len(slices.Concat(users...)); n != 1000 {
-		t.Errorf("KCL reads %d records, want 1000", n)
+	if n := len(slices.Concat(users...)); n != len(all) {
+		t.Errorf("KCL reads %d records, want %d", n, len(all))
 	}
-	if n := len(slices.Concat(s.users(t, false)...)); n != 1000+repeated {
-		t.Errorf("other readers read %d records, want %d", n, 1000+repeated)
+	checkOrder(t, users, all)
+	if n := len(slices.Concat(s.users(t, false)...)); n != len(all)+repeated {
+		t.Errorf("other readers read %d records, want %d", n, len(all)+repeated)
 	}
-	checkOrder(t, users, sent)
 }
 
 // TestWithoutTheListOfShards: the records are sent plain, which the program learns once, and aggregated as soon as the

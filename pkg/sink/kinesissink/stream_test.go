@@ -294,23 +294,30 @@ func newMock(t *testing.T, shards int32) *mock {
 }
 
 // read reads all shards, those that are closed too.
-func (m *mock) read(t *testing.T) (shards []*shard) {
+func (m *mock) read(t *testing.T) []*shard {
+	t.Helper()
+	shards := m.all(t)
+	for _, s := range shards {
+		s.records = m.readShard(t, &s.id)
+	}
+	return shards
+}
+
+// all returns all shards without their records.
+func (m *mock) all(t *testing.T) (shards []*shard) {
 	t.Helper()
 	list, err := m.ListShards(t.Context(), &kinesis.ListShardsInput{StreamName: &m.name})
 	must(t, err)
 	for _, s := range list.Shards {
-		shards = append(shards, &shard{
-			id:    *s.ShardId,
-			first: hashKey("", *s.HashKeyRange.StartingHashKey), last: hashKey("", *s.HashKeyRange.EndingHashKey),
-			records: m.readShard(t, s.ShardId),
-		})
+		first, last := hashKey("", *s.HashKeyRange.StartingHashKey), hashKey("", *s.HashKeyRange.EndingHashKey)
+		shards = append(shards, &shard{id: *s.ShardId, first: first, last: last})
 	}
 	return shards
 }
 
 func (m *mock) split(t *testing.T, parent int) {
 	t.Helper()
-	s := m.read(t)[parent]
+	s := m.all(t)[parent]
 	half := middle(s.first, s.last).String()
 	_, err := m.SplitShard(t.Context(), &kinesis.SplitShardInput{
 		StreamName: &m.name, ShardToSplit: &s.id, NewStartingHashKey: &half,
@@ -321,7 +328,7 @@ func (m *mock) split(t *testing.T, parent int) {
 
 func (m *mock) merge(t *testing.T, low, high int) {
 	t.Helper()
-	shards := m.read(t)
+	shards := m.all(t)
 	_, err := m.MergeShards(t.Context(), &kinesis.MergeShardsInput{
 		StreamName: &m.name, ShardToMerge: &shards[low].id, AdjacentShardToMerge: &shards[high].id,
 	})
@@ -341,7 +348,7 @@ func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
 		StreamName: &m.name, ShardId: id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
 	})
 	must(t, err)
-	for next := from.ShardIterator; ; {
+	for next := from.ShardIterator; next != nil; { // a closed shard has an end
 		page, err := m.GetRecords(t.Context(), &kinesis.GetRecordsInput{ShardIterator: next})
 		must(t, err)
 		records = append(records, page.Records...)
@@ -350,6 +357,7 @@ func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
 		}
 		next = page.NextShardIterator
 	}
+	return records
 }
 
 // userRecord is a record as a reader gets it.
