@@ -20,8 +20,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-const highestHashKey = "340282366920938463463374607431768211455"
-
 // aggregated makes records as they come out of aggregates: of 40 keys, some of which have an explicit hash key.
 func aggregated(n int) []dedupe.Output {
 	outputs := records(n)
@@ -38,7 +36,7 @@ func aggregated(n int) []dedupe.Output {
 	return outputs
 }
 
-// kinesisRecords returns the number of Kinesis records in the requests that are aggregates, and of those that are plain.
+// kinesisRecords returns how many of the Kinesis records in the requests are aggregates, and how many are plain.
 func (s *stream) kinesisRecords(t *testing.T) (aggregates, plain int) {
 	t.Helper()
 	var decoder kpl.Decoder
@@ -111,8 +109,8 @@ func TestAggregationModes(t *testing.T) {
 	}
 }
 
-// TestAggregatesKeepTheLimits: an aggregate has at most the size of the KPL, or of a record of the stream. What does not
-// fit is sent plain.
+// TestAggregatesKeepTheLimits: an aggregate has at most the size of the KPL, or of a record of the stream. What does
+// not fit is sent plain.
 func TestAggregatesKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ maxRecord, limit, fits int }{ // after a record of 100 bytes, a record of so many fits

@@ -43,7 +43,8 @@ func keyOf(o dedupe.Output) string {
 
 // pack makes Kinesis records of all outputs that are not delivered. Outputs of one key keep their order.
 func (d *delivery) pack(shards *shardMap) []record {
-	p := packer{delivery: d, limit: min(AggregationMaxSize, d.sink.maxRecord-len(aggregateKey)), open: map[*shard]*aggregate{}}
+	limit := min(AggregationMaxSize, d.sink.maxRecord-len(aggregateKey))
+	p := packer{delivery: d, limit: limit, open: map[*shard]*aggregate{}}
 	for i, o := range d.outputs {
 		switch {
 		case d.sent.Delivered[i]:
@@ -71,7 +72,7 @@ func (d *delivery) wantsAggregate(i int) bool {
 // packer makes Kinesis records, with one open aggregate for each shard.
 type packer struct {
 	*delivery
-	limit   int
+	limit   int // of an aggregate, in bytes
 	open    map[*shard]*aggregate
 	order   []*aggregate // in which they were first opened
 	records []record

@@ -27,8 +27,8 @@ const (
 // that has none, Send gives up after six attempts without progress. It gives up at once after an error that time does
 // not cure.
 //
-// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the stream. Sending
-// them again is safe for readers that compare ids.
+// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the stream.
+// Sending them again is safe for readers that compare ids.
 //
 // Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
 // have delivered them: a request without an answer or with a fault of the service as the answer, or an aggregate in
@@ -82,7 +82,7 @@ func newDelivery(s *Sink, outputs []dedupe.Output) *delivery {
 }
 
 // round sends all outputs that are not delivered, except those behind one that is refused. It returns why an output was
-// refused. Without an error, all outputs are delivered, or some have to be sent again for another reason than a refusal.
+// refused. Without an error, all outputs are delivered, or some were astray and have to be sent again at once.
 func (d *delivery) round(ctx context.Context) error {
 	shards := d.shards(ctx)
 	records := d.pack(shards)

@@ -15,10 +15,14 @@
 // # Order
 //
 // The key of a record is its explicit hash key, or else its partition key: the key chooses the shard. Within a Send,
-// records of one key keep their order, with one exception: PutRecords goes on after a record that it refuses. If it
-// refuses a plain record and takes a later plain record of the same request and key, these two change their order. No
-// record of a later request overtakes an earlier record of its key, and no aggregate overtakes anything. Records of
-// different keys can change their order: a shard that refuses records holds up nothing but their keys. If you need the
+// records of one key keep their order:
+//
+//   - A record waits while an earlier request has left an earlier record of its key undelivered. Records of other keys do
+//     not wait: a shard that refuses records holds up nothing but their keys.
+//   - A record waits for the request with an earlier record of its key if one of the two is in an aggregate.
+//
+// There is one exception. Plain records of one key share a request, and PutRecords goes on after a record that it
+// refuses. If it refuses a plain record and takes a later one of its key, these two change their order. If you need the
 // order of single records, put a sequence number into them.
 //
 // # Aggregates

@@ -99,7 +99,8 @@ func (s *stream) pass(
 	for i, r := range in.Records {
 		if s.refuse != nil && s.refuse(n, r) {
 			all[i] = types.PutRecordsResultEntry{
-				ErrorCode: aws.String("ProvisionedThroughputExceededException"), ErrorMessage: aws.String("Rate exceeded for shard"),
+				ErrorCode:    aws.String("ProvisionedThroughputExceededException"),
+				ErrorMessage: aws.String("Rate exceeded for shard"),
 			}
 			continue
 		}
@@ -338,7 +339,8 @@ func (m *mock) merge(t *testing.T, low, high int) {
 
 func (m *mock) waitActive(t *testing.T) {
 	t.Helper()
-	waiter := kinesis.NewStreamExistsWaiter(m, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond })
+	soon := func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond }
+	waiter := kinesis.NewStreamExistsWaiter(m, soon)
 	must(t, waiter.Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, time.Minute))
 }
 
@@ -441,10 +443,11 @@ func checkOrder(t tester, shards [][]userRecord, outputs []dedupe.Output) {
 	seen := map[int]bool{}
 	for _, u := range slices.Concat(shards...) {
 		i, known := places[u.data]
-		if o := outputs[i]; !known || u.partitionKey != o.PartitionKey || u.aggregated && u.explicitHashKey != o.ExplicitHashKey {
+		o := outputs[i]
+		if !known || u.partitionKey != o.PartitionKey || u.aggregated && u.explicitHashKey != o.ExplicitHashKey {
 			t.Errorf("record %d is changed", i)
 		}
-		if key := keyOf(outputs[i]); !seen[i] {
+		if key := keyOf(o); !seen[i] {
 			seen[i] = true
 			got[key] = append(got[key], i)
 		}
@@ -455,6 +458,12 @@ func checkOrder(t tester, shards [][]userRecord, outputs []dedupe.Output) {
 		}
 	}
 }
+
+// The highest hash key, and the number behind it, 2^128.
+const (
+	highestHashKey = "340282366920938463463374607431768211455"
+	hashKeyTooHigh = "340282366920938463463374607431768211456"
+)
 
 func keyOf(o dedupe.Output) string { return cmp.Or(o.ExplicitHashKey, o.PartitionKey) }
 
