@@ -17,8 +17,8 @@
 // The key of a record is its explicit hash key, or else its partition key: the key chooses the shard. Within a Send,
 // records of one key keep their order:
 //
-//   - A record waits while an earlier request has left an earlier record of its key undelivered. Records of other keys do
-//     not wait: a shard that refuses records holds up nothing but their keys.
+//   - A record waits while an earlier record of its key was sent and is not delivered. Records of other keys do not
+//     wait: a shard that refuses records holds up nothing but their keys.
 //   - A record waits for the request with an earlier record of its key if one of the two is in an aggregate.
 //
 // There is one exception. Plain records of one key share a request, and PutRecords goes on after a record that it
