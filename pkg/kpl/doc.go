@@ -70,9 +70,9 @@
 // Tags are skipped like unknown fields, so their content is not checked.
 //
 // The explicit hash key is that of the user record. That of the parent only says to which shard the KPL sent the
-// aggregate, and never replaces a missing one. KCL leaves out user records whose hash key is outside the range of the
-// shard; this package does not. Such records occur after a resharding: the KPL then sends them again to their own
-// shard, and one of the two is a duplicate like that of any other retry.
+// aggregate, and never replaces a missing one. KCL drops an aggregate whole if the hash key of one of its user records
+// is outside the range of the shard; this package does not. Such aggregates occur after a resharding: the KPL then sends
+// the records again to their own shard, and one of the two is a duplicate like that of any other retry.
 //
 // # Aliasing
 //
