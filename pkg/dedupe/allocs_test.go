@@ -14,6 +14,10 @@ import (
 // count.
 type noWork struct{ results []dedupe.PutResult }
 
+func (w *noWork) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, w, q), nil
+}
+
 func (w *noWork) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	return w.results[:len(entries)], nil
 }
@@ -21,11 +25,14 @@ func (w *noWork) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedup
 func (w *noWork) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return make([]dedupe.RaiseResult, len(raises)), nil
 }
-func (w *noWork) Check(dedupe.Output) error { return nil }
-func (w *noWork) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
-	return len(outputs), nil
-}
+
 func (w *noWork) Put(_ context.Context, all []dedupe.DeadLetter) (int, error) { return len(all), nil }
+
+func (w *noWork) ReadAcks(context.Context, dedupe.AckKey, string, string) ([]dedupe.Ack, error) {
+	return nil, nil
+}
+
+func (w *noWork) WriteAck(context.Context, dedupe.AckKey, dedupe.Ack) error { return nil }
 
 // mostAllocs bounds the allocations for a new record, from its bytes to the sink, with the id and the fingerprint by
 // path: the texts of these two and of the owner. Everything else is allocated once for a chunk.
@@ -38,8 +45,13 @@ func TestAllocationsPerRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothing := &noWork{make([]dedupe.PutResult, n)}
-	settings := dedupe.Settings{Scope: "s", Retention: dedupe.Retention{Window: time.Hour}}
-	p := dedupe.NewProcessor(nothing, j, nothing, nothing, settings)
+	settings := dedupe.Settings{Scope: "s", Sink: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: time.Hour}}
+	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { return nil })
+	p, err := dedupe.NewProcessor(
+		dedupe.Parts{Ledger: nothing, Format: j, Sink: sink, DeadLetters: nothing, Acks: nothing}, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
 	batch := dedupe.Batch{Shard: "shardId-000000000000"}
 	for i := range n {
 		batch.Records = append(batch.Records, dedupe.Record{

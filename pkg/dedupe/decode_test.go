@@ -1,6 +1,7 @@
 package dedupe_test
 
 import (
+	"context"
 	"crypto/md5"
 	"errors"
 	"slices"
@@ -36,11 +37,11 @@ func poison(f *fixture) {
 // panicking panics on one payload.
 type panicking struct{ dedupe.Format }
 
-func (p panicking) Read(payload []byte) (format.Fields, error) {
+func (p panicking) Read(ctx context.Context, payload []byte) (format.Fields, error) {
 	if string(payload) == "panic" {
 		panic("a bug")
 	}
-	return p.Format.Read(payload)
+	return p.Format.Read(ctx, payload)
 }
 
 func panics(f *fixture) {
@@ -53,8 +54,8 @@ func panics(f *fixture) {
 // unreadable fails for the records with the id "a", with an error that holds the record.
 type unreadable struct{ dedupe.Format }
 
-func (u unreadable) Read(payload []byte) (format.Fields, error) {
-	fields, err := u.Format.Read(payload)
+func (u unreadable) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+	fields, err := u.Format.Read(ctx, payload)
 	if err != nil || fields.ID != "a" {
 		return fields, err
 	}

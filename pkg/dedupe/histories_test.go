@@ -242,14 +242,14 @@ func names(e event) []dedupe.Key {
 func (f *fixture) oneByOne(t *rapid.T) {
 	ay := format.DerivedID("a", "y")
 	ids := []string{"a", "b", ay, format.DerivedID(ay, "y"), format.DerivedID("b", "x")}
-	together, apart := f.decider(), f.decider()
+	together, apart := f.bench().decider(f.store), f.bench().decider(f.store)
 	for range rapid.IntRange(1, 3).Draw(t, "batches") {
 		var batch []dedupe.Candidate
 		for range rapid.IntRange(1, 10).Draw(t, "records") {
 			batch = append(batch, dedupe.Candidate{
 				ID:          rapid.SampledFrom(ids).Draw(t, "id"),
 				Fingerprint: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "fp"),
-				Owner:       fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "owner")),
+				Owner:       ownerNamed(fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "owner"))),
 				Arrival:     epoch.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "arrival")) * time.Second),
 			})
 		}
@@ -260,10 +260,4 @@ func (f *fixture) oneByOne(t *rapid.T) {
 			}
 		}
 	}
-}
-
-// decider makes a Decider in a scope of its own.
-func (f *fixture) decider() *dedupe.Decider {
-	b := f.bench()
-	return &dedupe.Decider{Ledger: b.store, Scope: b.settings.Scope, Retention: b.settings.Retention}
 }

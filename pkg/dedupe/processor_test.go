@@ -18,7 +18,7 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-var cases = slices.Concat(decodeCases, decideCases, deliverCases, checkpointCases)
+var cases = slices.Concat(decodeCases, decideCases, deliverCases, ackCases, partCases)
 
 // TestProcessor runs all cases, in memory and in `make check` on the other engines.
 func TestProcessor(t *testing.T) {

@@ -31,7 +31,8 @@ type bench struct {
 	*fixture
 	ctx         context.Context
 	settings    dedupe.Settings
-	checkpoints bool
+	acks        bool
+	clock       *clock
 	format      dedupe.Format
 	sink        *sink
 	deadLetters *deadLetters
@@ -64,18 +65,35 @@ func (f *fixture) bench() *bench {
 	keep := dedupe.Retention{Window: window, Horizon: horizon}
 	return &bench{
 		fixture: f, ctx: f.Context(), format: j,
-		settings: dedupe.Settings{Scope: "t-" + strings.ToLower(rand.Text()), Retention: keep, Consumer: "me"},
+		settings: dedupe.Settings{Scope: "t-" + strings.ToLower(rand.Text()), Retention: keep, Sink: "s", Consumer: "me"},
+		clock:    &clock{now: epoch.AddDate(-1, 0, 0)}, // no record gets past the horizon while a test pauses
 		sink:     &sink{}, deadLetters: &deadLetters{byOwner: map[string]dedupe.DeadLetter{}},
 		broken: f.mutant.HookIn(dedupefault.Env{Engine: f.store, Store: f.store, Retention: keep}),
 		calls:  map[dedupefault.Method]int{},
 	}
 }
 
-func (f *fixture) withCheckpoints() *bench {
+func (f *fixture) withAcks() *bench {
 	f.Helper()
 	b := f.bench()
-	b.checkpoints = true
+	b.acks = true
 	return b
+}
+
+// clock is the time of a bench. Pauses take no real time.
+type clock struct {
+	now    time.Time
+	pauses int
+}
+
+func (c *clock) pause(ctx context.Context, limit time.Duration) error {
+	c.now, c.pauses = c.now.Add(limit), c.pauses+1
+	return ctx.Err()
+}
+
+// inTurn is a dedupe.Clock that does one thing at a time, so that hooks need no lock.
+func (c *clock) inTurn() dedupe.Clock {
+	return dedupe.Clock{Now: func() time.Time { return c.now }, Pause: c.pause, Both: func(f, g func()) { f(); g() }}
 }
 
 func (f *fixture) must(err error) {
@@ -105,13 +123,26 @@ func (b *bench) process(records ...dedupe.Record) dedupe.Result {
 }
 
 func (b *bench) processor() *dedupe.Processor {
+	b.Helper()
 	store, settings := b.hookedStore(), b.settings
-	if b.checkpoints {
-		settings.Checkpoints = store
+	settings.Clock = b.clock.inTurn()
+	parts := dedupe.Parts{
+		Ledger: store, Format: b.mutant.FormatOf(b.format),
+		Sink:        dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
+		DeadLetters: dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken),
 	}
-	return dedupe.NewProcessor(store, b.mutant.FormatOf(b.format),
-		dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
-		dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken), settings)
+	if b.acks {
+		parts.Acks, parts.Consumers = store, store
+	}
+	p, err := dedupe.NewProcessor(parts, settings)
+	b.must(err)
+	return p
+}
+
+func (b *bench) decider(store dedupe.Ledger) *dedupe.Decider {
+	return &dedupe.Decider{
+		Ledger: store, Scope: b.settings.Scope, Retention: b.settings.Retention, Clock: b.clock.inTurn(),
+	}
 }
 
 // done processes a batch that must get through.
@@ -174,13 +205,15 @@ func aggregate(n int, payloads ...[]byte) dedupe.Record {
 // entry is an entry in the bench's scope that lives for an hour.
 func (b *bench) entry(id, owner string, arrival time.Time) dedupe.Entry {
 	return dedupe.Entry{
-		Scope: b.settings.Scope, Key: format.KeyOf(id), Owner: owner, Fingerprint: "fp of " + owner, Version: "v1",
+		Scope: b.settings.Scope, Key: format.KeyOf(id), Owner: ownerNamed(owner), Fingerprint: "fp of " + owner, Version: "v1",
 		Arrival: arrival, PurgeAt: dedupe.Retention{Window: time.Hour}.PurgeAt(arrival),
 	}
 }
 
+func ownerNamed(name string) dedupe.Owner { return dedupe.Owner{Sequence: name, Sub: dedupe.Plain} }
+
 // put puts an entry and returns the one that was there.
-func (b *bench) put(e dedupe.Entry) *dedupe.Entry {
+func (b *bench) put(e dedupe.Entry) *dedupe.Existing {
 	b.Helper()
 	results, err := b.store.PutIfAbsent(b.ctx, []dedupe.Entry{e})
 	b.must(err)
@@ -210,21 +243,21 @@ type sink struct {
 	check   func(dedupe.Output) error
 }
 
-func (s *sink) Check(o dedupe.Output) error {
+func (s *sink) Check(_ context.Context, o dedupe.Output) error {
 	if s.check == nil {
 		return nil
 	}
 	return s.check(o)
 }
 
-func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outputs = append(s.outputs, outputs...)
 	for _, o := range outputs {
 		s.got = append(s.got, deliveryOf(o))
 	}
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }
 
 func deliveryOf(o dedupe.Output) delivery {
@@ -271,7 +304,7 @@ func (b *bench) wantDeadLetters(want ...int) {
 		b.Errorf("want dead letters %v, got %d", want, len(b.deadLetters.byOwner))
 	}
 	for _, n := range want {
-		owner := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}.String()
+		owner := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}.Owner().String()
 		letter, found := b.deadLetters.byOwner[owner]
 		if !found || letter.Reason == "" || len(letter.Data) == 0 || letter.Position.Sequence != fmt.Sprint(n) {
 			b.Errorf("record %d is not dead-lettered whole: %+v", n, letter)
@@ -297,7 +330,7 @@ func failAfter(method dedupefault.Method, err error) dedupefault.Hook {
 	return func(ctx context.Context, c *dedupefault.Call) error {
 		fault := c.Do(ctx)
 		if c.Method == method {
-			c.Done, fault = 0, err
+			c.Done, c.Sent, fault = 0, dedupe.Sent{}, err
 		}
 		return fault
 	}
@@ -309,11 +342,12 @@ func sends(deliver, answer int, err error) dedupefault.Hook {
 		if c.Method != dedupefault.Send {
 			return c.Do(ctx)
 		}
+		asked := len(c.Outputs)
 		c.Outputs = c.Outputs[:deliver]
 		if fault := c.Do(ctx); fault != nil {
 			return fault
 		}
-		c.Done = answer
+		c.Sent = dedupefault.FirstDelivered(answer, asked)
 		return err
 	}
 }

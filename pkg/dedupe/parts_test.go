@@ -1,0 +1,410 @@
+package dedupe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// The cases of parts that a program brings along: formats, sinks and ledgers that fail for a moment, or answer nonsense.
+var partCases = []testCase{
+	{"records/format-that-fails-for-a-moment", formatFails},
+	{"records/format-with-empty-fields", emptyFields},
+	{"records/check-before-the-key", checkBeforeKey},
+	{"records/ledger-that-answers-nonsense", nonsense},
+	{"records/ledger-that-never-raises", neverRaises},
+	{"records/ledger-asked-again", askedAgain},
+	{"records/batches-that-are-none", notBatches},
+	{"records/wrong-setting", wrongSetting},
+	{"records/derived-ids", derivedIDs},
+	{"records/whole-batch", wholeBatch},
+	{"records/not-aggregated", notAggregated},
+}
+
+// readFails is a format that fails to read some records.
+type readFails struct {
+	dedupe.Format
+	fails func(payload string) error
+}
+
+func (r readFails) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+	if err := r.fails(string(payload)); err != nil {
+		return format.Fields{}, err
+	}
+	return r.Format.Read(ctx, payload)
+}
+
+// formatFails: a schema registry that is down fails the record, and all after it, and dead-letters none.
+func formatFails(f *fixture) {
+	for _, moment := range []error{
+		dedupe.ErrTryAgain, context.Canceled, context.DeadlineExceeded, &net.DNSError{Err: "no such host"},
+	} {
+		passing := fmt.Errorf("schema registry: %w", moment)
+		b := f.bench()
+		read := b.format
+		b.format = readFails{read, func(payload string) error {
+			if strings.Contains(payload, `"b"`) {
+				return passing
+			}
+			return nil
+		}}
+		batch := []dedupe.Record{
+			rec(1, "a", "x"), aggregate(2, payload(20, "c", "x"), payload(21, "b", "x")), rec(3, "d", "x"),
+		}
+		if r := b.fails(2, batch...); !errors.Is(r.Err, moment) || len(b.deadLetters.byOwner) > 0 {
+			f.Errorf("%v: got %v, and %d dead letters", moment, r.Err, len(b.deadLetters.byOwner))
+		}
+		b.wantDelivered(delivery{"a", 1}, delivery{"c", 20})
+		b.format = read
+		b.wantTally(b.done(batch[1:]...), dedupe.Tally{In: 3, Retry: 1, New: 2, Out: 3})
+
+		// The sink's check and a new id can fail for a moment too.
+		b = f.bench()
+		b.done(rec(1, "a", "x"))
+		b.sink.check = func(o dedupe.Output) error {
+			if o.ID == "b" {
+				return passing
+			}
+			return nil
+		}
+		b.fails(3, rec(2, "e", "x"), rec(3, "b", "x"), rec(4, "f", "x"))
+		b.sink.check = nil
+		read = b.format
+		b.format = renaming{read, func() ([]byte, error) { return nil, passing }}
+		b.fails(5, rec(5, "a", "y"), rec(6, "g", "x"))
+		b.wantDelivered(delivery{"a", 1}, delivery{"e", 2})
+		b.wantDeadLetters()
+	}
+}
+
+// fixedFields is a format that gives all records the same fields.
+type fixedFields struct {
+	dedupe.Format
+	fields format.Fields
+}
+
+func (f fixedFields) Read(context.Context, []byte) (format.Fields, error) { return f.fields, nil }
+
+// emptyFields: records without an id would all be copies of each other.
+func emptyFields(f *fixture) {
+	for _, fields := range []format.Fields{{}, {ID: "a"}, {Fingerprint: "x"}} {
+		b := f.bench()
+		b.format = fixedFields{b.format, fields}
+		b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, DeadLettered: 1})
+		b.wantReason(1, "the format returned no id or no fingerprint")
+	}
+}
+
+// checkBeforeKey: a record that is too large takes no key: the producer's smaller resend is delivered.
+func checkBeforeKey(f *fixture) {
+	b := f.bench()
+	b.sink.check = func(o dedupe.Output) error {
+		if len(o.Data) > 40 {
+			return &dedupe.PoisonError{Reason: "too large"}
+		}
+		return nil
+	}
+	b.wantTally(b.done(rec(1, "a", "a fingerprint that makes it too large")), dedupe.Tally{In: 1, DeadLettered: 1})
+	b.wantTally(b.done(rec(2, "a", "x")), dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantDelivered(delivery{"a", 2})
+}
+
+// ledgerFunc is a ledger that is a function.
+type ledgerFunc func(q dedupe.Question) ([]dedupe.Answer, error)
+
+func (l ledgerFunc) Enter(_ context.Context, q dedupe.Question) ([]dedupe.Answer, error) { return l(q) }
+
+// nonsense: an answer that makes no sense is a failure, and never makes a record a duplicate.
+func nonsense(f *fixture) {
+	for what, answers := range map[string][]dedupe.Answer{
+		"none":              nil,
+		"too few":           {{Found: dedupe.Same}},
+		"too many":          {{Found: dedupe.Same}, {Found: dedupe.Same}, {Found: dedupe.Same}},
+		"nothing":           {{}, {}},
+		"unknown":           {{Found: 99}, {Found: -1}},
+		"derived too often": {{Found: dedupe.Put, Derived: 4}, {Found: dedupe.Put, Derived: -1}},
+	} {
+		b := f.bench()
+		d := b.decider(ledgerFunc(func(dedupe.Question) ([]dedupe.Answer, error) { return answers, nil }))
+		for i, got := range d.Decide(b.ctx, []dedupe.Candidate{{ID: "a", Fingerprint: "x"}, {ID: "b", Fingerprint: "x"}}) {
+			if got.Outcome != dedupe.Undecided || got.Err == nil {
+				f.Errorf("%s: record %d: got %+v", what, i, got)
+			}
+		}
+	}
+	short := func(_ context.Context, c *dedupefault.Call) error {
+		c.Puts, c.Raised = c.Puts[:0], c.Raised[:0]
+		return nil
+	}
+	b := f.bench()
+	b.hook = short
+	b.fails(1, rec(1, "a", "x"), rec(2, "b", "x"))
+}
+
+// neverRaises: a ledger that finds an entry and never raises it does not hold up the batch for ever.
+func neverRaises(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"))
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.RaisePurge {
+			c.Raised = make([]dedupe.RaiseResult, len(c.Raises))
+			return nil
+		}
+		return c.Do(ctx)
+	}
+	if r := b.fails(2, rec(2, "a", "y"), rec(3, "b", "x")); !errors.Is(r.Err, dedupe.ErrTryAgain) {
+		f.Errorf("got %v", r.Err)
+	}
+}
+
+// askedAgain: what fails is asked again alone, with pauses, for half of the time that is left.
+func askedAgain(f *fixture) {
+	b := f.bench()
+	var puts []int
+	failures := 3
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.PutIfAbsent {
+			return c.Do(ctx)
+		}
+		puts = append(puts, len(c.Entries))
+		err := c.Do(ctx)
+		if failures--; failures >= 0 {
+			c.Puts[len(c.Puts)-1] = dedupe.PutResult{Err: dedupe.ErrTryAgain} // and the entry is there
+		}
+		return err
+	}
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")), dedupe.Tally{In: 3, New: 2, Retry: 1, Out: 3})
+	if !slices.Equal(puts, []int{3, 1, 1, 1}) || b.clock.pauses != 3 {
+		f.Errorf("got puts of %v, and %d pauses", puts, b.clock.pauses)
+	}
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
+
+	failures = 1000
+	b.clock.now = time.Now()
+	ctx, cancel := context.WithDeadline(b.ctx, b.clock.now.Add(time.Hour))
+	defer cancel()
+	begun := b.clock.now
+	b.ctx = ctx
+	b.fails(5, rec(4, "d", "x"), rec(5, "e", "x"))
+	if waited := b.clock.now.Sub(begun); waited > 30*time.Minute || waited < 29*time.Minute {
+		f.Errorf("the ledger was asked for %v of an hour", waited)
+	}
+}
+
+func notBatches(f *fixture) {
+	for _, test := range []struct {
+		sequences []string
+		want      error
+	}{
+		{[]string{""}, dedupe.ErrNotABatch},
+		{[]string{"1", "x"}, dedupe.ErrNotABatch},
+		{[]string{strings.Repeat("9", 129)}, dedupe.ErrNotABatch},
+		{[]string{"2", "1"}, dedupe.ErrNotABatch},
+		{[]string{"10", "9"}, dedupe.ErrNotABatch},
+		{[]string{"1", "1"}, dedupe.ErrSharedSequence},
+		{[]string{"1", "01"}, dedupe.ErrSharedSequence},
+	} {
+		b := f.bench()
+		var batch []dedupe.Record
+		for i, sequence := range test.sequences {
+			r := rec(i, fmt.Sprint("id-", i), "x")
+			r.Sequence = sequence
+			batch = append(batch, r)
+		}
+		if r := b.process(batch...); !errors.Is(r.Err, test.want) || r.Done != 0 || r.Tally.Failed != int64(len(batch)) {
+			f.Errorf("%q: want %v, got %+v", test.sequences, test.want, r)
+		}
+		b.wantDelivered()
+		b.wantDeadLetters()
+	}
+}
+
+// wrongSetting: when nearly all of the first records are poison for one reason, nothing is dead-lettered. Later poison
+// is, however much there is: a producer that breaks blocks no shard.
+func wrongSetting(f *fixture) {
+	b := f.bench()
+	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 4}
+	bad := func(n int) dedupe.Record { return rawRec(n, fmt.Sprintf(`{"n":%d}`, n)) }
+	first := []dedupe.Record{rec(1, "a", "x"), bad(2), bad(3), bad(4), rec(5, "b", "x")}
+	r := b.process(append(first[:4:4], bad(5))...)
+	if !errors.Is(r.Err, dedupe.ErrWrongSetting) || r.Done != 0 || !strings.Contains(r.Err.Error(), "the id is missing") {
+		f.Errorf("got %+v", r)
+	}
+	b.wantDelivered()
+	b.wantDeadLetters()
+
+	other := []dedupe.Record{rec(1, "a", "x"), bad(2), bad(3), rawRec(4, "?")} // for two reasons
+	b.wantTally(b.done(other...), dedupe.Tally{In: 4, New: 1, DeadLettered: 3, Out: 1})
+	b.wantTally(b.done(first...), dedupe.Tally{In: 5, Retry: 1, New: 1, DeadLettered: 3, Out: 2})
+
+	p := b.processor() // which has seen good records
+	batch := dedupe.Batch{Stream: stream, Shard: shard}
+	for n := range 4 {
+		batch.Records = append(batch.Records, rec(10+n, fmt.Sprint("c-", n), "x"))
+	}
+	p.Process(b.ctx, batch)
+	batch.Records = []dedupe.Record{bad(20), bad(21), bad(22), bad(23), bad(24)}
+	if r := p.Process(b.ctx, batch); r.Err != nil || r.Tally.DeadLettered != 5 || r.Reasons["the id is missing, null or empty"] != 5 {
+		f.Errorf("got %+v", r)
+	}
+	b.settings.PoisonLimit = dedupe.PoisonLimit{Off: true}
+	b.wantTally(b.done(batch.Records...), dedupe.Tally{In: 5, DeadLettered: 5})
+}
+
+// derivedIDs: every delivered id is the derived one, whatever the order, with one put each.
+func derivedIDs(f *fixture) {
+	ax, ay := format.DerivedID("a", "x"), format.DerivedID("a", "y")
+	for _, order := range [][]dedupe.Record{
+		{rec(1, "a", "x"), rec(2, "a", "y"), rec(3, "a", "x")}, {rec(1, "a", "y"), rec(2, "a", "x"), rec(3, "a", "y")},
+	} {
+		b := f.bench()
+		b.settings.Derive = true
+		b.wantTally(b.done(order...), dedupe.Tally{In: 3, New: 2, Natural: 1, Out: 2})
+		b.wantTally(b.done(order[:2]...), dedupe.Tally{In: 2, Retry: 2, Out: 2})
+		var ids []string
+		for _, d := range b.sink.got {
+			ids = append(ids, d.id)
+		}
+		slices.Sort(ids)
+		want := []string{ax, ax, ay, ay}
+		slices.Sort(want)
+		if !slices.Equal(ids, want) || b.puts != 4 || b.calls[dedupefault.RaisePurge] != 0 {
+			f.Errorf("want %v with 4 puts and no raise, got %v with %d puts and calls %v", want, ids, b.puts, b.calls)
+		}
+	}
+}
+
+// wholeBatch: a ledger that decides a whole batch at once is asked once, with the places of the poison; the records are
+// still sent in chunks.
+func wholeBatch(f *fixture) {
+	b := f.bench()
+	b.settings.Chunk, b.settings.WholeBatch = 2, true
+	b.done(rec(1, "a", "x"), rec(2, "b", "x"), rawRec(3, "?"), rec(4, "c", "x"), rec(5, "d", "x"), rec(6, "e", "x"))
+	if b.calls[dedupefault.PutIfAbsent] != 1 || b.calls[dedupefault.Send] != 3 {
+		f.Errorf("got calls %v", b.calls)
+	}
+	var poison []bool
+	p, err := dedupe.NewProcessor(dedupe.Parts{
+		Ledger: ledgerFunc(func(q dedupe.Question) (answers []dedupe.Answer, err error) {
+			for _, c := range q.Records {
+				poison = append(poison, c.Poison)
+				answers = append(answers, dedupe.Answer{Found: dedupe.Put})
+			}
+			return answers, nil
+		}),
+		Format: b.format, Sink: b.sink, DeadLetters: b.deadLetters,
+	}, b.settings)
+	f.must(err)
+	p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{
+		rec(1, "a", "x"), rawRec(2, "?"), rec(3, "b", "x"),
+	}})
+	if !slices.Equal(poison, []bool{false, true, false}) {
+		f.Errorf("the ledger got the places %v", poison)
+	}
+}
+
+func notAggregated(f *fixture) {
+	b := f.bench()
+	b.settings.Unaggregated = true
+	b.wantTally(b.done(aggregate(1, payload(10, "a", "x"))), dedupe.Tally{In: 1, DeadLettered: 1})
+}
+
+// TestNewProcessor: what is missing or would lose or double records is refused, all at once.
+func TestNewProcessor(t *testing.T) {
+	t.Parallel()
+	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
+	b := f.bench()
+	good := dedupe.Parts{Ledger: f.store, Format: b.format, Sink: b.sink, DeadLetters: b.deadLetters}
+	if _, err := dedupe.NewProcessor(dedupe.Parts{}, dedupe.Settings{}); err == nil {
+		t.Error("nothing was refused")
+	} else {
+		for _, missing := range []string{"Ledger", "Format", "Sink", "DeadLetters", "Scope", "Retention"} {
+			if !strings.Contains(err.Error(), missing) {
+				t.Errorf("%s is not named: %v", missing, err)
+			}
+		}
+	}
+	for what, change := range map[string]func(*dedupe.Parts, *dedupe.Settings){
+		"Retention":   func(_ *dedupe.Parts, s *dedupe.Settings) { s.Retention = dedupe.Retention{Window: time.Hour} },
+		"Window":      func(_ *dedupe.Parts, s *dedupe.Settings) { s.Retention = dedupe.Retention{Horizon: time.Hour} },
+		"Chunk":       func(_ *dedupe.Parts, s *dedupe.Settings) { s.Chunk = -1 },
+		"Share":       func(_ *dedupe.Parts, s *dedupe.Settings) { s.PoisonLimit.Share = 1.5 },
+		"Records":     func(_ *dedupe.Parts, s *dedupe.Settings) { s.PoisonLimit.Records = -1 },
+		"Sink":        func(p *dedupe.Parts, s *dedupe.Settings) { p.Acks, s.Sink = f.store, "" },
+		"Consumer":    func(p *dedupe.Parts, s *dedupe.Settings) { p.Consumers, s.Consumer = f.store, "" },
+		"Derive":      func(_ *dedupe.Parts, s *dedupe.Settings) { s.Derive, s.PassSynthetic = true, true },
+		"DeadLetters": func(p *dedupe.Parts, _ *dedupe.Settings) { p.DeadLetters = nil },
+	} {
+		parts, settings := good, b.settings
+		change(&parts, &settings)
+		if _, err := dedupe.NewProcessor(parts, settings); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	forGood := b.settings
+	forGood.Retention = dedupe.Retention{ForGood: true}
+	if _, err := dedupe.NewProcessor(good, forGood); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOverlap: the ledger step of a chunk overlaps the sink of the one before, and begins after the ledger step of that
+// one has ended. A panic in either is the caller's.
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
+	b := f.bench()
+	b.settings.Chunk = 1
+	var mu sync.Mutex
+	var entering int
+	entered := make(chan int, 3)
+	calls := 0
+	ledger := ledgerFunc(func(q dedupe.Question) ([]dedupe.Answer, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if entering++; entering > 1 {
+			t.Error("two ledger steps at a time")
+		}
+		calls++
+		entered <- calls
+		entering--
+		return []dedupe.Answer{{Found: dedupe.Put}}, nil
+	})
+	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error {
+		if n := <-entered; n == 1 { // the first chunk is sent when the second is in the ledger
+			<-entered
+			entered <- 2
+			entered <- 2
+		}
+		return nil
+	})
+	newProcessor := func(s dedupe.Sink) *dedupe.Processor {
+		p, err := dedupe.NewProcessor(
+			dedupe.Parts{Ledger: ledger, Format: b.format, Sink: s, DeadLetters: b.deadLetters}, b.settings)
+		f.must(err)
+		return p
+	}
+	batch := dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x")}}
+	if r := newProcessor(sink).Process(t.Context(), batch); r.Err != nil || r.Tally.Out != 2 {
+		t.Errorf("got %+v", r)
+	}
+	for len(entered) > 0 {
+		<-entered
+	}
+	defer func() {
+		if thrown := recover(); thrown != "a bug" {
+			t.Errorf("the caller got %v", thrown)
+		}
+	}()
+	newProcessor(dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { panic("a bug") })).Process(t.Context(), batch)
+}
