@@ -7,7 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -365,19 +365,16 @@ func TestOverlap(t *testing.T) {
 	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
 	b := f.bench()
 	b.settings.Chunk = 1
-	var mu sync.Mutex
-	var entering int
+	var entering atomic.Int32
 	entered := make(chan int, 3)
 	calls := 0
-	ledger := ledgerFunc(func(q dedupe.Question) ([]dedupe.Answer, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if entering++; entering > 1 {
+	ledger := ledgerFunc(func(dedupe.Question) ([]dedupe.Answer, error) {
+		if entering.Add(1) > 1 {
 			t.Error("two ledger steps at a time")
 		}
 		calls++
 		entered <- calls
-		entering--
+		entering.Add(-1)
 		return []dedupe.Answer{{Found: dedupe.Put}}, nil
 	})
 	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error {
