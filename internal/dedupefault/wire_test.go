@@ -24,6 +24,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/kpl"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
@@ -242,6 +243,20 @@ func (q *queue) read(ctx context.Context) (arrived, notSent []deadletter.Notific
 	}
 }
 
+// opened returns the user records of a record in the stream: the sink aggregates again what came in an aggregate.
+func opened(put faultproxy.Put) (all []dedupe.Output) {
+	parts, aggregated, err := new(kpl.Decoder).Decode(put.Data)
+	if err != nil || !aggregated {
+		return []dedupe.Output{{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data}}
+	}
+	for _, part := range parts {
+		all = append(all, dedupe.Output{
+			PartitionKey: string(part.PartitionKey), ExplicitHashKey: string(part.ExplicitHashKey), Data: part.Data,
+		})
+	}
+	return all
+}
+
 var plays atomic.Int64
 
 // play plays a scenario through a proxy before each engine, with the clients that the
@@ -298,7 +313,7 @@ func (w wire) play(ctx context.Context, s Scenario, e enginetest.Store, f wireFa
 		DeadLetters: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
-				all = append(all, dedupe.Output{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data})
+				all = append(all, opened(put)...)
 			}
 			return all
 		},

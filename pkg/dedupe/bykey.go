@@ -25,9 +25,9 @@ func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 	return keys
 }
 
-// maxRounds bounds the calls for one Question. A record takes a round for each derived id, and one more each time that
-// another record takes an entry between two calls, or that an entry is over for it.
-const maxRounds = 50
+// maxStuck bounds the calls for one Question that bring no record further. A record needs a call for each derived id, and
+// one more each time that another record takes an entry between two calls.
+const maxStuck = 10 + MaxDerivations
 
 // EnterByKey is Ledger.Enter for an engine that stores one row a key. It puts an entry for the first record of each key.
 // The entry that is there afterwards, new or old, decides the other records of the key in memory. So most records cost
@@ -128,12 +128,16 @@ func isUUIDv5(id string) bool {
 }
 
 func (e byKey) enter(ctx context.Context, open []*pending) {
-	for range maxRounds {
-		if open = e.round(ctx, open); len(open) == 0 {
+	for stuck := 0; len(open) > 0; {
+		again := e.round(ctx, open)
+		if stuck++; len(again) < len(open) {
+			stuck = 0
+		}
+		if open = again; stuck == maxStuck {
+			failAll(open, fmt.Errorf("%w: the ledger was asked %d times, and its answers still change", ErrTryAgain, stuck))
 			return
 		}
 	}
-	failAll(open, fmt.Errorf("%w: the ledger was asked %d times, and its answers still change", ErrTryAgain, maxRounds))
 }
 
 // round puts an entry for the first record of each key. It returns the records that need another round, in order.
