@@ -26,7 +26,6 @@ func newTestWorld(t *testing.T) *testWorld {
 		checkpoint: new(eventsource.Checkpoint), judge: newJudge(),
 	}}
 	t.Cleanup(w.sim.Close)
-	w.plan = func(int, Method) Fault { return Fault{} } // repeats are allowed
 	w.parts = Parts{DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1}}
 	w.stream = eventsource.NewStream(1, w.sim.Now)
 	if err := w.start(); err != nil {
@@ -387,7 +386,7 @@ func TestJudge(t *testing.T) {
 		}, ""},
 		{"twice in the sink without a fault", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.plan = nil
+			w.faultless = true
 			w.delivers(w.invoked(a), a)
 			w.delivers(w.invoked(a), a)
 		}, "G11: record 1 (a/x, 000000000000/101, 0s) came to the sink 2 times"},

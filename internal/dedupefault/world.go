@@ -71,10 +71,11 @@ type World struct {
 	poller     *eventsource.Poller
 	checkpoint *eventsource.Checkpoint
 
-	plan  Plan
-	fates func(*eventsource.Invocation) eventsource.Fate
-	calls []Method
-	trace []string
+	faultless bool // only the scenario's own faults happen
+	plan      Plan
+	fates     func(*eventsource.Invocation) eventsource.Fate
+	calls     []Method
+	trace     []string
 
 	judge
 }
@@ -97,7 +98,7 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	w := &World{
 		ctx: ctx, scenario: p.Scenario.orDefaults(), engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
-		plan: p.Plan, fates: p.Fates, judge: newJudge(),
+		plan: p.Plan, fates: p.Fates, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
 	}
 	defer w.sim.Close()
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
