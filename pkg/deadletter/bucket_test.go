@@ -108,7 +108,7 @@ func TestBucketFaults(t *testing.T) {
 			if (len(notifier.notifications) == 1) != test.notified || client.puts != test.puts {
 				t.Errorf("%d notifications, %d puts", len(notifier.notifications), client.puts)
 			}
-			if _, err := store.Read(t.Context(), deadletter.Name(newLetter("1").Owner)); test.stored && err != nil {
+			if _, err := store.Read(t.Context(), nameOf(newLetter("1"))); test.stored && err != nil {
 				t.Errorf("stored, but: %v", err)
 			}
 		})

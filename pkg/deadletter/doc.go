@@ -6,13 +6,13 @@
 //	}
 //	store, err := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", queueURL, unsent)
 //	...
-//	handler := kinesishandler.New(ledger, sink, store, options, log)
+//	handler, err := kinesishandler.New(dedupe.Parts{DeadLetters: store, ...}, options, log)
 //
 // # Once
 //
-// The name of an object is made of the record's owner and its data, and an object is never overwritten. So a record is stored once:
-// a later attempt, or another process, finds the object and changes nothing. Put returns only after the store has
-// confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
+// The name of an object is made of the record's owner and its data, and an object is never overwritten. So a record is
+// stored once: a later attempt, or another process, finds the object and changes nothing. Put returns only after the
+// store has confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
 //
 // # Notifications
 //

@@ -113,7 +113,7 @@ func TestOpen(t *testing.T) {
 	}
 	folder := filepath.Join(t.TempDir(), "dead")
 	f := newLetter("1")
-	name := deadletter.Name(f.Owner)
+	name := nameOf(f)
 	for _, test := range []struct{ setting, place string }{
 		{"s3://bucket/poison", `"bucket":"bucket","key":"poison/` + name + `"`},
 		{"dir:" + folder, `"path":"` + filepath.Join(folder, name) + `"`},

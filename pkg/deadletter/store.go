@@ -100,9 +100,9 @@ func New(objects Objects, options ...Option) *Store {
 	return s
 }
 
-// Put stores each record under a name that is made of its owner and its data. An object that exists already counts as stored; it keeps its
-// first reason. stored counts the records from the first one on that are stored for sure; after a failure Put begins
-// at most one more record. Repeating a Put is safe.
+// Put stores each record under a name that is made of its owner and its data. An object that exists already counts as
+// stored; it keeps its first reason. stored counts the records from the first one on that are stored for sure; after a
+// failure Put begins at most one more record. Repeating a Put is safe.
 //
 // Errors: the family dedupe.ErrTryAgain; an error of the context; any other error means that settings, rights or the
 // disk are wrong.

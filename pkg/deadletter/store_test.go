@@ -49,10 +49,13 @@ func newLetter(sequence string) dedupe.DeadLetter {
 		Shard:  "shardId-000000000000", Sequence: sequence, Sub: 3,
 	}
 	return dedupe.DeadLetter{
-		Owner: p.String(), Position: p, Reason: "no id", PartitionKey: "key",
+		Owner: p.Owner().String(), Position: p, Reason: "no id", PartitionKey: "key",
 		Arrival: time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC), Data: []byte("payload \x00\xff\n"),
 	}
 }
+
+// nameOf is the name of the object of a record.
+func nameOf(letter dedupe.DeadLetter) string { return deadletter.Name(letter.Owner, letter.Data) }
 
 // put stores one record.
 func put(t *testing.T, store *deadletter.Store, letter dedupe.DeadLetter) error {
@@ -143,7 +146,8 @@ func TestEndedContextCreatesNothing(t *testing.T) {
 	}
 }
 
-// TestPut: a record is read back as it was. Another Put of it, with another reason, changes nothing.
+// TestPut: a record is read back as it was. Another Put of it, with another reason, changes nothing. Two records that
+// share an owner are both stored.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	for name, objects := range places(t) {
@@ -156,9 +160,15 @@ func TestPut(t *testing.T) {
 			again := f
 			again.Reason = "another"
 			must(t, put(t, store, again))
-			got, err := store.Read(t.Context(), deadletter.Name(f.Owner))
+			got, err := store.Read(t.Context(), nameOf(f))
 			must(t, err)
 			checkSame(t, got, f)
+			other := f // as in an aggregate that Lambda has opened
+			other.Data = []byte("other data of one owner")
+			must(t, put(t, store, other))
+			got, err = store.Read(t.Context(), nameOf(other))
+			must(t, err)
+			checkSame(t, got, other)
 		})
 	}
 }
@@ -166,7 +176,7 @@ func TestPut(t *testing.T) {
 // crowded counts the creations that are in progress at the same time.
 type crowded struct {
 	deadletter.Objects
-	fails string // the owner of the record that fails
+	fails string // the name of the object that fails
 	mu    sync.Mutex
 	now   int
 	most  int // of now
@@ -177,7 +187,7 @@ func (c *crowded) Create(_ context.Context, name string, _ []byte) (bool, error)
 	c.count(1)
 	time.Sleep(time.Millisecond) // in the bubble: all that may begin do
 	c.count(-1)
-	if name == deadletter.Name(c.fails) {
+	if name == c.fails {
 		return false, dedupe.ErrTryAgain
 	}
 	return true, nil
@@ -208,7 +218,7 @@ func TestPutMany(t *testing.T) {
 		if stored != records || err != nil || objects.most != atATime || objects.begun != records {
 			t.Errorf("stored %d of %d, %d at a time: %v", stored, objects.begun, objects.most, err)
 		}
-		objects = &crowded{fails: letters[broken].Owner}
+		objects = &crowded{fails: nameOf(letters[broken])}
 		stored, err = deadletter.New(objects, deadletter.WithConcurrency(atATime)).Put(t.Context(), letters)
 		if stored != broken || !errors.Is(err, dedupe.ErrTryAgain) || objects.begun > broken+2*atATime {
 			t.Errorf("with a failure at %d: stored %d of %d begun: %v", broken, stored, objects.begun, err)
@@ -233,18 +243,25 @@ func TestRecordsWithoutOwner(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	// The name must never change: programs find objects by it.
-	owner := newLetter("49590338271490256608559692538361571095921575989136588898").Owner
+	letter := newLetter("49590338271490256608559692538361571095921575989136588898")
+	letter.Data = []byte("data")
 	const want = "123456789012_eu-west-1_orders_shardId-000000000000_" +
-		"49590338271490256608559692538361571095921575989136588898_3-0be34c30702e22e9866bd9547b64c600.json"
-	if got := deadletter.Name(owner); got != want {
+		"49590338271490256608559692538361571095921575989136588898_3-106383dac5d5f84971d428b39145bbe9.json"
+	if got := nameOf(letter); got != want {
 		t.Errorf("got %s", got)
 	}
 	names := map[string]string{}
+	for _, parts := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"abc", ""}} {
+		names[strings.ToLower(deadletter.Name(parts[0], []byte(parts[1])))] = parts[0]
+	}
+	if len(names) != 3 {
+		t.Error("the end of an owner is taken for the begin of the data")
+	}
 	for _, owner := range []string{
 		"a", "A", "a/b", "a#b", "a_b", "a%b", "a\\b", "a\nb", "..", "../a", ".", "/", "-", "é", "e\u0301", "\xff", "\xfe",
 		"NUL", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("/", 5000),
 	} {
-		name := deadletter.Name(owner)
+		name := deadletter.Name(owner, nil)
 		folded := strings.ToLower(name)
 		if other, taken := names[folded]; taken {
 			t.Errorf("%q and %q have one name", owner, other)
@@ -285,8 +302,8 @@ func TestOnlyNewObjectsAreNotified(t *testing.T) {
 			if len(notifier.notifications) != 2 {
 				t.Fatalf("notifications: %+v", notifier.notifications)
 			}
-			owner := newLetter("2").Owner
-			want := deadletter.Notification{Place: objects.Place(deadletter.Name(owner)), Owner: owner, Reason: "no id"}
+			second := newLetter("2")
+			want := deadletter.Notification{Place: objects.Place(nameOf(second)), Owner: second.Owner, Reason: "no id"}
 			if notifier.notifications[1] != want || want.Place == (deadletter.Place{}) {
 				t.Errorf("got %+v, want %+v", notifier.notifications[1], want)
 			}
@@ -318,7 +335,7 @@ func TestFailingNotifier(t *testing.T) {
 		t.Errorf("after the pause: %d notifications, unsent: %v", len(notifier.notifications), unsent)
 	}
 	for i := range 11 {
-		_, err := store.Read(t.Context(), deadletter.Name(newLetter(fmt.Sprint(i)).Owner))
+		_, err := store.Read(t.Context(), nameOf(newLetter(fmt.Sprint(i))))
 		must(t, err)
 	}
 }

@@ -23,7 +23,7 @@ func TestFullDisk(t *testing.T) {
 		s, err := ndjsonsink.Open(path)
 		must(t, err)
 		line := strings.Repeat("x", 2999)
-		n, err := s.Send(t.Context(), records(line, line, line, line, line))
+		n, err := trySend(t.Context(), s, line, line, line, line, line)
 		must(t, json.NewEncoder(os.Stderr).Encode(result{n, err.Error()}))
 		return
 	}

@@ -4,7 +4,7 @@
 //	sink, err := ndjsonsink.Open("out.ndjson")
 //	...
 //	defer sink.Close()
-//	delivered, err := sink.Send(ctx, outputs)
+//	sent, err := sink.Send(ctx, outputs)
 //
 // A record is delivered when it is on the disk (fsync). Delivery is at least once, with stable ids: a record that was
 // written but not confirmed before a crash is sent again, and is then in the file twice. Records keep the order in
@@ -133,8 +133,8 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 }
 
 // Send appends records, and returns when they are on the disk. If not all of them are, Send cuts the file back to the
-// last complete record; those up to there are delivered. If cutting fails, too, the Sink takes no more
-// records: close it and open the file again.
+// last complete record; the records up to there are delivered. If cutting fails, too, the Sink takes no more records:
+// close it and open the file again.
 //
 // Errors are faults of the file or the disk, or an error of the context.
 func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,9 +39,29 @@ func records(texts ...string) []dedupe.Output {
 
 func send(t *testing.T, s *ndjsonsink.Sink, texts ...string) {
 	t.Helper()
-	if n, err := s.Send(t.Context(), records(texts...)); err != nil || n != len(texts) {
+	if n, err := trySend(t.Context(), s, texts...); err != nil || n != len(texts) {
 		t.Fatalf("delivered %d of %d: %v", n, len(texts), err)
 	}
+}
+
+// trySend returns how many records are delivered. They are always the first ones.
+func trySend(ctx context.Context, s *ndjsonsink.Sink, texts ...string) (delivered int, err error) {
+	sent, err := s.Send(ctx, records(texts...))
+	switch {
+	case sent.Repeated != 0:
+		return -1, fmt.Errorf("the sink repeated %d records: %w", sent.Repeated, err)
+	case sent.Delivered == nil && err == nil:
+		return len(texts), nil
+	case sent.Delivered == nil:
+		return 0, err
+	}
+	for delivered < len(texts) && sent.Delivered[delivered] {
+		delivered++
+	}
+	if len(sent.Delivered) != len(texts) || slices.Contains(sent.Delivered[delivered:], true) {
+		return -1, fmt.Errorf("%v of %d records are delivered: %w", sent.Delivered, len(texts), err)
+	}
+	return delivered, err
 }
 
 func checkFile(t *testing.T, path, want string) {
@@ -105,7 +126,7 @@ func TestConcurrentSendsTakeTurns(t *testing.T) {
 		all.Go(func() {
 			line := strings.Repeat(string(rune('a'+i)), 3000)
 			for range 5 {
-				if n, err := s.Send(t.Context(), records(line, line)); n != 2 || err != nil {
+				if n, err := trySend(t.Context(), s, line, line); n != 2 || err != nil {
 					t.Errorf("delivered %d: %v", n, err)
 				}
 			}
@@ -135,7 +156,7 @@ func TestCheck(t *testing.T) {
 		`{"a":1}`: "", "{\"a\":\t1}\r": "", "x": "",
 		"": "empty", "{\n}": "line break", "{}\n": "line break", "\n": "line break",
 	} {
-		err := s.Check(dedupe.Output{Data: []byte(text)})
+		err := s.Check(t.Context(), dedupe.Output{Data: []byte(text)})
 		poison, ok := errors.AsType[*dedupe.PoisonError](err)
 		if good := reason == ""; good != (err == nil) || !good && (!ok || !strings.Contains(poison.Reason, reason)) {
 			t.Errorf("%q: %v", text, err)
@@ -221,11 +242,11 @@ func TestReplacedFileTakesNothing(t *testing.T) {
 	s := open(t, path)
 	send(t, s, "1")
 	must(t, os.Rename(path, path+".old"))
-	if n, err := s.Send(t.Context(), records("2")); n != 0 || !errors.Is(err, fs.ErrNotExist) {
+	if n, err := trySend(t.Context(), s, "2"); n != 0 || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("file gone: delivered %d: %v", n, err)
 	}
 	must(t, os.WriteFile(path, nil, 0o600))
-	if n, err := s.Send(t.Context(), records("2")); n != 0 || err == nil || !strings.Contains(err.Error(), "replaced") {
+	if n, err := trySend(t.Context(), s, "2"); n != 0 || err == nil || !strings.Contains(err.Error(), "replaced") {
 		t.Errorf("file replaced: delivered %d: %v", n, err)
 	}
 	checkFile(t, path+".old", "1\n")
@@ -237,7 +258,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 	s := open(t, path)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n, err := s.Send(ctx, records("1")); n != 0 || !errors.Is(err, context.Canceled) {
+	if n, err := trySend(ctx, s, "1"); n != 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("delivered %d: %v", n, err)
 	}
 	checkFile(t, path, "")
@@ -302,7 +323,7 @@ func TestFailedWritesLeaveWholeLines(t *testing.T) {
 				file, test.fault.File = f, f
 				return &test.fault
 			})
-			n, err := s.Send(t.Context(), records("aaa", "bbb", "ccc"))
+			n, err := trySend(t.Context(), s, "aaa", "bbb", "ccc")
 			if n != test.delivered || !errors.Is(err, errDisk) || !strings.Contains(err.Error(), path) {
 				t.Errorf("delivered %d, want %d: %v", n, test.delivered, err)
 			}
@@ -330,7 +351,7 @@ func TestATornFileTakesNoMore(t *testing.T) {
 				return &fault
 			})
 			for range 2 {
-				if n, err := s.Send(t.Context(), records("{ }", "{ }", "{ }")); n != 0 || !errors.Is(err, errDisk) {
+				if n, err := trySend(t.Context(), s, "{ }", "{ }", "{ }"); n != 0 || !errors.Is(err, errDisk) {
 					t.Errorf("delivered %d: %v", n, err)
 				}
 			}
