@@ -164,6 +164,20 @@ func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	return n
 }
 
+// Size returns a number of bytes between two limits, or fallback if it is not set or wrong.
+func (p *Parser) Size(name string, fallback, smallest, largest int, allowed string) int {
+	text := p.values[name]
+	if text == "" {
+		return fallback
+	}
+	bytes, err := ParseSize(text)
+	if err != nil || bytes < smallest || bytes > largest {
+		p.Wrong(name, "is out of range or not a size", allowed)
+		return fallback
+	}
+	return bytes
+}
+
 // Switch returns whether a setting is on, or fallback if it is not set.
 func (p *Parser) Switch(name string, fallback bool) bool {
 	switch p.values[name] {
