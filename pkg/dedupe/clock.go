@@ -2,7 +2,9 @@ package dedupe
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -41,11 +43,26 @@ func pause(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// both runs g in a goroutine of its own. A panic there is thrown again in the caller, which may catch it.
+// Panic is a panic in the second goroutine of a Processor. It is thrown again in that of the caller, who may catch it.
+type Panic struct {
+	Value any
+	Stack []byte // at the place of the panic
+}
+
+// String is what the runtime prints of a panic that nobody catches.
+func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
+
+// both runs g in a goroutine of its own.
 func both(f, g func()) {
-	ended := make(chan any, 1)
+	ended := make(chan *Panic, 1)
 	go func() {
-		defer func() { ended <- recover() }()
+		var thrown *Panic
+		defer func() { ended <- thrown }()
+		defer func() {
+			if value := recover(); value != nil {
+				thrown = &Panic{value, debug.Stack()}
+			}
+		}()
 		g()
 	}()
 	defer func() {
