@@ -35,9 +35,10 @@ var (
 //
 // The batch shares no memory with the event: the Lambda runtime uses that memory again.
 //
-// Errors: ErrNotKinesis, ErrManyShards, ErrConsumer. They say what is wrong and where. They repeat nothing of the event but its ARN.
-func decode(raw json.RawMessage, consumers bool) (dedupe.Batch, error) {
-	d := decoder{consumers: consumers}
+// Errors: ErrNotKinesis, ErrManyShards, ErrConsumer unless consumers are allowed. They say what is wrong and where, and
+// repeat nothing of the event but its ARN.
+func decode(raw json.RawMessage, allowConsumers bool) (dedupe.Batch, error) {
+	d := decoder{allowConsumers: allowConsumers}
 	found, err := readEvent(raw, d.add)
 	if err == nil && !found {
 		err = notKinesis("no Records")
@@ -50,9 +51,9 @@ func decode(raw json.RawMessage, consumers bool) (dedupe.Batch, error) {
 
 // decoder collects the records of an event.
 type decoder struct {
-	batch      dedupe.Batch
-	arn, shard []byte // of the first record
-	consumers  bool   // a consumer with enhanced fan-out may read the stream
+	batch          dedupe.Batch
+	arn, shard     []byte // of the first record
+	allowConsumers bool   // with enhanced fan-out
 }
 
 func (d *decoder) add(r eventRecord) (err error) {
@@ -62,7 +63,7 @@ func (d *decoder) add(r eventRecord) (err error) {
 		if d.batch.Stream, err = dedupe.ParseStreamARN(string(r.arn)); err != nil {
 			return notKinesis("eventSourceARN: " + err.Error())
 		}
-		if !d.consumers && bytes.Contains(r.arn, []byte("/consumer/")) {
+		if !d.allowConsumers && bytes.Contains(r.arn, []byte("/consumer/")) {
 			return ErrConsumer
 		}
 	}

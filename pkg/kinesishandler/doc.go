@@ -10,32 +10,65 @@
 //	...
 //	lambda.Start(handler)
 //
-// [Open] makes the sink and the dead-letter store that the options name. [New] takes a sink and a store of your own.
+// [Open] makes the sink and the dead-letter store that the options name. [New] takes parts of your own.
 //
 // # The event source mapping
 //
 // The handler takes events of a Kinesis event source mapping, each with records of one shard. Its answer names the
 // first record that failed. The mapping must have ReportBatchItemFailures: without it Lambda ignores the answer, and
-// failed records count as delivered. Handling an event again is safe at any time.
+// failed records count as delivered. It should have BisectBatchOnFunctionError. Handling an event again is safe at any
+// time.
+//
+// The mapping reads the stream itself. A consumer with enhanced fan-out is refused with ErrConsumer: there Lambda opens
+// KPL aggregates before the function sees them. If no producer makes aggregates, ONCEBOX_SOURCE_AGGREGATION=off allows
+// it. Then an aggregate that comes all the same fails its batch with dedupe.ErrSharedSequence.
 //
 // # Errors
 //
-// A fault of the ledger, the sink or the dead-letter store is a partial failure: what was done before it counts, and
-// Lambda sends the rest again. An invocation fails as a whole for an event that is not of one Kinesis shard
-// (ErrNotKinesis, ErrManyShards), if the sink is the source (ErrLoop), and on a panic.
+// A fault of the ledger, the sink or the dead-letter store is a partial failure: the records before it count, and
+// Lambda sends the rest again. The invocation fails as a whole
+//
+//   - if the first of several records is not done (ErrNoProgress), so that Lambda bisects the batch;
+//   - if nearly all of the first records are poison for one reason, before they are dead-lettered
+//     (dedupe.ErrWrongSetting);
+//   - if another function reads the stream in the same scope (dedupe.ErrOtherConsumer), or the sink is the source
+//     (ErrLoop);
+//   - for an event that is not a batch of one Kinesis shard (ErrNotKinesis, ErrManyShards, ErrConsumer,
+//     dedupe.ErrNotABatch, dedupe.ErrSharedSequence);
+//   - on a panic.
+//
+// A failed read or write of acks fails nothing.
 //
 // # Log
 //
-// Each invocation writes one line with the message "batch": request id, stream, shard, and the number of records by
-// what became of them, in = new + retry + natural + synthetic + dead_lettered + skipped + failed. "out" counts the
-// records that were sent, "repeated" those that the sink sent again by itself. The level is error if something
-// failed, warn if there are new dead letters, else info. The line never holds payloads, keys or ids.
+// Each invocation writes one line with the message "batch". It never holds payloads, keys or ids.
+//
+//	request_id, stream, shard   which invocation it was
+//	records                     Kinesis records in the event
+//	in, new, retry, natural,    user records by what became of them:
+//	synthetic, dead_lettered,   in = new + retry + natural + synthetic + dead_lettered + skipped + failed
+//	skipped, failed
+//	out                         records that were sent
+//	repeated                    records that the sink itself sent again although they may have been delivered
+//	past_horizon                records older than the horizon, copies of which may be delivered
+//	duration_ms                 time that the handler took
+//	reasons                     number of dead letters by their reason, if there are any
+//	ack_error                   why acks could not be read or written
+//	error, failed_sequence      why a record or the invocation failed, and the first record that is not done
+//	stack                       of a panic
+//
+// The level is error if there is an error; warn with dead letters, records past the horizon or an ack_error; else info.
+// There are lines of their own, with the level warn, for a dead letter whose notification was not sent, and for a
+// ledger that was not warmed.
 //
 // # Life of an invocation
 //
 //  1. decode makes a batch of the event, or refuses the event as a whole.
-//  2. The stream of the batch has a dedupe.Processor, which is made for its first batch.
-//  3. The Processor gets the batch, with a deadline 0.5 s before that of the invocation.
-//  4. Answer names the first record that failed. Lambda sends it and all later records again.
-//  5. report writes the log line.
+//  2. The work gets a deadline 0.5 s before that of the invocation.
+//  3. The stream of the batch has a dedupe.Processor. It is made for the stream's first batch; a ledger that is a
+//     dedupe.Warmer is warmed then.
+//  4. The Processor takes the batch through its steps.
+//  5. faultOf decides whether the invocation fails as a whole. Else Answer names the first record that is not done, and
+//     Lambda sends it and all later records again.
+//  6. report writes the log line.
 package kinesishandler

@@ -25,7 +25,7 @@ func plainDecode(raw []byte) (dedupe.Batch, error) {
 	if event.Records == nil {
 		return dedupe.Batch{}, notKinesis("no Records")
 	}
-	var d decoder
+	d := decoder{allowConsumers: true}
 	for _, r := range event.Records {
 		k := r.Kinesis
 		if err := d.add(eventRecord{
@@ -44,7 +44,7 @@ func plainDecode(raw []byte) (dedupe.Batch, error) {
 func sameAsPlain(t *testing.T, raw []byte) {
 	t.Helper()
 	before := bytes.Clone(raw)
-	got, err := decode(raw)
+	got, err := decode(raw, true)
 	want, plainErr := plainDecode(raw)
 	switch {
 	case !bytes.Equal(raw, before):
@@ -240,7 +240,7 @@ func TestDecodeIsAsEncodingJSON(t *testing.T) {
 	} {
 		for _, levels := range []int{maxLevels - level, maxLevels - level + 1} {
 			raw := []byte(strings.Replace(text, "NESTED", nested(levels), 1))
-			if _, err := decode(raw); (err == nil) != (levels+level <= maxLevels) {
+			if _, err := decode(raw, true); (err == nil) != (levels+level <= maxLevels) {
 				t.Errorf("%d levels in level %d: %v", levels, level, err)
 			}
 			sameAsPlain(t, raw)

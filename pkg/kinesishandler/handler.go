@@ -23,10 +23,12 @@ import (
 var ErrLoop = errors.New(
 	"kinesishandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
-// ErrNoProgress means that no record of a batch of several is done. The answer could only name the first record, and
-// then Lambda retries the batch as it is; it splits a batch whose invocation has failed (Lambda Developer Guide, "Process
-// Kinesis records", on partial batch responses).
-var ErrNoProgress = errors.New("kinesishandler: no record of the batch is done")
+// ErrNoProgress means that the first record of a batch of several is not done. An answer that names it would make Lambda
+// retry the whole batch: after an answer, Lambda "retries only the remaining records". A failed invocation is certain to
+// be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
+var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
+
+var errNoLog = errors.New("kinesishandler: the log is nil")
 
 // Handler passes batches of Kinesis records to a sink. It is safe for concurrent use.
 type Handler struct {
@@ -39,11 +41,11 @@ type Handler struct {
 	processors map[dedupe.Stream]*dedupe.Processor
 }
 
-// New makes a Handler of parts. Options name the sink for acks, and the stream of the sink is compared with the source;
-// else New ignores the options that name a sink or a dead-letter store. Without a Format in the parts it takes that of
-// the options. The log gets one line for each invocation.
+// New makes a Handler of parts. Without a Format in the parts it takes that of the options. Of the options about the
+// sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the sink must not be the
+// source. The log gets one line for each invocation.
 //
-// The error says which part or option is missing or wrong.
+// The error lists the parts and options that are missing or wrong.
 func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	if p.Format == nil {
 		p.Format = o.Format
@@ -53,8 +55,14 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
-	_, err := dedupe.NewProcessor(p, h.settings(dedupe.Stream{Name: "any"}))
-	return h, err
+	_, err := dedupe.NewProcessor(p, h.settings(dedupe.Stream{Name: "any"})) // else each batch would fail
+	if log == nil {
+		err = errors.Join(err, errNoLog)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // invocation is one event while it is handled.
@@ -68,10 +76,12 @@ type invocation struct {
 // Handle processes one event. The list in the answer is empty, or holds the sequence number of the first record that
 // failed; Lambda delivers this record and all later ones again. Handling an event again is safe at any time.
 //
-// An error fails the invocation, and none of its records counts as delivered; with bisect Lambda splits the batch. The
-// errors are ErrNoProgress; ErrNotKinesis, ErrManyShards, ErrConsumer, ErrLoop, dedupe.ErrSharedSequence,
-// dedupe.ErrNotABatch, dedupe.ErrOtherConsumer and dedupe.ErrWrongSetting, which stay until somebody corrects the
-// settings; and panics.
+// An error fails the invocation: Lambda delivers all of its records again, and bisects the batch where the event source
+// mapping says so. The errors are
+//   - ErrNoProgress and panics: smaller batches may get through;
+//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer and dedupe.ErrWrongSetting: a setting is wrong, and each batch fails
+//     until it is corrected;
+//   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a shard.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 	result, err := h.Process(ctx, raw)
 	if err != nil {
@@ -111,26 +121,25 @@ func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err 
 func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation) {
 	defer func() {
 		if p := recover(); p != nil {
-			i.stack = debug.Stack()
-			i.fault = panicked(p)
+			i.stack, i.fault = panicked(p)
 		}
 	}()
 	if i.batch, i.fault = decode(raw, h.options.Unaggregated); i.fault != nil || len(i.batch.Records) == 0 {
 		return i
 	}
+	ctx, cancel := deadline.WithMargin(ctx)
+	defer cancel()
 	p, err := h.processor(ctx, i.batch.Stream)
 	if err != nil {
 		i.fault = err
 		return i
 	}
-	ctx, cancel := deadline.WithMargin(ctx)
-	defer cancel()
 	i.result = p.Process(ctx, i.batch)
 	i.fault = faultOf(i.result, len(i.batch.Records))
 	return i
 }
 
-// faultOf says why an invocation fails as a whole. It is nil if an answer can say what is to come again.
+// faultOf returns why an invocation fails as a whole. It is nil if the answer can say which records are to come again.
 func faultOf(r dedupe.Result, records int) error {
 	for _, stays := range []error{
 		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrWrongSetting,
@@ -145,15 +154,20 @@ func faultOf(r dedupe.Result, records int) error {
 	return nil
 }
 
-// panicked makes an error of a panic. It repeats the text of a runtime error only: another text may hold data.
-func panicked(p any) error {
+// panicked makes an error of a panic, and returns the stack at its place. The error repeats the text of a runtime error
+// only: another text may hold data.
+func panicked(p any) (stack []byte, err error) {
+	stack = debug.Stack()
+	if there, ok := p.(*dedupe.Panic); ok { // in the goroutine of the overlap
+		p, stack = there.Value, there.Stack
+	}
 	if err, ok := p.(interface {
 		error
 		RuntimeError()
 	}); ok {
-		return fmt.Errorf("kinesishandler: panic: %w", err)
+		return stack, fmt.Errorf("kinesishandler: panic: %w", err)
 	}
-	return fmt.Errorf("kinesishandler: panic with a %T", p)
+	return stack, fmt.Errorf("kinesishandler: panic with a %T", p)
 }
 
 // processor returns the Processor of a stream. Each stream has its own, since the default scope is the stream's name.
@@ -171,13 +185,21 @@ func (h *Handler) processor(ctx context.Context, stream dedupe.Stream) (*dedupe.
 	if err != nil {
 		return nil, err
 	}
-	if w, ok := h.parts.Ledger.(dedupe.Warmer); ok {
-		if err := w.Warm(ctx, s.Scope, s.Retention); err != nil {
-			h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String("error", err.Error()))
-		}
-	}
+	h.warm(ctx, stream, s)
 	h.processors[stream] = p
 	return p, nil
+}
+
+// warm prepares the ledger for the first batch of a stream. The batch goes on without it.
+func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Settings) {
+	w, ok := h.parts.Ledger.(dedupe.Warmer)
+	if !ok {
+		return
+	}
+	if err := w.Warm(ctx, s.Scope, s.Retention); err != nil {
+		h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String("request_id", requestID(ctx)),
+			slog.String("stream", stream.String()), slog.String("error", err.Error()))
+	}
 }
 
 func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
@@ -192,8 +214,9 @@ func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
 // report writes the log line of an invocation: an error if something failed; a warning if there are dead letters, records
 // past the horizon, or acks that could not be read or written.
 func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) {
-	level, t := slog.LevelInfo, i.result.Tally
-	if t.DeadLettered > 0 || t.PastHorizon > 0 {
+	r, t := i.result, i.result.Tally
+	level := slog.LevelInfo
+	if t.DeadLettered > 0 || t.PastHorizon > 0 || r.AckErr != nil {
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
@@ -206,16 +229,15 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 		slog.Int64("past_horizon", t.PastHorizon),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
-	for reason, n := range i.result.Reasons {
-		attrs = append(attrs, slog.Group("reasons", slog.Int64(reason, n)))
+	if len(r.Reasons) > 0 {
+		attrs = append(attrs, slog.Any("reasons", r.Reasons))
 	}
-	if err := i.result.AckErr; err != nil {
-		level = max(level, slog.LevelWarn)
-		attrs = append(attrs, slog.String("ack_error", err.Error()))
+	if r.AckErr != nil {
+		attrs = append(attrs, slog.String("ack_error", r.AckErr.Error()))
 	}
-	if err := cmp.Or(i.fault, i.result.Err); err != nil {
+	if err := cmp.Or(i.fault, r.Err); err != nil {
 		level = slog.LevelError
-		attrs = append(attrs, slog.String("failed_sequence", i.result.Failed), slog.String("error", err.Error()))
+		attrs = append(attrs, slog.String("failed_sequence", r.Failed), slog.String("error", err.Error()))
 	}
 	if i.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(i.stack)))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,32 +50,94 @@ func TestTheAnswerIsExplicit(t *testing.T) {
 	}
 }
 
-// TestFaultsArePartialFailures: what was done before the fault counts, and the rest is done when the fault is over.
+// failsAt makes a ledger fail at the record with this number.
+func failsAt(sequence string) func(context.Context, dedupe.Entry) error {
+	return func(_ context.Context, e dedupe.Entry) error {
+		if e.Owner.Sequence == sequence {
+			return dedupe.ErrTryAgain
+		}
+		return nil
+	}
+}
+
+// parts are the parts of a bench that can fail at one record, which is named by its data and by its sequence number.
+var parts = map[string]struct {
+	begin func(b *bench, data, sequence string)
+	end   func(b *bench)
+}{
+	"ledger": {
+		func(b *bench, _, sequence string) { b.store.put = failsAt(sequence) }, func(b *bench) { b.store.put = nil },
+	},
+	"sink": {
+		func(b *bench, data, _ string) { b.sink.fails = data }, func(b *bench) { b.sink.fails = "" },
+	},
+	"dead-letter store": {
+		func(b *bench, data, _ string) { b.deadLetters.fails = data }, func(b *bench) { b.deadLetters.fails = "" },
+	},
+}
+
+// TestFaultsArePartialFailures: the records before the fault count, and the rest is done when the fault is over.
 func TestFaultsArePartialFailures(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		begin  func(b *bench)
-		failed string
-	}{
-		"ledger": {func(b *bench) {
-			b.store.put = func(context.Context, []dedupe.Entry) error { return dedupe.ErrTryAgain }
-		}, "1"},
-		"sink":              {func(b *bench) { b.sink.err = errBroken }, "1"},
-		"dead-letter store": {func(b *bench) { b.deadLetters.err = errBroken }, "2"},
-	} {
+	for name, part := range parts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			e := event(`{"id":"a"}`, `poison`)
-			c.begin(b)
-			equal(t, "failed", b.do(t, e), c.failed)
+			second := `{"id":"b"}`
+			if name == "dead-letter store" {
+				second = "poison"
+			}
+			e := event(`{"id":"a"}`, second, `{"id":"c"}`)
+			part.begin(b, second, "2")
+			equal(t, "failed", b.do(t, e), "2")
 			line := b.line(t)
 			equal(t, "level", line["level"], "ERROR")
-			equal(t, "failed sequence in the log", line["failed_sequence"], any(c.failed))
-			b.store.put, b.sink.err, b.deadLetters.err = nil, nil, nil
+			equal(t, "failed sequence in the log", line["failed_sequence"], any("2"))
+			part.end(b)
 			equal(t, "failed", b.do(t, e), "")
-			equal(t, "last record sent", b.sink.data[len(b.sink.data)-1], `{"id":"a"}`)
-			b.deadLetters.holds(t, "poison")
+			for _, data := range []string{`{"id":"a"}`, second, `{"id":"c"}`} {
+				equal(t, "times that "+data+" is stored", count(b, data), 1)
+			}
+		})
+	}
+}
+
+// count returns how often a record is in the sink or in the dead-letter store.
+func count(b *bench, data string) (n int) {
+	for _, d := range slices.Concat(b.sink.data, b.deadLetters.data) {
+		if d == data {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNoProgressFailsTheInvocation: an answer with the first of several records would make Lambda retry the whole
+// batch. Only a failed invocation is sure to be bisected. Of a single record the answer names the number.
+func TestNoProgressFailsTheInvocation(t *testing.T) {
+	t.Parallel()
+	for name, part := range parts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			first := `{"id":"a"}`
+			if name == "dead-letter store" {
+				first = "poison"
+			}
+			part.begin(b, first, "1")
+			err := b.fails(t, event(first, `{"id":"b"}`), kinesishandler.ErrNoProgress)
+			if !errors.Is(err, dedupe.ErrTryAgain) && !errors.Is(err, errBroken) {
+				t.Errorf("the error does not hold the cause: %v", err)
+			}
+			line := b.line(t)
+			equal(t, "level", line["level"], "ERROR")
+			equal(t, "error", line["error"], any(err.Error()))
+			equal(t, "failed sequence in the log", line["failed_sequence"], any("1"))
+			equal(t, "failed, alone", b.do(t, event(first)), "1")
+			part.end(b)
+			equal(t, "failed", b.do(t, event(first, `{"id":"b"}`)), "")
+			equal(t, "times that the first record is stored", count(b, first), 1)
+			equal(t, "times that the second record is stored", count(b, `{"id":"b"}`), 1)
 		})
 	}
 }
@@ -84,7 +147,7 @@ func TestAnswersBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	end := time.Now().Add(time.Hour)
-	b.store.put = func(ctx context.Context, _ []dedupe.Entry) error {
+	b.store.put = func(ctx context.Context, _ dedupe.Entry) error {
 		until, _ := ctx.Deadline()
 		equal(t, "time that is left for the answer", end.Sub(until), 500*time.Millisecond)
 		return context.DeadlineExceeded
@@ -96,9 +159,14 @@ func TestAnswersBeforeTheDeadline(t *testing.T) {
 	equal(t, "failed", answer.BatchItemFailures[0].ItemIdentifier, "1")
 }
 
-// TestAPanicFailsTheInvocation: with bisect Lambda then isolates the record.
+// TestAPanicFailsTheInvocation: with bisect Lambda then isolates the record. The ledger step of a later chunk runs in a
+// goroutine of its own, beside the sink of the chunk before; a panic there must not end the process.
 func TestAPanicFailsTheInvocation(t *testing.T) {
 	t.Parallel()
+	data := make([]string, dedupe.DefaultChunk+2)
+	for i := range data {
+		data[i] = fmt.Sprintf(`{"id":"%d"}`, i)
+	}
 	for name, c := range map[string]struct {
 		value any
 		error string
@@ -107,28 +175,35 @@ func TestAPanicFailsTheInvocation(t *testing.T) {
 		"error": {errors.New("secret"), "kinesishandler: panic with a *errors.errorString"},
 		"index": {nil, "kinesishandler: panic: runtime error: index out of range [3] with length 0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.store.put = func(context.Context, []dedupe.Entry) error {
-				if c.value == nil {
-					return []error{}[len("any")]
+		for chunk, sequence := range map[string]string{"first": "1", "second": "502"} {
+			t.Run(name+" in the "+chunk+" chunk", func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.store.put = func(_ context.Context, e dedupe.Entry) error {
+					switch {
+					case e.Owner.Sequence != sequence:
+						return nil
+					case c.value == nil:
+						return []error{}[len("any")]
+					}
+					panic(c.value)
 				}
-				panic(c.value)
-			}
-			_, err := b.Handle(t.Context(), rawOf(t, event(`{"id":"a"}`)))
-			if err == nil || err.Error() != c.error {
-				t.Errorf("want the error %q, got %v", c.error, err)
-			}
-			line := b.line(t)
-			equal(t, "level", line["level"], "ERROR")
-			equal(t, "error", line["error"], any(c.error))
-			if stack, _ := line["stack"].(string); !strings.Contains(stack, "PutIfAbsent") || strings.Contains(stack, "secret") {
-				t.Errorf("the stack is %q", stack)
-			}
-			b.store.put = nil
-			equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "")
-		})
+				_, err := b.Handle(t.Context(), rawOf(t, event(data...)))
+				if err == nil || err.Error() != c.error {
+					t.Errorf("want the error %q, got %v", c.error, err)
+				}
+				line := b.line(t)
+				equal(t, "level", line["level"], "ERROR")
+				equal(t, "error", line["error"], any(c.error))
+				stack, _ := line["stack"].(string)
+				if !strings.Contains(stack, "PutIfAbsent") || strings.Contains(stack, "secret") {
+					t.Errorf("the stack is %q", stack)
+				}
+				b.store.put = nil
+				equal(t, "failed", b.do(t, event(data...)), "")
+				b.sink.holds(t, data...) // the first chunk has an ack if the second one panicked
+			})
+		}
 	}
 }
 
@@ -136,24 +211,28 @@ func TestOneLogLinePerInvocation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "request-1"})
-	_, err := b.Handle(ctx, rawOf(t, event(`{"id":"a"}`, `{"id":"a"}`, `{"id":"a","x":1}`, `secret`)))
+	_, err := b.Handle(ctx, rawOf(t, event(`{"id":"a"}`, `{"id":"a"}`, `{"id":"a","x":1}`, `secret`, `{}`, `[`)))
 	must(t, err)
+	equal(t, "members with reasons", strings.Count(b.log.String(), `"reasons"`), 1)
 	line := b.line(t)
 	for name, want := range map[string]any{
 		"level": "WARN", "msg": "batch", "request_id": "request-1", "stream": "123456789012/eu-central-1/clicks",
 		"shard":   shard0,
-		"records": 4.0, "in": 4.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "dead_lettered": 1.0,
-		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "failed_sequence": nil, "error": nil,
+		"records": 6.0, "in": 6.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "dead_lettered": 3.0,
+		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "past_horizon": 0.0,
+		"failed_sequence": nil, "error": nil, "ack_error": nil, "stack": nil,
 	} {
 		equal(t, name, line[name], want)
 	}
+	equal(t, "reasons", fmt.Sprint(line["reasons"]), "map[not valid JSON:2 the id is missing, null or empty:1]")
 	if ms, ok := line["duration_ms"].(float64); !ok || ms < 0 {
 		t.Errorf("duration_ms is %v", line["duration_ms"])
 	}
 	equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "")
 	line = b.line(t)
 	equal(t, "level", line["level"], "INFO")
-	equal(t, "retries", line["retry"], any(1.0))
+	equal(t, "skipped", line["skipped"], any(1.0))
+	equal(t, "reasons", line["reasons"], nil)
 	if text := fmt.Sprint(line); strings.Contains(text, "secret") || strings.Contains(text, "poison") {
 		t.Errorf("the log holds data: %s", text)
 	}
@@ -206,23 +285,153 @@ func TestSwitches(t *testing.T) {
 	equal(t, "sent outside of the window", len(b.sink.data), 2)
 }
 
-// TestCheckpoint: with the checkpoint, records that are done are skipped, and the row of another function fails the
-// batch.
-func TestCheckpoint(t *testing.T) {
+// TestPastHorizon: records older than the horizon are processed. The log counts them.
+func TestPastHorizon(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "ONCEBOX_CHECKPOINT=on", "AWS_LAMBDA_FUNCTION_NAME=first")
-	equal(t, "failed", b.do(t, event(`{"id":"a"}`, `{"id":"b"}`)), "")
-	equal(t, "failed", b.do(t, event(`{"id":"a"}`, `{"id":"b"}`, `{"id":"c"}`)), "")
-	equal(t, "skipped", b.lines(t)[1]["skipped"], any(2.0))
-	b.sink.holds(t, `{"id":"a"}`, `{"id":"b"}`, `{"id":"c"}`)
-
-	other := newBench(t, "ONCEBOX_CHECKPOINT=on", "AWS_LAMBDA_FUNCTION_NAME=second")
-	other.store.Store = b.store.Store
-	equal(t, "failed", other.do(t, event(`{"id":"a"}`)), "1")
-	if text, _ := other.line(t)["error"].(string); !strings.Contains(text, dedupe.ErrOtherConsumer.Error()) {
-		t.Errorf("the log does not name the cause: %s", text)
+	b := newBench(t, "ONCEBOX_HORIZON=24h")
+	e := event(`{"id":"a"}`, `{"id":"b"}`, `{"id":"c"}`)
+	for i := range 2 {
+		e.Records[i].Kinesis.ApproximateArrivalTimestamp.Time = arrival.Add(-24 * time.Hour)
 	}
-	other.sink.holds(t)
+	equal(t, "failed", b.do(t, e), "")
+	line := b.line(t)
+	equal(t, "level", line["level"], "WARN")
+	equal(t, "past horizon", line["past_horizon"], any(2.0))
+	equal(t, "sent", len(b.sink.data), 3)
+}
+
+// TestAWrongSettingIsNotPoison: if nearly all of the first records are poison for one reason, nothing is dead-lettered,
+// and the invocation fails with that reason.
+func TestAWrongSettingIsNotPoison(t *testing.T) {
+	t.Parallel()
+	bad := make([]string, 100)
+	for i := range bad {
+		bad[i] = fmt.Sprintf(`{"event_id":%d}`, i)
+	}
+	good := []string{`{"id":"a"}`, `{"id":"b"}`}
+	for name, c := range map[string]struct {
+		environ []string
+		records []string
+		wrong   bool
+	}{
+		"default":         {nil, bad, true},
+		"a share of 98 %": {nil, slices.Concat(good, bad), true},
+		"too few records": {nil, bad[:99], false},
+		"off":             {[]string{"ONCEBOX_POISON_LIMIT=off"}, bad, false},
+		"below the share": {[]string{"ONCEBOX_POISON_LIMIT=99% of 100"}, slices.Concat(good, bad), false},
+		"smaller":         {[]string{"ONCEBOX_POISON_LIMIT=60% of 5"}, slices.Concat(good, bad[:3]), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, c.environ...)
+			if !c.wrong {
+				equal(t, "failed", b.do(t, event(c.records...)), "")
+				return
+			}
+			err := b.fails(t, event(c.records...), dedupe.ErrWrongSetting)
+			if !strings.Contains(err.Error(), "the id is missing, null or empty") {
+				t.Errorf("the error does not name the reason: %v", err)
+			}
+			line := b.line(t)
+			equal(t, "level", line["level"], "ERROR")
+			equal(t, "error", line["error"], any(err.Error()))
+			b.deadLetters.holds(t)
+			b.sink.holds(t)
+			b.fails(t, event(c.records[len(c.records)-1]), dedupe.ErrWrongSetting) // a single record does not slip through
+			b.deadLetters.holds(t)
+		})
+	}
+}
+
+// TestDerivedIDs: with ONCEBOX_IDS=derived the order of the records does not decide which id each one gets.
+func TestDerivedIDs(t *testing.T) {
+	t.Parallel()
+	one, two := `{"id":"order-1","fp":"fp1"}`, `{"id":"order-1","fp":"fp2"}`
+	var sent [2][]string
+	for i, records := range [][]string{{one, two, one}, {two, one, two}} {
+		b := newBench(t, "ONCEBOX_IDS=derived", "ONCEBOX_FINGERPRINT_PATH=fp")
+		equal(t, "failed", b.do(t, event(records...)), "")
+		line := b.line(t)
+		equal(t, "new", line["new"], any(2.0))
+		equal(t, "natural", line["natural"], any(1.0))
+		sent[i] = slices.Sorted(slices.Values(b.sink.data))
+	}
+	equal(t, "records in the other order", fmt.Sprint(sent[1]), fmt.Sprint(sent[0]))
+	if all := fmt.Sprint(sent[0]); !strings.Contains(all, `"id":"a78d0945-7855-5071-b185-8466c665a24d"`) ||
+		strings.Contains(all, `"id":"order-1"`) || strings.Count(all, `"originalEventId":"order-1"`) != 2 {
+		t.Errorf("sent %s", all)
+	}
+}
+
+// TestEnhancedFanOut: Lambda opens KPL aggregates there, so that records share a sequence number. Without a setting the
+// event is refused. With it, records that share a number are refused, since they cannot be told apart.
+func TestEnhancedFanOut(t *testing.T) {
+	t.Parallel()
+	e := event(`{"id":"a"}`, `{"id":"b"}`)
+	for i := range e.Records {
+		e.Records[i].EventSourceArn = clicks + "/consumer/fast:1795100000"
+	}
+	b := newBench(t)
+	b.fails(t, e, kinesishandler.ErrConsumer)
+	b.sink.holds(t)
+	off := newBench(t, "ONCEBOX_SOURCE_AGGREGATION=off")
+	equal(t, "failed", off.do(t, e), "")
+	off.sink.holds(t, `{"id":"a"}`, `{"id":"b"}`)
+
+	aggregate := string(aggregateOf(100, func(int) []byte { return []byte(`{"id":"c"}`) }))
+	third := event()
+	third.Records = append(third.Records, record(3, aggregate))
+	equal(t, "failed", off.do(t, third), "")
+	off.deadLetters.holds(t, aggregate)
+
+	shared := event(`{"id":"d"}`, `{"id":"e"}`, `{"id":"f"}`)
+	shared.Records[2].EventID, shared.Records[2].Kinesis.SequenceNumber = shard0+":2", "2"
+	for _, b := range []*bench{b, off} {
+		sent := len(b.sink.data)
+		b.fails(t, shared, dedupe.ErrSharedSequence)
+		equal(t, "sent", len(b.sink.data), sent)
+	}
+}
+
+// TestWarm: the ledger is warmed before the first batch of each stream. An error is logged, and the batch goes on.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "ONCEBOX_WINDOW=1h")
+	var scopes []string
+	b.store.warm = func(_ context.Context, scope string, r dedupe.Retention) error {
+		equal(t, "window", r.Window, time.Hour)
+		equal(t, "records sent before", len(b.sink.data), len(scopes))
+		scopes = append(scopes, scope)
+		return errBroken
+	}
+	orders := event(`{"id":"c"}`)
+	orders.Records[0].EventSourceArn = strings.Replace(clicks, "clicks", "orders", 1)
+	equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "")
+	lines := b.lines(t)
+	equal(t, "lines", len(lines), 2)
+	for name, want := range map[string]any{
+		"level": "WARN", "msg": "the ledger was not warmed", "error": "broken", "stream": "123456789012/eu-central-1/clicks",
+		"request_id": "",
+	} {
+		equal(t, name, lines[0][name], want)
+	}
+	equal(t, "failed", b.do(t, orders), "")
+	equal(t, "failed", b.do(t, event(`{"id":"b"}`)), "")
+	equal(t, "scopes", fmt.Sprint(scopes), "[clicks orders]")
+}
+
+// TestNewListsWhatIsMissing: else each batch would fail, or every copy would be delivered.
+func TestNewListsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	h, err := kinesishandler.New(dedupe.Parts{}, kinesishandler.Options{}, nil)
+	if h != nil || err == nil {
+		t.Fatalf("got %v, %v", h, err)
+	}
+	for _, missing := range []string{"Ledger", "Format", "Sink", "DeadLetters", "Retention", "log"} {
+		if !strings.Contains(err.Error(), missing) {
+			t.Errorf("the error does not name %s: %v", missing, err)
+		}
+	}
 }
 
 // TestTheSinkMayNotBeTheSource: records would go round for ever.
@@ -239,7 +448,7 @@ func TestTheSinkMayNotBeTheSource(t *testing.T) {
 // TestInvocationsAtOnce: batches of two streams at the same time, each batch twice.
 func TestInvocationsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newBench(t, "ONCEBOX_ACKS=off")
 	var wg sync.WaitGroup
 	for _, stream := range []string{"clicks", "orders", "clicks", "orders"} {
 		e := event(`{"id":"a"}`, `{"id":"b"}`)

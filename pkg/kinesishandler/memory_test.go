@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
@@ -17,11 +19,16 @@ import (
 )
 
 // watched is a ledger, a sink and a dead-letter store that store nothing. They measure the live memory when they are
-// called.
+// called. The ledger is called for a chunk while the sink has the chunk before.
 type watched struct {
+	mu          sync.Mutex // guards most
 	most        uint64
 	sent        int
 	deadLetters int
+}
+
+func (w *watched) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, w, q), nil
 }
 
 func (w *watched) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
@@ -38,20 +45,21 @@ func (w *watched) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([
 	return results, nil
 }
 
-func (w *watched) ReadCheckpoint(context.Context, dedupe.CheckpointKey) (*dedupe.Checkpoint, error) {
+func (w *watched) ReadAcks(context.Context, dedupe.AckKey, string, string) ([]dedupe.Ack, error) {
 	return nil, nil
 }
 
-func (w *watched) AdvanceCheckpoint(context.Context, dedupe.CheckpointKey, dedupe.Checkpoint) error {
+func (w *watched) WriteAck(context.Context, dedupe.AckKey, dedupe.Ack) error {
+	w.look()
 	return nil
 }
 
-func (w *watched) Check(dedupe.Output) error { return nil }
+func (w *watched) Check(context.Context, dedupe.Output) error { return nil }
 
-func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (w *watched) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	w.look()
 	w.sent += len(outputs)
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }
 
 func (w *watched) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
@@ -63,7 +71,11 @@ func (w *watched) Put(_ context.Context, letters []dedupe.DeadLetter) (int, erro
 }
 
 // look measures the live memory.
-func (w *watched) look() { w.most = max(w.most, live()) }
+func (w *watched) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.most = max(w.most, live())
+}
 
 func live() uint64 {
 	runtime.GC()
@@ -128,7 +140,11 @@ func TestMemoryIsBounded(t *testing.T) {
 			j, err := format.NewJSON(format.Options{IDPath: "id"})
 			must(t, err)
 			w := &watched{}
-			h := kinesishandler.New(w, w, w, kinesishandler.Options{Format: j, Scope: "s"}, slog.New(slog.DiscardHandler))
+			h, err := kinesishandler.New(dedupe.Parts{Ledger: w, Sink: w, DeadLetters: w, Acks: w}, kinesishandler.Options{
+				Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
+				PoisonLimit: dedupe.PoisonLimit{Off: true},
+			}, slog.New(slog.DiscardHandler))
+			must(t, err)
 			live() // the second collection frees what the first one has left
 			before := live()
 			var begin, end runtime.MemStats

@@ -1,6 +1,7 @@
 package kinesishandler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -59,7 +60,8 @@ func openSink(ctx context.Context, load func(context.Context) (aws.Config, error
 	if err != nil {
 		return nil, nothing, err
 	}
-	sink, err = kinesissink.New(client, o.Sink.Stream)
+	sink, err = kinesissink.New(client, o.Sink.Stream,
+		kinesissink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, kinesissink.DefaultMaxRecord)))
 	return sink, nothing, err
 }
 

@@ -123,12 +123,14 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	equal(t, "dead letters", lines[1]["dead_lettered"], any(1.0))
 
-	equal(t, "failed", b.do(t, event(`{"id":"a"}`)), "1")
+	second := event()
+	second.Records = append(second.Records, record(2, `{"id":"a"}`))
+	equal(t, "failed", b.do(t, second), "2")
 	equal(t, "records that the sink sent again", b.line(t)["repeated"], any(1.0))
 }
 
 // TestCloseOfNew: the caller closes what it has made.
 func TestCloseOfNew(t *testing.T) {
 	t.Parallel()
-	must(t, kinesishandler.New(nil, nil, nil, kinesishandler.Options{}, slog.New(slog.DiscardHandler)).Close())
+	must(t, newBench(t).Close())
 }

@@ -41,7 +41,6 @@ const (
 	varAcks              = "ONCEBOX_ACKS"
 	varPoisonLimit       = "ONCEBOX_POISON_LIMIT"
 	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
-	varSinkAggregation   = "ONCEBOX_SINK_AGGREGATION"
 	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
@@ -53,7 +52,7 @@ const (
 var known = []string{
 	varDedupeTable, varFormat, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
-	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
+	varPoisonLimit, varSourceAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -81,11 +80,11 @@ var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
-// SinkSetting is where unique records go: a stream or a file.
+// SinkSetting is where unique records go. One field is set.
 type SinkSetting struct {
 	Stream string // a Kinesis stream in the function's account and region
 	File   string // an NDJSON file
-	Own    string // the name of a sink of your own: its acks do not count for another name
+	Own    string // the name of a sink that is a part of New: what is done for one name is not done for another
 }
 
 // String names the sink in acks.
@@ -113,7 +112,8 @@ type Options struct {
 	Derive          bool // every delivered id is the derived one
 	NoAcks          bool // records that come again are sent again
 	PoisonLimit     dedupe.PoisonLimit
-	Unaggregated    bool   // no producer of the source makes KPL aggregates
+	Unaggregated    bool   // no record is a KPL aggregate: none is opened, and enhanced fan-out is allowed
+	SinkMaxRecord   int    // bytes of the largest record of the sink's stream; 0: kinesissink.DefaultMaxRecord
 	Consumer        string // the function's name: no other function may read the stream in this scope
 	Concurrency     int    // ledger requests at the same time, in an engine that has requests
 	LogLevel        slog.Level
@@ -147,11 +147,10 @@ type Settings struct {
 //	ONCEBOX_IDS               first-keeps, or derived: every delivered id is the derived one; default first-keeps
 //	ONCEBOX_NATURAL           off passes natural duplicates unchanged; default on
 //	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
-//	ONCEBOX_ACKS              off sends records again that come again after they were delivered; default on
-//	ONCEBOX_POISON_LIMIT      SHARE% of COUNT: so many poison records at the start are a wrong setting; default 90% of 100
-//	ONCEBOX_SOURCE_AGGREGATION  off takes no record for a KPL aggregate; default on
-//	ONCEBOX_SINK_AGGREGATION  on or off: whether the sink makes KPL aggregates; default auto: of what came in aggregates
-//	ONCEBOX_SINK_MAX_RECORD   bytes of the largest record of the sink's stream, as in 10MiB; default 1MiB
+//	ONCEBOX_ACKS              off keeps no acks, so that a delivered record that comes again is sent again; default on
+//	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
+//	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
+//	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink's stream takes, 1MiB to 10MiB; default 1MiB
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -195,12 +194,16 @@ func (p parser) options(environ []string) Options {
 		NoAcks:          !p.Switch(varAcks, true),
 		PoisonLimit:     p.poisonLimit(),
 		Unaggregated:    !p.Switch(varSourceAggregation, true),
+		SinkMaxRecord:   p.sinkMaxRecord(),
 		Consumer:        functionName(environ),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
 	if o.Derive && o.PassSynthetic {
-		p.Wrong(varSynthetic, "is off, and "+varIDs+" is derived, where no duplicate is synthetic", "on")
+		p.Wrong(varSynthetic, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
+	}
+	if o.Sink.File != "" && p.Text(varSinkMaxRecord) != "" {
+		p.Wrong(varSinkMaxRecord, "is for a Kinesis stream, and "+varSink+" is a file", "leave it empty")
 	}
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
@@ -313,10 +316,15 @@ func (p parser) poisonLimit() dedupe.PoisonLimit {
 	percent, err := strconv.Atoi(share)
 	n, countErr := strconv.Atoi(count)
 	if err != nil || countErr != nil || percent < 1 || percent > 100 || n < 1 {
-		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in 90% of 100, or off")
+		p.Wrong(varPoisonLimit, "is not a share of a number of records", "1% to 100% of a number, as in 90% of 100, or off")
 		return dedupe.DefaultPoisonLimit
 	}
 	return dedupe.PoisonLimit{Share: float64(percent) / 100, Records: n}
+}
+
+func (p parser) sinkMaxRecord() int {
+	return p.Size(varSinkMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.LargestRecord,
+		"1MiB to 10MiB, as the stream allows")
 }
 
 func (p parser) sink() SinkSetting {

@@ -41,10 +41,14 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "scope", s.Scope, "")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: 48 * time.Hour, Horizon: 336 * time.Hour})
 	equal(t, "passing", s.PassNatural || s.PassSynthetic, false)
-	equal(t, "checkpoint", s.Checkpoint, false)
+	equal(t, "no acks", s.NoAcks, false)
+	equal(t, "derived ids", s.Derive, false)
+	equal(t, "poison limit", s.PoisonLimit, dedupe.DefaultPoisonLimit)
+	equal(t, "no aggregates in the source", s.Unaggregated, false)
+	equal(t, "largest record of the sink", s.SinkMaxRecord, 1<<20)
 	equal(t, "concurrency", s.Concurrency, 32)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
-	fields, err := s.Format.Read([]byte(`{"event":{"id":"a"}}`))
+	fields, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"}}`))
 	must(t, err)
 	equal(t, "id", fields.ID, "a")
 }
@@ -54,8 +58,8 @@ func TestSettingsGiven(t *testing.T) {
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_DEAD_LETTERS=dir:/tmp/bad",
 		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
-		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_CHECKPOINT=on",
-		"ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
+		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_ACKS=off",
+		"ONCEBOX_POISON_LIMIT=50% of 1000", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
 	equal(t, "dead-letter store", s.DeadLetterStore, "dir:/tmp/bad")
@@ -64,20 +68,50 @@ func TestSettingsGiven(t *testing.T) {
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 7 * 24 * time.Hour})
 	equal(t, "natural duplicates pass", s.PassNatural, true)
 	equal(t, "synthetic duplicates pass", s.PassSynthetic, false)
-	equal(t, "checkpoint", s.Checkpoint, true)
+	equal(t, "no acks", s.NoAcks, true)
+	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Share: 0.5, Records: 1000})
+	equal(t, "no aggregates in the source", s.Unaggregated, true)
 	equal(t, "consumer", s.Consumer, "dedupe-clicks")
 	equal(t, "concurrency", s.Concurrency, 100)
 	equal(t, "log level", s.LogLevel, slog.LevelDebug)
-	one, err := s.Format.Read([]byte(`{"event":{"id":"a"},"sent":1,"meta":{"try":1}}`))
+	one, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"},"sent":1,"meta":{"try":1}}`))
 	must(t, err)
-	two, err := s.Format.Read([]byte(`{"event":{"id":"a"},"sent":2,"meta":{"try":2}}`))
+	two, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"},"sent":2,"meta":{"try":2}}`))
 	must(t, err)
 	equal(t, "fingerprint without the volatile members", one.Fingerprint, two.Fingerprint)
-	renamed, err := s.Format.Rename([]byte(`{"event":{"id":"a"},"meta":{}}`), "a", "b")
+	renamed, err := s.Format.Rename(t.Context(), []byte(`{"event":{"id":"a"},"meta":{}}`), "a", "b")
 	must(t, err)
 	if !strings.HasPrefix(string(renamed), `{"event":{"id":"b"},"meta":{"contexts":[{`) {
 		t.Errorf("renamed: %s", renamed)
 	}
+}
+
+// TestSettingsOfASink covers what cannot be set together with the file of TestSettingsGiven, or not with its ids.
+func TestSettingsOfASink(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK_MAX_RECORD=10MiB", "ONCEBOX_IDS=derived",
+		"ONCEBOX_POISON_LIMIT=off"))
+	must(t, err)
+	equal(t, "largest record of the sink", s.SinkMaxRecord, 10<<20)
+	equal(t, "derived ids", s.Derive, true)
+	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Off: true})
+}
+
+// TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
+func TestSinkNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 4000)
+	names := map[string]bool{}
+	for _, s := range []kinesishandler.SinkSetting{
+		{}, {Own: "a"}, {Stream: "a"}, {File: "a"}, {File: long}, {File: long + "x"},
+	} {
+		name := s.String()
+		if names[name] || len(name) > 200 {
+			t.Errorf("%.50v has the name %.300s", s, name)
+		}
+		names[name] = true
+	}
+	equal(t, "a stream", kinesishandler.SinkSetting{Stream: "unique"}.String(), "kinesis:unique")
 }
 
 func TestSettingsRefused(t *testing.T) {
@@ -101,8 +135,8 @@ func TestSettingsRefused(t *testing.T) {
 		"empty volatile":       {with("ONCEBOX_VOLATILE=a,,b"), "ONCEBOX_VOLATILE"},
 		"volatile id":          {with("ONCEBOX_VOLATILE=a,event.id"), "ONCEBOX_ID_PATH"},
 		"all paths":            {with("ONCEBOX_ID_PATH=*", "ONCEBOX_FINGERPRINT_PATH=..", "ONCEBOX_CONTEXTS_PATH=#", "ONCEBOX_VOLATILE=a|b"), "ONCEBOX_ID_PATH ONCEBOX_FINGERPRINT_PATH ONCEBOX_CONTEXTS_PATH ONCEBOX_VOLATILE"},
-		"ids to come":          {with("ONCEBOX_IDS=derived"), "ONCEBOX_IDS"},
-		"more ids to come":     {with("ONCEBOX_IDS=rename-all"), "ONCEBOX_IDS"},
+		"ids of the command":   {with("ONCEBOX_IDS=rename-all"), "ONCEBOX_IDS"},
+		"derived, unchanged":   {with("ONCEBOX_IDS=derived", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_SYNTHETIC"},
 		"no such ids":          {with("ONCEBOX_IDS=hunter2"), "ONCEBOX_IDS"},
 		"sink to come":         {with("ONCEBOX_SINK=s3://hunter2/a"), "ONCEBOX_SINK"},
 		"another to come":      {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK"},
@@ -124,8 +158,17 @@ func TestSettingsRefused(t *testing.T) {
 		"endless window":       {with("ONCEBOX_WINDOW=2000000h"), "ONCEBOX_WINDOW"},
 		"horizon of a batch":   {with("ONCEBOX_HORIZON=23h59m"), "ONCEBOX_HORIZON"},
 		"endless horizon":      {with("ONCEBOX_HORIZON=2000000h"), "ONCEBOX_HORIZON"},
-		"switches":             {with("ONCEBOX_NATURAL=true", "ONCEBOX_SYNTHETIC=1", "ONCEBOX_CHECKPOINT=On"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC ONCEBOX_CHECKPOINT"},
-		"checkpoint, no name":  {append(required[:4:4], "ONCEBOX_CHECKPOINT=on"), "ONCEBOX_CHECKPOINT"},
+		"switches":             {with("ONCEBOX_NATURAL=true", "ONCEBOX_SYNTHETIC=1", "ONCEBOX_ACKS=On"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC ONCEBOX_ACKS"},
+		"source aggregation":   {with("ONCEBOX_SOURCE_AGGREGATION=auto"), "ONCEBOX_SOURCE_AGGREGATION"},
+		"small largest record": {with("ONCEBOX_SINK_MAX_RECORD=10"), "ONCEBOX_SINK_MAX_RECORD"},
+		"large largest record": {with("ONCEBOX_SINK_MAX_RECORD=11MiB"), "ONCEBOX_SINK_MAX_RECORD"},
+		"record of what unit":  {with("ONCEBOX_SINK_MAX_RECORD=hunter2"), "ONCEBOX_SINK_MAX_RECORD"},
+		"record of a file":     {with("ONCEBOX_SINK=ndjson:hunter2", "ONCEBOX_SINK_MAX_RECORD=2MiB"), "ONCEBOX_SINK_MAX_RECORD"},
+		"no poison limit":      {with("ONCEBOX_POISON_LIMIT=hunter2"), "ONCEBOX_POISON_LIMIT"},
+		"poison, no count":     {with("ONCEBOX_POISON_LIMIT=90%"), "ONCEBOX_POISON_LIMIT"},
+		"poison, no share":     {with("ONCEBOX_POISON_LIMIT=0% of 100"), "ONCEBOX_POISON_LIMIT"},
+		"poison, all and more": {with("ONCEBOX_POISON_LIMIT=101% of 100"), "ONCEBOX_POISON_LIMIT"},
+		"poison, of none":      {with("ONCEBOX_POISON_LIMIT=90% of 0"), "ONCEBOX_POISON_LIMIT"},
 		"no concurrency":       {with("ONCEBOX_CONCURRENCY=0"), "ONCEBOX_CONCURRENCY"},
 		"too much concurrency": {with("ONCEBOX_CONCURRENCY=1001"), "ONCEBOX_CONCURRENCY"},
 		"some concurrency":     {with("ONCEBOX_CONCURRENCY=many"), "ONCEBOX_CONCURRENCY"},
@@ -176,13 +219,14 @@ func faultyVariables(t *testing.T, err error) string {
 // TestOptions: outside of Lambda the caller chooses the store. An old name is refused there, too.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db", "ONCEBOX_CHECKPOINT=on"))
+	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db"))
 	must(t, err)
 	equal(t, "consumer", o.Consumer, "oncebox")
 	equal(t, "sink", o.Sink.Stream, "unique")
 	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
-	_, err = kinesishandler.ParseOptions(append(required, "ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_FAILURE_QUEUE_URL=x"))
-	const newNames = "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; " +
+	_, err = kinesishandler.ParseOptions(
+		append(required, "ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_FAILURE_QUEUE_URL=x", "ONCEBOX_CHECKPOINT=on"))
+	const newNames = "settings: ONCEBOX_CHECKPOINT is now ONCEBOX_ACKS; ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; " +
 		"ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS"
 	if err == nil || err.Error() != newNames {
 		t.Errorf("old names: %v", err)

@@ -2,6 +2,7 @@ package kinesishandler_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,49 +34,114 @@ type bench struct {
 // newBench makes a handler with more settings than the required ones. The id of its records is at "id".
 func newBench(t testing.TB, environ ...string) *bench {
 	t.Helper()
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return newBenchOver(t, &faults{engine: store}, environ...)
+}
+
+// newBenchOver makes a handler over a store that other handlers may have used.
+func newBenchOver(t testing.TB, store *faults, environ ...string) *bench {
+	t.Helper()
 	o, err := kinesishandler.ParseOptions(append([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	}, environ...))
 	must(t, err)
-	store, err := sqlitestore.OpenMemory(t.Context())
+	o.Clock.Pause = func(context.Context, time.Duration) error { return errBroken } // a ledger is asked once
+	b := &bench{store: store, sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
+	parts := dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: b.deadLetters, Consumers: b.store}
+	if !o.NoAcks {
+		parts.Acks = b.store
+	}
+	b.Handler, err = kinesishandler.New(parts, o, slog.New(slog.NewJSONHandler(b.log, nil)))
 	must(t, err)
-	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{store: &faults{Store: store}, sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
-	b.Handler = kinesishandler.New(b.store, b.sink, b.deadLetters, o, slog.New(slog.NewJSONHandler(b.log, nil)))
 	return b
 }
 
-// faults is a ledger between the handler and the engine. A nil field is no fault.
+// engine is a store that keeps one row a key.
+type engine interface {
+	kinesishandler.Store
+	dedupe.Entries
+}
+
+// faults is a store between the handler and the engine. A nil field is no fault.
 type faults struct {
-	dedupe.Store
-	put func(ctx context.Context, entries []dedupe.Entry) error
+	engine
+	put      func(ctx context.Context, e dedupe.Entry) error
+	warm     func(ctx context.Context, scope string, r dedupe.Retention) error
+	claim    error
+	readAcks error
+	writeAck error
+}
+
+func (f *faults) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, f, q), nil
 }
 
 func (f *faults) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
-	if f.put != nil {
-		if err := f.put(ctx, entries); err != nil {
+	results := make([]dedupe.PutResult, len(entries))
+	for i, e := range entries {
+		if f.put != nil {
+			if results[i].Err = f.put(ctx, e); results[i].Err != nil {
+				continue
+			}
+		}
+		put, err := f.engine.PutIfAbsent(ctx, []dedupe.Entry{e})
+		if err != nil {
 			return nil, err
 		}
+		results[i] = put[0]
 	}
-	return f.Store.PutIfAbsent(ctx, entries)
+	return results, nil
+}
+
+func (f *faults) Warm(ctx context.Context, scope string, r dedupe.Retention) error {
+	if f.warm == nil {
+		return nil
+	}
+	return f.warm(ctx, scope, r)
+}
+
+func (f *faults) ClaimConsumer(ctx context.Context, scope string, s dedupe.Stream, function string) (string, error) {
+	if f.claim != nil {
+		return "", f.claim
+	}
+	return f.engine.ClaimConsumer(ctx, scope, s, function)
+}
+
+func (f *faults) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) ([]dedupe.Ack, error) {
+	if f.readAcks != nil {
+		return nil, f.readAcks
+	}
+	return f.engine.ReadAcks(ctx, key, first, last)
+}
+
+func (f *faults) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
+	if f.writeAck != nil {
+		return f.writeAck
+	}
+	return f.engine.WriteAck(ctx, key, a)
 }
 
 // memory is a sink or a dead-letter store.
 type memory struct {
-	mu   sync.Mutex
-	data []string
-	err  error
+	mu    sync.Mutex
+	data  []string
+	err   error
+	fails string // the data of the one record that fails
 }
 
-func (m *memory) Check(dedupe.Output) error { return nil }
+func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
 
-func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+// Send delivers all records but those that fail.
+func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
+	sent.Delivered = make([]bool, len(outputs))
 	for i, o := range outputs {
-		if err := m.add(o.Data); err != nil {
-			return i, err
-		}
+		failed := m.add(o.Data)
+		sent.Delivered[i] = failed == nil
+		err = cmp.Or(err, failed)
 	}
-	return len(outputs), nil
+	return sent, err
 }
 
 // Put stores a record once, as dead-letter stores do.
@@ -97,6 +163,9 @@ func (m *memory) add(data []byte) error {
 	if m.err != nil {
 		return m.err
 	}
+	if string(data) == m.fails {
+		return errBroken
+	}
 	m.data = append(m.data, string(data))
 	return nil
 }
@@ -107,6 +176,9 @@ const (
 )
 
 var errBroken = errors.New("broken")
+
+// arrival is that of all records.
+var arrival = time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 
 // event makes an event of a shard, with the data as records 1, 2 and so on.
 func event(data ...string) events.KinesisEvent {
@@ -122,7 +194,7 @@ func record(n int, data string) events.KinesisEventRecord {
 		EventSource: "aws:kinesis", EventSourceArn: clicks, EventID: fmt.Sprintf("%s:%d", shard0, n),
 		Kinesis: events.KinesisRecord{
 			SequenceNumber: fmt.Sprint(n), PartitionKey: "pk", Data: []byte(data),
-			ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: time.UnixMilli(1_795_176_000_123)},
+			ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: arrival},
 		},
 	}
 }
@@ -132,6 +204,16 @@ func rawOf(t testing.TB, e events.KinesisEvent) json.RawMessage {
 	raw, err := json.Marshal(e)
 	must(t, err)
 	return raw
+}
+
+// fails handles an event, which must fail as a whole with an error of a family. It returns the error.
+func (b *bench) fails(t testing.TB, e events.KinesisEvent, family error) error {
+	t.Helper()
+	answer, err := b.Handle(t.Context(), rawOf(t, e))
+	if !errors.Is(err, family) || answer.BatchItemFailures != nil {
+		t.Errorf("want the error %v, got %v and the answer %+v", family, err, answer)
+	}
+	return err
 }
 
 // do handles an event and returns the failed sequence number.
