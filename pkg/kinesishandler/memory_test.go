@@ -115,14 +115,18 @@ func aggregateOf(bytes int, data func(n int) []byte) []byte {
 }
 
 // TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever they hold. A chunk ends only
-// between Kinesis records, so that an aggregate of the smallest records takes the most. The stack gives the function
-// 1,024 MiB (infra). Go's heap grows to twice the live memory: with the worst event here a process took 550 MiB. The
-// test is not parallel, since it measures the memory of the whole process.
+// between Kinesis records, and two chunks are in memory at a time, so that aggregates of the smallest records take the
+// most: 310 MB live. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory: with
+// the events here a process took up to 490 MiB. The test is not parallel, since it measures the memory of the whole
+// process.
 func TestMemoryIsBounded(t *testing.T) {
 	testengine.CheckOnly(t)
 	small := func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d"}`, n) }
 	one := func(data func(n int) []byte) []byte {
 		return filled(t, 1, func(int) []byte { return aggregateOf(4_700_000, data) })
+	}
+	two := func(data func(n int) []byte) []byte {
+		return filled(t, 2, func(int) []byte { return aggregateOf(2_349_000, data) })
 	}
 	for _, c := range []struct {
 		name            string
@@ -130,11 +134,14 @@ func TestMemoryIsBounded(t *testing.T) {
 		live, allocated uint64 // events at most
 	}{
 		{"10,000 records", filled(t, 10_000, func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d","more":"%0100d"}`, n, n) }), 2, 4},
-		{"small records in aggregates of 1 MB", filled(t, 4, func(int) []byte { return aggregateOf(1<<20, small) }), 10, 36},
+		{"small records in aggregates of 1 MB", filled(t, 4, func(int) []byte { return aggregateOf(1<<20, small) }), 13, 36},
 		{"small records in one aggregate", one(func(n int) []byte { return fmt.Appendf(nil, `{"id":%d}`, n) }), 45, 60},
 		{"small copies in one aggregate", one(func(int) []byte { return []byte(`{"id":1}`) }), 52, 75},
 		{"small records of one id in one aggregate", one(func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 40, 115},
 		{"small poison in one aggregate", one(func(int) []byte { return nil }), 52, 120},
+		// The second aggregate is decided while the first one is delivered.
+		{"small copies in two aggregates", two(func(int) []byte { return []byte(`{"id":1}`) }), 52, 75},
+		{"small poison in two aggregates", two(func(int) []byte { return nil }), 55, 120},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, err := format.NewJSON(format.Options{IDPath: "id"})

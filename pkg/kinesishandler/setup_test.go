@@ -211,7 +211,7 @@ func (b *bench) fails(t testing.TB, e events.KinesisEvent, family error) error {
 	t.Helper()
 	answer, err := b.Handle(t.Context(), rawOf(t, e))
 	if !errors.Is(err, family) || answer.BatchItemFailures != nil {
-		t.Errorf("want the error %v, got %v and the answer %+v", family, err, answer)
+		t.Fatalf("want the error %v, got %v and the answer %+v", family, err, answer)
 	}
 	return err
 }
