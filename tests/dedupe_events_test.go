@@ -49,7 +49,6 @@ var dedupeCases = map[string]dedupeCase{
 	"rewritten-number-and-order": {tally: dedupe.Tally{In: 2, New: 1, Natural: 1}, out: "order-of-members"},
 	"synthetic-duplicates":       {tally: dedupe.Tally{In: 4, New: 1, Natural: 2, Synthetic: 1}, out: "order-1 " + order1fp1},
 	"synthetic-without-contexts": {tally: dedupe.Tally{In: 3, New: 1, Synthetic: 1, DeadLettered: 1}, out: "contexts-1 " + derived},
-	"consumer-arn":               {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
 	"time-window":                {tally: dedupe.Tally{In: 1, New: 1}, out: "window-1"},
 	"empty-records":              {},
 
@@ -79,9 +78,22 @@ var dedupeCases = map[string]dedupeCase{
 	"missing-arrival":   {fault: kinesishandler.ErrNotKinesis},
 	"bad-base64":        {fault: kinesishandler.ErrNotKinesis},
 	"data-not-a-string": {fault: kinesishandler.ErrNotKinesis},
-	"descending":        {fault: kinesishandler.ErrNotKinesis},
+	"descending":        {fault: dedupe.ErrNotABatch},
+	"shared-sequence":   {fault: dedupe.ErrSharedSequence},
 	"two-shards":        {fault: kinesishandler.ErrManyShards},
 	"two-streams":       {fault: kinesishandler.ErrManyShards},
+
+	// Events of a consumer with enhanced fan-out; see unaggregatedCases.
+	"consumer-arn":       {fault: kinesishandler.ErrConsumer},
+	"consumer-aggregate": {fault: kinesishandler.ErrConsumer},
+}
+
+// unaggregatedCases are events with another result where ONCEBOX_SOURCE_AGGREGATION is off.
+// Lambda has opened the aggregate in consumer-aggregate, so that its records share a number.
+var unaggregatedCases = map[string]dedupeCase{
+	"consumer-arn":       {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
+	"consumer-aggregate": {fault: dedupe.ErrSharedSequence},
+	"kpl":                {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
 }
 
 func TestEveryDedupeEventIsInTheTable(t *testing.T) {
@@ -104,7 +116,7 @@ func TestEveryDedupeEventIsInTheTable(t *testing.T) {
 }
 
 // TestDedupeEvents gives every event to the handler on SQLite, twice. The second time the
-// handler delivers the same records under the same ids.
+// handler delivers nothing if it has acks, else the same records under the same ids.
 func TestDedupeEvents(t *testing.T) {
 	t.Parallel()
 	for name, want := range dedupeCases {
@@ -115,11 +127,34 @@ func TestDedupeEvents(t *testing.T) {
 			if want.fault == nil {
 				b.check(t, name, redelivered(want))
 			}
+			b = newDedupeHandler(t, "ONCEBOX_ACKS=on")
+			b.check(t, name, want)
+			if want.fault == nil {
+				b.check(t, name, acknowledged(t, name))
+			}
 		})
 	}
 }
 
-// redelivered returns the case of the same event when Lambda delivers it again.
+func TestDedupeEventsWithoutAggregates(t *testing.T) {
+	t.Parallel()
+	for name, want := range unaggregatedCases {
+		newDedupeHandler(t, "ONCEBOX_SOURCE_AGGREGATION=off").check(t, name, want)
+	}
+}
+
+// acknowledged returns the case of an event that acks skip when Lambda delivers it again. An
+// aggregate that is done counts as one record.
+func acknowledged(t *testing.T, name string) dedupeCase {
+	t.Helper()
+	var e events.KinesisEvent
+	must(t, json.Unmarshal(readDedupeEvent(t, name), &e))
+	n := int64(len(e.Records))
+	return dedupeCase{tally: dedupe.Tally{In: n, Skipped: n}}
+}
+
+// redelivered returns the case of the same event when Lambda delivers it again and there are no
+// acks.
 func redelivered(first dedupeCase) dedupeCase {
 	again := first
 	again.tally.Retry = first.tally.New + first.tally.Synthetic
@@ -140,21 +175,24 @@ type dedupeBench struct {
 func (b *dedupeBench) sink() string            { return filepath.Join(b.dir, "unique.ndjson") }
 func (b *dedupeBench) deadLetterStore() string { return filepath.Join(b.dir, "dead-letters") }
 
-// settings returns the variables of the function except those of the ledger.
+// settings returns the variables of the function except those of the ledger. Without acks, what
+// becomes of a record is seen also when the record comes again.
 func (b *dedupeBench) settings() []string {
 	return []string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_FINGERPRINT_PATH=fp",
 		"ONCEBOX_SINK=ndjson:" + b.sink(), "ONCEBOX_DEAD_LETTERS=dir:" + b.deadLetterStore(),
+		"ONCEBOX_ACKS=off",
+		"ONCEBOX_HORIZON=3650d", // the events are of 2026
 	}
 }
 
-// newDedupeHandler makes the handler in this process.
-func newDedupeHandler(t *testing.T) *dedupeBench {
+// newDedupeHandler makes the handler in this process. A variable in env overrides the settings.
+func newDedupeHandler(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
 	b := &dedupeBench{dir: t.TempDir()}
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(b.dir, "ledger.db"))
 	must(t, err)
-	options, err := kinesishandler.ParseOptions(b.settings())
+	options, err := kinesishandler.ParseOptions(append(b.settings(), env...))
 	must(t, err)
 	var log bytes.Buffer
 	handler, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
@@ -187,7 +225,11 @@ func (b *dedupeBench) check(t *testing.T, name string, want dedupeCase) {
 	equal(t, name+": tally", b.lastTally(t), want.tally)
 	payloads := payloadsOf(t, event)
 	b.checkLines(t, name, lines, strings.Fields(want.out), payloads)
-	b.checkDeadLetters(t, name, payloads, want.tally.DeadLettered)
+	if want.tally.Skipped == 0 {
+		b.checkDeadLetters(t, name, payloads, want.tally.DeadLettered)
+	} else {
+		equal(t, name+": dead letters", len(b.deadLetters(t)), deadLetters)
+	}
 }
 
 // checkLines compares the ids of the delivered records. A record that keeps its id must keep

@@ -110,9 +110,9 @@ func TestAnotherFunctionLosesNothing(t *testing.T) {
 			p.Stop()
 			second.sink.holds(t)
 			equal(t, "records given up", len(given), 2)
-			err = second.fails(t, event(`{"id":"c"}`), dedupe.ErrOtherConsumer)
-			if !strings.Contains(err.Error(), `"first"`) {
-				t.Errorf("the error does not name the other function: %v", err)
+			text := second.fails(t, event(`{"id":"c"}`), dedupe.ErrOtherConsumer)
+			if !strings.Contains(text, `"first"`) {
+				t.Errorf("the error does not name the other function: %s", text)
 			}
 			equal(t, "failed", first.do(t, event(`{"id":"c"}`)), "")
 		})

@@ -206,14 +206,16 @@ func rawOf(t testing.TB, e events.KinesisEvent) json.RawMessage {
 	return raw
 }
 
-// fails handles an event, which must fail as a whole with an error of a family. It returns the error.
-func (b *bench) fails(t testing.TB, e events.KinesisEvent, family error) error {
+// fails handles an event, which must fail as a whole with an error of all these families. It returns the error's text.
+func (b *bench) fails(t testing.TB, e events.KinesisEvent, families ...error) string {
 	t.Helper()
 	answer, err := b.Handle(t.Context(), rawOf(t, e))
-	if !errors.Is(err, family) || answer.BatchItemFailures != nil {
-		t.Fatalf("want the error %v, got %v and the answer %+v", family, err, answer)
+	for _, family := range families {
+		if !errors.Is(err, family) || answer.BatchItemFailures != nil {
+			t.Fatalf("want the error %v, got %v and the answer %+v", family, err, answer)
+		}
 	}
-	return err
+	return err.Error()
 }
 
 // do handles an event and returns the failed sequence number.
