@@ -82,7 +82,7 @@ func onDynoxide(t *testing.T) []string {
 }
 
 // fails gives an event to the function, which must report the record with the number as the
-// first failed one, or fail if that is the first of several. It returns the last line of the log.
+// first failed one, or fail if that is the first of several. It returns the log line of the batch.
 func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	t.Helper()
 	answer, err := b.invoke(t, event)
@@ -97,8 +97,12 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 		}
 		equal(t, "failed record", answer.BatchItemFailures[0].ItemIdentifier, e.Records[record].Kinesis.SequenceNumber)
 	}
-	lines := strings.Split(strings.TrimSpace(b.log(t)), "\n")
-	last := lines[len(lines)-1]
+	last := ""
+	for line := range strings.Lines(b.log(t)) { // the runtime writes a line of its own about a failed invocation
+		if strings.Contains(line, `"msg":"batch"`) {
+			last = line
+		}
+	}
 	if !strings.Contains(last, `"level":"ERROR"`) || !strings.Contains(last, e.Records[record].Kinesis.SequenceNumber) {
 		t.Errorf("the log does not name the failed record: %s", last)
 	}
@@ -351,7 +355,8 @@ func TestDedupeFromStreamToStream(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	source, sink := newStream(t), newStream(t)
-	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:"+sink.name, "ONCEBOX_ACKS=",
+		"AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))...)
 	var want []string
 	for i := range 40 {
 		payload := fmt.Sprintf(`{"id":"e%d"}`, i)
@@ -366,9 +371,9 @@ func TestDedupeFromStreamToStream(t *testing.T) {
 	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(want, " "))
 	equal(t, "dead letters", len(b.deadLetters(t)), 1)
 
-	// When everything is delivered again, the sink gets the originals again and nothing else.
+	// When everything is delivered again, the sink gets nothing more.
 	source.poll(t, deliver)
-	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(slices.Concat(want, want), " "))
+	equal(t, "records in the sink", strings.Join(sink.payloads(t), " "), strings.Join(want, " "))
 	equal(t, "dead letters", len(b.deadLetters(t)), 1)
 }
 
