@@ -29,7 +29,7 @@ func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
 	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
-	sink, closeSink, sinkErr := openSink(ctx, load, o)
+	sink, closeSink, sinkErr := openSink(ctx, load, o, log)
 	if err = errors.Join(err, sinkErr); err != nil {
 		return nil, errors.Join(err, closeSink())
 	}
@@ -45,9 +45,9 @@ func Open(
 	return h, nil
 }
 
-func openSink(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (
-	sink dedupe.Sink, closeSink func() error, err error,
-) {
+func openSink(
+	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger,
+) (sink dedupe.Sink, closeSink func() error, err error) {
 	nothing := func() error { return nil }
 	if o.Sink.File != "" {
 		sink, err := ndjsonsink.Open(o.Sink.File)
@@ -61,8 +61,17 @@ func openSink(ctx context.Context, load func(context.Context) (aws.Config, error
 		return nil, nothing, err
 	}
 	sink, err = kinesissink.New(client, o.Sink.Stream,
-		kinesissink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, kinesissink.DefaultMaxRecord)))
+		kinesissink.WithAggregation(cmp.Or(o.SinkAggregation, kinesissink.AggregateAuto)),
+		kinesissink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, kinesissink.DefaultMaxRecord)),
+		kinesissink.WithFallback(unaggregated(log)))
 	return sink, nothing, err
+}
+
+// unaggregated logs that the sink cannot make aggregates.
+func unaggregated(log *slog.Logger) func(error) {
+	return func(err error) {
+		log.Warn("records are sent without aggregation", "error", err.Error())
+	}
 }
 
 // unsent logs a dead letter that is stored and has no notification.

@@ -2,6 +2,7 @@ package kinesishandler_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -74,11 +75,11 @@ func TestOpenNamesEverything(t *testing.T) {
 	must(t, h.Close())
 }
 
-// failingAWS fails requests: SQS refuses them all, Kinesis fails at the first put and takes the second.
+// failingAWS fails requests: Kinesis fails at the first put and takes the second. Everything else is refused.
 func failingAWS(t *testing.T) (url string) {
 	puts := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "Kinesis") {
+		if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutRecords") {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -86,15 +87,21 @@ func failingAWS(t *testing.T) (url string) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
+		var put struct{ Records []any }
+		if err := json.NewDecoder(r.Body).Decode(&put); err != nil {
+			t.Error(err)
+		}
+		taken := strings.Repeat(`,{"SequenceNumber":"1","ShardId":"shardId-000000000000"}`, len(put.Records))
 		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-		_, _ = w.Write([]byte(`{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"shardId-000000000000"}]}`))
+		_, _ = fmt.Fprintf(w, `{"FailedRecordCount":0,"Records":[%s]}`, taken[1:])
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
 // TestOpenOnAWS: the sink is a stream and the notifier is a queue, and both fail. The dead letter stays stored, and the
-// log says that no notification was sent. The record is sent again, and the log counts that.
+// log says that no notification was sent. The sink may not list the shards, so it sends plain records, one of them above
+// 1 MiB, and sends them again after the fault.
 func TestOpenOnAWS(t *testing.T) {
 	endpoint := failingAWS(t)
 	for name, value := range map[string]string{
@@ -107,6 +114,7 @@ func TestOpenOnAWS(t *testing.T) {
 	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:" + dir,
 		"ONCEBOX_NOTIFY_QUEUE_URL=" + endpoint + "/123456789012/notifier",
+		"ONCEBOX_SINK_AGGREGATION=on", "ONCEBOX_SINK_MAX_RECORD=2MiB",
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -126,12 +134,17 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	equal(t, "dead letters", lines[1]["dead_lettered"], any(1.0))
 
-	second := event()
-	second.Records = append(second.Records, record(2, `{"id":"a"}`))
-	equal(t, "failed", b.do(t, second), "")
-	line := b.line(t)
-	equal(t, "records sent", line["out"], any(1.0))
-	equal(t, "records that the sink sent again", line["repeated"], any(1.0))
+	e := event("", `{"id":"a"}`, `{"id":"b"}`, fmt.Sprintf(`{"id":"c","large":"%01500000d"}`, 0))
+	e.Records = e.Records[1:] // the first one is done
+	equal(t, "failed", b.do(t, e), "")
+	lines = b.lines(t)
+	equal(t, "lines", len(lines), 2)
+	equal(t, "message", lines[0]["msg"], any("records are sent without aggregation"))
+	if text, _ := lines[0]["error"].(string); !strings.Contains(text, "ListShards") {
+		t.Errorf("the error is %q", text)
+	}
+	equal(t, "records sent", lines[1]["out"], any(3.0))
+	equal(t, "records that the sink sent again", lines[1]["repeated"], any(3.0))
 }
 
 // TestCloseOfNew: the caller closes what it has made.

@@ -41,6 +41,7 @@ const (
 	varAcks              = "ONCEBOX_ACKS"
 	varPoisonLimit       = "ONCEBOX_POISON_LIMIT"
 	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
+	varSinkAggregation   = "ONCEBOX_SINK_AGGREGATION"
 	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
@@ -52,7 +53,7 @@ const (
 var known = []string{
 	varDedupeTable, varFormat, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
-	varPoisonLimit, varSourceAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
+	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -112,11 +113,15 @@ type Options struct {
 	Derive          bool // every delivered id is the derived one
 	NoAcks          bool // records that come again are sent again
 	PoisonLimit     dedupe.PoisonLimit
-	Unaggregated    bool   // no record is a KPL aggregate: none is opened, and enhanced fan-out is allowed
-	SinkMaxRecord   int    // bytes of the largest record of the sink's stream; 0: kinesissink.DefaultMaxRecord
+	Unaggregated    bool   // no record is opened as a KPL aggregate, and enhanced fan-out is allowed
 	Consumer        string // the function's name: no other function may read the stream in this scope
 	Concurrency     int    // ledger requests at the same time, in an engine that has requests
 	LogLevel        slog.Level
+
+	// SinkAggregation and SinkMaxRecord are of a sink that is a stream. Empty values are the defaults of package
+	// kinesissink.
+	SinkAggregation kinesissink.Aggregation
+	SinkMaxRecord   int // bytes
 
 	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
 	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
@@ -150,6 +155,7 @@ type Settings struct {
 //	ONCEBOX_ACKS              off keeps no acks, so that a delivered record that comes again is sent again; default on
 //	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
 //	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
+//	ONCEBOX_SINK_AGGREGATION  on sends all records in KPL aggregates, off none, auto those that came in one; default auto
 //	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink's stream takes, 1MiB to 10MiB; default 1MiB
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
@@ -194,6 +200,7 @@ func (p parser) options(environ []string) Options {
 		NoAcks:          !p.Switch(varAcks, true),
 		PoisonLimit:     p.poisonLimit(),
 		Unaggregated:    !p.Switch(varSourceAggregation, true),
+		SinkAggregation: p.sinkAggregation(),
 		SinkMaxRecord:   p.sinkMaxRecord(),
 		Consumer:        functionName(environ),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
@@ -202,8 +209,10 @@ func (p parser) options(environ []string) Options {
 	if o.Derive && o.PassSynthetic {
 		p.Wrong(varSynthetic, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
 	}
-	if o.Sink.File != "" && p.Text(varSinkMaxRecord) != "" {
-		p.Wrong(varSinkMaxRecord, "is for a Kinesis stream, and "+varSink+" is a file", "leave it empty")
+	for _, ofStream := range []string{varSinkAggregation, varSinkMaxRecord} {
+		if o.Sink.File != "" && p.Text(ofStream) != "" {
+			p.Wrong(ofStream, "is for a Kinesis stream, and "+varSink+" is a file", "leave it empty")
+		}
 	}
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
@@ -320,6 +329,19 @@ func (p parser) poisonLimit() dedupe.PoisonLimit {
 		return dedupe.DefaultPoisonLimit
 	}
 	return dedupe.PoisonLimit{Share: float64(percent) / 100, Records: n}
+}
+
+func (p parser) sinkAggregation() kinesissink.Aggregation {
+	switch p.Text(varSinkAggregation) {
+	case "", "auto":
+		return kinesissink.AggregateAuto
+	case "on":
+		return kinesissink.AggregateAlways
+	case "off":
+		return kinesissink.AggregateNever
+	}
+	p.Wrong(varSinkAggregation, "is neither auto nor on nor off", "auto, on or off")
+	return kinesissink.AggregateAuto
 }
 
 func (p parser) sinkMaxRecord() int {

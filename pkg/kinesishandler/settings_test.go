@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
 // required lists the variables without which the function does not start.
@@ -89,12 +90,20 @@ func TestSettingsGiven(t *testing.T) {
 // TestSettingsOfASink covers what cannot be set together with the file of TestSettingsGiven, or not with its ids.
 func TestSettingsOfASink(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK_MAX_RECORD=10MiB", "ONCEBOX_IDS=derived",
-		"ONCEBOX_POISON_LIMIT=off"))
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK_MAX_RECORD=10MiB", "ONCEBOX_SINK_AGGREGATION=on",
+		"ONCEBOX_IDS=derived", "ONCEBOX_POISON_LIMIT=off"))
 	must(t, err)
+	equal(t, "aggregation", s.SinkAggregation, kinesissink.AggregateAlways)
 	equal(t, "largest record of the sink", s.SinkMaxRecord, 10<<20)
 	equal(t, "derived ids", s.Derive, true)
 	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Off: true})
+	for text, want := range map[string]kinesissink.Aggregation{
+		"": kinesissink.AggregateAuto, "auto": kinesissink.AggregateAuto, "off": kinesissink.AggregateNever,
+	} {
+		s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK_AGGREGATION=" + text))
+		must(t, err)
+		equal(t, "aggregation "+text, s.SinkAggregation, want)
+	}
 }
 
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
@@ -160,6 +169,8 @@ func TestSettingsRefused(t *testing.T) {
 		"endless horizon":      {with("ONCEBOX_HORIZON=2000000h"), "ONCEBOX_HORIZON"},
 		"switches":             {with("ONCEBOX_NATURAL=true", "ONCEBOX_SYNTHETIC=1", "ONCEBOX_ACKS=On"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC ONCEBOX_ACKS"},
 		"source aggregation":   {with("ONCEBOX_SOURCE_AGGREGATION=auto"), "ONCEBOX_SOURCE_AGGREGATION"},
+		"sink aggregation":     {with("ONCEBOX_SINK_AGGREGATION=always"), "ONCEBOX_SINK_AGGREGATION"},
+		"aggregates in a file": {with("ONCEBOX_SINK=ndjson:hunter2", "ONCEBOX_SINK_AGGREGATION=on"), "ONCEBOX_SINK_AGGREGATION"},
 		"small largest record": {with("ONCEBOX_SINK_MAX_RECORD=10"), "ONCEBOX_SINK_MAX_RECORD"},
 		"large largest record": {with("ONCEBOX_SINK_MAX_RECORD=11MiB"), "ONCEBOX_SINK_MAX_RECORD"},
 		"record of what unit":  {with("ONCEBOX_SINK_MAX_RECORD=hunter2"), "ONCEBOX_SINK_MAX_RECORD"},
