@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if err := run(context.Background()); err != nil {
-		slog.Error("the claim function cannot start", "error", err)
+		slog.New(slog.NewJSONHandler(os.Stdout, nil)).Error("the claim function cannot start", "error", err.Error())
 		os.Exit(1)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func main() {
 	if err := run(context.Background()); err != nil {
-		slog.Error("the sweep function cannot start", "error", err)
+		slog.New(slog.NewJSONHandler(os.Stdout, nil)).Error("the sweep function cannot start", "error", err.Error())
 		os.Exit(1)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/oncebox/oncebox/internal/requestid"
 )
 
 // payloadVersion is the payload format of the events.
@@ -74,8 +75,5 @@ func (e event) requestID(ctx context.Context) string {
 	if id := e.RequestContext.RequestID; id != "" {
 		return id
 	}
-	if lc, ok := lambdacontext.FromContext(ctx); ok {
-		return lc.AwsRequestID
-	}
-	return ""
+	return requestid.Of(ctx)
 }

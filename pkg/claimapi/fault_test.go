@@ -208,5 +208,12 @@ func TestEventThatIsNoRequest(t *testing.T) {
 			t.Errorf("%q: want %v, got %v", raw, claimapi.ErrNotHTTP, err)
 		}
 	}
-	equal(t, "log lines", len(b.lines(t)), 7)
+	lines := b.lines(t)
+	equal(t, "log lines", len(lines), 7)
+	for _, line := range lines {
+		equal(t, "message", line["msg"], any("request"))
+		if text, _ := line["error"].(string); !strings.HasPrefix(text, claimapi.ErrNotHTTP.Error()+": ") {
+			t.Errorf("the error is %q", text)
+		}
+	}
 }

@@ -80,8 +80,7 @@ func (h *Handler) Handle(
 func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
-		h.log.ErrorContext(ctx, ErrNotHTTP.Error(), "error", err)
-		return nil, ErrNotHTTP
+		return nil, h.refuse(ctx, err.Error())
 	}
 	r, err := h.handle(ctx, e)
 	if err != nil {
@@ -92,8 +91,7 @@ func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
 
 func (h *Handler) handle(ctx context.Context, e event) (reply, error) {
 	if e.Version != payloadVersion {
-		h.log.ErrorContext(ctx, ErrNotHTTP.Error(), "version", e.Version)
-		return reply{}, ErrNotHTTP
+		return reply{}, h.refuse(ctx, fmt.Sprintf("its version is %q", e.Version))
 	}
 	return h.respond(ctx, e), nil
 }

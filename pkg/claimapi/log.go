@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -22,7 +23,7 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 		slog.String("route", c.route.name),
 		slog.Int("status", r.status),
 		slog.String("slug", r.slug),
-		slog.String("request_id", c.id),
+		slog.String(requestid.Key, c.id),
 		slog.String("campaign", c.validCampaign()),
 		slog.Bool("replayed", r.replayed),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
@@ -40,6 +41,13 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 		attrs = append(attrs, slog.String("stack", string(c.stack))) // it holds addresses and no texts
 	}
 	h.log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+// refuse writes the log line of an event that is not a request, and returns the error of the invocation.
+func (h *Handler) refuse(ctx context.Context, why string) error {
+	h.log.LogAttrs(ctx, slog.LevelError, "request", slog.String(requestid.Key, requestid.Of(ctx)),
+		slog.String("error", ErrNotHTTP.Error()+": "+why))
+	return ErrNotHTTP
 }
 
 // validCampaign returns the campaign if the name is valid. The path of a request may hold anything.

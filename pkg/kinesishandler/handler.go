@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -197,7 +197,7 @@ func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Setti
 		return
 	}
 	if err := w.Warm(ctx, s.Scope, s.Retention); err != nil {
-		h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String("request_id", requestID(ctx)),
+		h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String(requestid.Key, requestid.Of(ctx)),
 			slog.String("stream", stream.String()), slog.String("error", err.Error()))
 	}
 }
@@ -220,7 +220,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", requestID(ctx)),
+		slog.String(requestid.Key, requestid.Of(ctx)),
 		slog.String("stream", streamOf(i.batch)), slog.String("shard", i.batch.Shard),
 		slog.Int("records", len(i.batch.Records)),
 		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
@@ -250,12 +250,4 @@ func streamOf(b dedupe.Batch) string {
 		return ""
 	}
 	return b.Stream.String()
-}
-
-// requestID returns Lambda's id of the invocation.
-func requestID(ctx context.Context) string {
-	if lc, ok := lambdacontext.FromContext(ctx); ok {
-		return lc.AwsRequestID
-	}
-	return ""
 }

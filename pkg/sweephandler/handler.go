@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -63,11 +64,17 @@ func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	case report.Returned+report.Expired+report.Withdrawn == 0:
 		level = slog.LevelDebug
 	}
-	h.log.LogAttrs(ctx, level, "sweep",
+	attrs := []slog.Attr{
+		slog.String(requestid.Key, requestid.Of(ctx)),
 		slog.Int("campaigns", report.Campaigns), slog.Int("failed", report.Failed),
 		slog.Int64("returned", report.Returned), slog.Int64("expired", report.Expired),
 		slog.Int64("withdrawn", report.Withdrawn),
-		slog.Float64("duration_ms", float64(time.Since(begun).Microseconds())/1000))
+		slog.Float64("duration_ms", float64(time.Since(begun).Microseconds())/1000),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	h.log.LogAttrs(ctx, level, "sweep", attrs...)
 	return report, err
 }
 
@@ -85,7 +92,8 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
 			if err != nil {
 				h.log.LogAttrs(ctx, slog.LevelError, "campaign not swept",
-					slog.String("campaign", campaigns[i]), slog.String("error", err.Error()))
+					slog.String(requestid.Key, requestid.Of(ctx)), slog.String("campaign", campaigns[i]),
+					slog.String("error", err.Error()))
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
@@ -159,8 +161,14 @@ func (unlisted) Campaigns(context.Context) ([]itembank.Campaign, error) {
 func TestCampaignsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	if _, _, err := b.sweep(t.Context(), unlisted{b.Bank}); !errors.Is(err, itembank.ErrTryAgain) {
-		t.Errorf("got the error %v", err)
+	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "request-1"})
+	_, lines, err := b.sweep(ctx, unlisted{b.Bank})
+	if !errors.Is(err, itembank.ErrTryAgain) {
+		t.Fatalf("got the error %v", err)
+	}
+	if len(lines) != 1 || lines[0]["level"] != "ERROR" || lines[0]["error"] != err.Error() ||
+		lines[0]["request_id"] != "request-1" {
+		t.Errorf("the log has %v", lines)
 	}
 }
 
