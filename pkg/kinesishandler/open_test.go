@@ -3,6 +3,7 @@ package kinesishandler_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
@@ -145,6 +147,34 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	equal(t, "records sent", lines[1]["out"], any(3.0))
 	equal(t, "records that the sink sent again", lines[1]["repeated"], any(3.0))
+}
+
+// TestOpenOfTwoFunctions: the store says which function reads a stream in a scope, with acks and without.
+func TestOpenOfTwoFunctions(t *testing.T) {
+	t.Parallel()
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	for _, c := range []struct {
+		function, acks string
+		want           error
+	}{
+		{"first", "on", nil}, {"second", "on", dedupe.ErrOtherConsumer}, {"second", "off", dedupe.ErrOtherConsumer},
+		{"first", "off", nil},
+	} {
+		dir := t.TempDir()
+		o, err := kinesishandler.ParseOptions([]string{
+			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:" + filepath.Join(dir, "out"), "ONCEBOX_DEAD_LETTERS=dir:" + dir,
+			"ONCEBOX_ACKS=" + c.acks, "AWS_LAMBDA_FUNCTION_NAME=" + c.function,
+		})
+		must(t, err)
+		h, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		if _, err = h.Process(t.Context(), rawOf(t, event(`{"id":"a"}`))); !errors.Is(err, c.want) {
+			t.Errorf("%s, acks %s: want %v, got %v", c.function, c.acks, c.want, err)
+		}
+		must(t, h.Close())
+	}
 }
 
 // TestCloseOfNew: the caller closes what it has made.
