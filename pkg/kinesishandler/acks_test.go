@@ -188,3 +188,13 @@ func TestFailedAcksDoNotFailTheBatch(t *testing.T) {
 		})
 	}
 }
+
+// TestAcksOfAnotherSink: what is done for one sink is not done for another.
+func TestAcksOfAnotherSink(t *testing.T) {
+	t.Parallel()
+	one := newBench(t, "ONCEBOX_SINK=kinesis:one")
+	equal(t, "failed", one.do(t, event(`{"id":"a"}`)), "")
+	two := newBenchOver(t, one.store, "ONCEBOX_SINK=kinesis:two")
+	equal(t, "failed", two.do(t, event(`{"id":"a"}`)), "")
+	two.sink.holds(t, `{"id":"a"}`)
+}

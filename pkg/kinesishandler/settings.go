@@ -325,7 +325,7 @@ func (p parser) poisonLimit() dedupe.PoisonLimit {
 	percent, err := strconv.Atoi(share)
 	n, countErr := strconv.Atoi(count)
 	if err != nil || countErr != nil || percent < 1 || percent > 100 || n < 1 {
-		p.Wrong(varPoisonLimit, "is not a share of a number of records", "1% to 100% of a number, as in 90% of 100, or off")
+		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in 90% of 100, or off")
 		return dedupe.DefaultPoisonLimit
 	}
 	return dedupe.PoisonLimit{Share: float64(percent) / 100, Records: n}
