@@ -23,8 +23,8 @@ import (
 var ErrLoop = errors.New(
 	"kinesishandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
-// ErrNoProgress means that the first record of a batch of several is not done. An answer that names it would make Lambda
-// retry the whole batch: after an answer, Lambda "retries only the remaining records". A failed invocation is certain to
+// ErrNoProgress means that the first record of a batch of several is not done. After an answer that names this record,
+// Lambda may retry the whole batch as it is: it "retries only the remaining records". Only a failed invocation is sure to
 // be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
 var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
 
