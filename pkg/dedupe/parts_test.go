@@ -117,6 +117,9 @@ func checkBeforeKey(f *fixture) {
 	b.wantTally(b.done(rec(1, "a", "a fingerprint that makes it too large")), dedupe.Tally{In: 1, DeadLettered: 1})
 	b.wantTally(b.done(rec(2, "a", "x")), dedupe.Tally{In: 1, New: 1, Out: 1})
 	b.wantDelivered(delivery{"a", 2})
+
+	// A new id and its context make a record longer: then it is checked again.
+	b.wantTally(b.done(rec(3, "a", "y"), rec(4, "b", "x")), dedupe.Tally{In: 2, DeadLettered: 1, New: 1, Out: 1})
 }
 
 // ledgerFunc is a ledger that is a function.

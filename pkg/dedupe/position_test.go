@@ -69,3 +69,19 @@ func TestPadSequence(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnerDigest: no two owners share a digest, however their texts could be joined.
+func TestOwnerDigest(t *testing.T) {
+	t.Parallel()
+	seen := map[dedupe.Digest]dedupe.Owner{}
+	for _, o := range []dedupe.Owner{
+		{Source: "shard-1", Sequence: "7", Sub: dedupe.Plain}, {Source: "shard-2", Sequence: "7", Sub: dedupe.Plain},
+		{Source: "shard-1", Sequence: "7"}, {Source: "shard-1", Sequence: "7", Sub: 1}, {Source: "shard-17", Sub: dedupe.Plain},
+		{Sequence: "shard-17", Sub: dedupe.Plain}, {Source: strings.Repeat("s", 300), Sequence: "7", Sub: dedupe.Plain},
+	} {
+		if other, found := seen[o.Digest()]; found {
+			t.Errorf("%v and %v have the same digest", o, other)
+		}
+		seen[o.Digest()] = o
+	}
+}
