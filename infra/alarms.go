@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -127,11 +128,28 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
 			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
 		},
+		{
+			"PastHorizonAlarm", "records-past-horizon",
+			"Records were older than the horizon, which must be at least the stream's retention.", r.pastHorizon(), 1, 0,
+		},
 	} {
 		a.add(r.Construct, p)
 	}
 	functionAlarms(r.Construct, p, r.Function, "dedupe")
 	throttledKeys(r.Construct, p, r.DedupeTable)
+}
+
+// pastHorizon counts the records of the function's log lines that were older than the horizon. No metric of AWS can
+// tell: the retention of a stream can be raised after the deployment.
+func (r *RecordDedupe) pastHorizon() awscloudwatch.IMetric {
+	filter := awslogs.NewMetricFilter(r.Construct, jsii.String("PastHorizon"), &awslogs.MetricFilterProps{
+		LogGroup:        r.Function.LogGroup(),
+		FilterPattern:   awslogs.FilterPattern_NumberValue(jsii.String("$.past_horizon"), jsii.String(">"), jsii.Number(0)),
+		MetricNamespace: jsii.String("oncebox/" + *r.Function.FunctionName()),
+		MetricName:      jsii.String("RecordsPastHorizon"),
+		MetricValue:     jsii.String("$.past_horizon"),
+	})
+	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: seconds(alarmPeriod)})
 }
 
 func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda.Function, job string) {

@@ -17,7 +17,7 @@ func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStr
 }
 
 // refuseSecondConsumer refuses a second construct with the same entries. Each of the two would take the records of the
-// other for its own retries: both would deliver every record, and neither could keep a checkpoint.
+// other for its own retries: both would deliver every record. At run time the function that comes second fails every batch.
 func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error {
 	if p.DedupeTable == nil || p.Source == nil {
 		return nil // the construct makes its own

@@ -37,9 +37,9 @@ var (
 	}
 	recordNames = []string{
 		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",
-		"synthetic", "concurrency",
+		"synthetic", "acks", "poison-limit", "source-aggregation", "sink-aggregation", "sink-max-record", "concurrency",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "dead-letter-bucket", "notify-queue-arn",
-		"batch-size", "batch-window", "parallelization", "checkpoint", "aggregation", "retries", "record-age",
+		"batch-size", "batch-window", "parallelization", "retries", "record-age",
 		"dedupe-code",
 	}
 )
@@ -149,6 +149,10 @@ func (c contextReader) arn(name, service string) string {
 	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + resource + `$`)
 	if text == "" || form.MatchString(text) {
 		return text
+	}
+	if service == "kinesis" && strings.Contains(text, consumerPath) {
+		c.refuse(name, "it is a consumer of a stream; write the ARN of the stream: "+enhancedFanOut)
+		return ""
 	}
 	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+arnNames[service]+"NAME")
 	return ""

@@ -37,6 +37,13 @@ func onRows(table awsdynamodb.ITableV2, prefix string, actions ...string) grant 
 	}}
 }
 
+// onPartition allows actions on the rows of one partition key.
+func onPartition(table awsdynamodb.ITableV2, key string, actions ...string) grant {
+	return grant{actions, *table.TableArn(), map[string]any{
+		"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
+	}}
+}
+
 // onDueClaims allows a query of the claims of the table that are due.
 func onDueClaims(dedupe awsdynamodb.ITableV2) grant {
 	g := onRows(dedupe, "due#", "dynamodb:Query")
@@ -68,10 +75,13 @@ func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, checkpoint bool) []grant {
-	grants := []grant{onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
-	if checkpoint {
-		grants = append(grants, onRows(dedupe, "checkpoint#"+scope+"#", "dynamodb:GetItem", "dynamodb:PutItem"))
+func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant {
+	grants := []grant{
+		onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+		onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem"),
+	}
+	if acks {
+		grants = append(grants, onRows(dedupe, "ack#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query"))
 	}
 	return append(grants, tableKey(dedupe)...)
 }
@@ -102,9 +112,10 @@ func readStream(source awskinesis.IStream) []grant {
 	}, *source.StreamArn(), nil})
 }
 
+// writeStream allows ListShards, too: the sink makes KPL aggregates of records that go to the same shard.
 func writeStream(destination awskinesis.IStream) []grant {
 	return append(onKey(destination.EncryptionKey(), "kinesis", "kms:GenerateDataKey"),
-		grant{[]string{"kinesis:PutRecords"}, *destination.StreamArn(), nil})
+		grant{[]string{"kinesis:ListShards", "kinesis:PutRecords"}, *destination.StreamArn(), nil})
 }
 
 // storeDeadLetters is for the function, which stores poison records, and for Lambda, which stores the batches that it

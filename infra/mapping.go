@@ -20,25 +20,16 @@ type MappingProps struct {
 	// lowest latency. A window makes fewer and larger batches, which cost less.
 	BatchWindow time.Duration
 
-	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. A higher
-	// value turns the checkpoint off, because a redelivery could skip what another batch has not done yet, and needs
-	// NoAggregation. To change it on a stack that is in use takes two deployments (docs/operations.md): one for this
-	// and one for the checkpoint, which has to be off in between.
-	Parallelization int
-
-	// NoCheckpoint turns the checkpoint off although Parallelization is 1.
-	NoCheckpoint bool
-
-	// NoAggregation says that the producers send no KPL aggregates, or only aggregates whose records all have the
-	// partition key of the aggregate. Lambda takes an aggregate for one record, because this mapping has no enhanced
-	// fan-out: "If the events inside the aggregated event have different partition keys, Lambda cannot guarantee
-	// in-order processing of the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from
-	// Amazon Kinesis Data Streams"; the edition of 2022 said that several batches do not work with aggregates at all).
+	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. It may
+	// be changed at any time. With a higher value records keep their order by partition key, and not by shard.
 	//
-	// Only the order is at risk: no record is lost or delivered twice. The KPL itself puts records of many keys into an
-	// aggregate and gives every aggregate the key "a" (awslabs/amazon-kinesis-producer, issues 130 and 439), so more
-	// batches would not even be faster.
-	NoAggregation bool
+	// The order by key also needs that all records of a KPL aggregate have the partition key of the aggregate. "If the
+	// events inside the aggregated event have different partition keys, Lambda cannot guarantee in-order processing of
+	// the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from Amazon Kinesis Data
+	// Streams"). The KPL puts records of many keys into an aggregate and gives every aggregate the key "a"
+	// (awslabs/amazon-kinesis-producer, issues 130 and 439), so more batches would not even be faster. No record is lost
+	// or delivered twice in any case.
+	Parallelization int
 
 	// Retries is how often Lambda sends a failed batch again before it stores it in the dead-letter bucket, 0 to 10,000.
 	// Nil is the default, 10,000. -1 has no limit other than RecordAge. With fewer retries, a record that crashes the
@@ -78,10 +69,6 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 	return p
 }
 
-// checkpoint reports whether the function keeps a checkpoint. That is only right where one invocation of a shard runs
-// at a time.
-func (p MappingProps) checkpoint() bool { return p.Parallelization == 1 && !p.NoCheckpoint }
-
 // check returns everything that is wrong with props that have their defaults.
 func (p MappingProps) check(retention time.Duration, names naming) error {
 	wrong := problems{naming: names}
@@ -94,10 +81,6 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 	}
 	if p.Parallelization < 1 || p.Parallelization > maxParallelization {
 		wrong.add("%s is %d; choose 1 to %d", wrong.of("Parallelization"), p.Parallelization, maxParallelization)
-	}
-	if p.Parallelization > 1 && !p.NoAggregation {
-		wrong.add("%s=%d needs %s: Lambda does not keep the order by partition key of records in KPL aggregates",
-			wrong.of("Parallelization"), p.Parallelization, wrong.of("NoAggregation"))
 	}
 	if *p.Retries < -1 || *p.Retries > maxRetries {
 		wrong.add("%s is %d; choose -1 to %d", wrong.of("Retries"), *p.Retries, maxRetries)
@@ -116,7 +99,7 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 
 // newMapping makes the mapping. It uses the resource itself: awslambdaeventsources would allow the role more than
 // grants.go lists.
-func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping {
+func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.CfnEventSourceMapping {
 	props := &awslambda.CfnEventSourceMappingProps{
 		FunctionName:                   r.Function.FunctionName(),
 		EventSourceArn:                 r.Source.StreamArn(),
@@ -137,7 +120,28 @@ func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping
 	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), props)
 	// Lambda refuses a mapping whose role may not read the stream.
 	mapping.Node().AddDependency(r.Function.Role())
+	mapping.Node().AddValidation(&readsStream{mapping, *r.Source.StreamArn(), unaggregated})
 	return mapping
+}
+
+// readsStream refuses a mapping that was changed to read a consumer of the stream.
+type readsStream struct {
+	mapping      awslambda.CfnEventSourceMapping
+	stream       string // its ARN
+	unaggregated bool
+}
+
+// enhancedFanOut says why a consumer is refused.
+const enhancedFanOut = "with enhanced fan-out Lambda opens KPL aggregates itself: their records cannot be told apart, and " +
+	"it drops those whose key is not of the shard"
+
+// Validate returns what is wrong. The CDK calls it before it makes the template.
+func (v *readsStream) Validate() *[]*string {
+	if v.unaggregated || *v.mapping.EventSourceArn() == v.stream {
+		return jsii.Strings()
+	}
+	return jsii.Strings("EventSourceArn is not the stream of Source; " + enhancedFanOut + "; choose NoSourceAggregation if " +
+		"no producer makes aggregates")
 }
 
 func hours(d time.Duration) awscdk.Duration { return awscdk.Duration_Hours(jsii.Number(d.Hours())) }

@@ -30,12 +30,16 @@ var contextNaming = naming{
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
+	"PoisonLimit":     "oncebox:poison-limit",
+	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
+	"ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the prop says the opposite
+
 	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
 	"Destination": "oncebox:destination-stream-arn", "DeadLetterBucket": "oncebox:dead-letter-bucket",
 	"NotifyQueue": "oncebox:notify-queue-arn",
 
 	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
-	"NoAggregation": "oncebox:aggregation=off", "Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
+	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
 }
 
 // withCode returns the naming with the context value behind the code of a function, which differs for each.

@@ -34,7 +34,7 @@ type RecordDedupeProps struct {
 	// as long as the source does.
 	Destination awskinesis.IStream
 
-	// DedupeTable is the table of entries and checkpoints. If it is nil, [NewTable] makes it with the settings of Table.
+	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
@@ -67,13 +67,20 @@ type RecordRules struct {
 	FingerprintPath string        // ONCEBOX_FINGERPRINT_PATH
 	Volatile        []string      // ONCEBOX_VOLATILE
 	ContextsPath    string        // ONCEBOX_CONTEXTS_PATH
-	IDs             string        // ONCEBOX_IDS
+	IDs             string        // ONCEBOX_IDS: first-keeps or derived
 	Scope           string        // ONCEBOX_SCOPE
 	Window          time.Duration // ONCEBOX_WINDOW
 	Horizon         time.Duration // ONCEBOX_HORIZON, at least SourceRetention
 	PassNatural     bool          // sets ONCEBOX_NATURAL to off
 	PassSynthetic   bool          // sets ONCEBOX_SYNTHETIC to off
-	Concurrency     int           // ONCEBOX_CONCURRENCY
+	NoAcks          bool          // sets ONCEBOX_ACKS to off
+	PoisonLimit     string        // ONCEBOX_POISON_LIMIT, as in 90% of 100, or off
+	// NoSourceAggregation sets ONCEBOX_SOURCE_AGGREGATION to off: no record is opened as a KPL aggregate. Enhanced
+	// fan-out needs it.
+	NoSourceAggregation bool
+	SinkAggregation     string // ONCEBOX_SINK_AGGREGATION: auto, on or off
+	SinkMaxRecord       string // ONCEBOX_SINK_MAX_RECORD, as in 10MiB
+	Concurrency         int    // ONCEBOX_CONCURRENCY
 }
 
 // RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms.
@@ -137,10 +144,10 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), destination: *r.Destination.StreamName(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 	})
-	// Another id of this construct gives the function another name, and a function of another name may not go on from
-	// the checkpoints (docs/operations.md).
+	// Another id of this construct gives the function another name, and a function of another name may not read the
+	// stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
-	r.Mapping = newMapping(r, p.Mapping)
+	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
 	r.newAlarms(p.Alarms)
 	return r, nil
 }
@@ -196,10 +203,16 @@ func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Constru
 		wrong.add("%s is %s, in another account or region than the stack; the function would not find it",
 			destination, *d.StreamArn())
 	}
+	if p.Source != nil && strings.Contains(*p.Source.StreamArn(), consumerPath) {
+		wrong.add("%s is a consumer of a stream; choose the stream: %s", source, enhancedFanOut)
+	}
 	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
 		wrong.add("%s and %s are the same stream; every record would come back for ever", source, destination)
 	}
 }
+
+// consumerPath is in the ARN of a consumer with enhanced fan-out.
+const consumerPath = "/consumer/"
 
 // differ reports that two values are known and differ.
 func differ(a, b *string) bool {
@@ -269,9 +282,14 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_IDS":              p.Rules.IDs,
 		"ONCEBOX_NATURAL":          switchText(!p.Rules.PassNatural),
 		"ONCEBOX_SYNTHETIC":        switchText(!p.Rules.PassSynthetic),
-		"ONCEBOX_CHECKPOINT":       switchText(p.Mapping.checkpoint()),
+		"ONCEBOX_ACKS":             switchText(!p.Rules.NoAcks),
+		"ONCEBOX_POISON_LIMIT":     p.Rules.PoisonLimit,
+		"ONCEBOX_SINK_AGGREGATION": p.Rules.SinkAggregation,
+		"ONCEBOX_SINK_MAX_RECORD":  p.Rules.SinkMaxRecord,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
+
+		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
 	}
 }
 
@@ -292,7 +310,7 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, scope, p.Mapping.checkpoint()), readStream(r.Source), writeStream(r.Destination),
+		dedupeGrants(r.DedupeTable, scope, !p.Rules.NoAcks), readStream(r.Source), writeStream(r.Destination),
 		storeDeadLetters(r.DeadLetterBucket, scope), sendNotifications(r.NotifyQueue),
 	} {
 		all = append(all, grants...)

@@ -2,7 +2,6 @@ package infra
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -148,6 +147,9 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
 			Window: s.duration("window", time.Second), Horizon: s.duration("horizon", time.Second),
 			PassNatural: !s.onOff("natural", true), PassSynthetic: !s.onOff("synthetic", true),
+			NoAcks: !s.onOff("acks", true), PoisonLimit: s.text("poison-limit"),
+			NoSourceAggregation: !s.onOff("source-aggregation", true),
+			SinkAggregation:     s.text("sink-aggregation"), SinkMaxRecord: s.text("sink-max-record"),
 			Concurrency: s.number("concurrency", 1),
 		},
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
@@ -157,9 +159,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
 			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
-			Parallelization: s.number("parallelization", 1), NoCheckpoint: !s.onOff("checkpoint", true),
-			NoAggregation: !s.onOff("aggregation", true),
-			RecordAge:     s.duration("record-age", time.Second),
+			Parallelization: s.number("parallelization", 1), RecordAge: s.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		names: contextNaming.withCode("dedupe-code"),
@@ -167,10 +167,6 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 	p.Function.Code = s.text("dedupe-code")
 	if s.text("retries") != "" { // 0 is a value, and not the default
 		p.Mapping.Retries = new(s.number("retries", -1))
-	}
-	if p.Mapping.Parallelization > 1 && s.text("checkpoint") != "" && !p.Mapping.NoCheckpoint {
-		s.refuse("checkpoint", fmt.Sprintf("with oncebox:parallelization=%d the checkpoint would skip records that were "+
-			"never delivered; choose off", p.Mapping.Parallelization))
 	}
 	return p
 }

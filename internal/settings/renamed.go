@@ -9,6 +9,7 @@ var renamed = [...]struct{ old, new string }{
 	{"oncebox:failure-bucket", "oncebox:dead-letter-bucket"},
 	{"oncebox:bell-queue-arn", "oncebox:notify-queue-arn"},
 	{"ONCEBOX_CHECKPOINT", "ONCEBOX_ACKS"},
+	{"oncebox:checkpoint", "oncebox:acks"},
 }
 
 // NewName returns the new name of a setting that was renamed, or "".

@@ -57,8 +57,9 @@ const (
 		"alarm-topic-arn=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
 		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
 		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
-		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; " +
-		"source-retention=8760h; batch-size=10000; batch-window=300s; parallelization=10; aggregation=off; " +
+		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
+		"poison-limit=100% of 1; source-aggregation=off; sink-aggregation=off; sink-max-record=10MiB; " +
+		"source-retention=8760h; batch-size=10000; batch-window=300s; parallelization=10; " +
 		"retries=-1; record-age=60s"
 )
 
@@ -68,7 +69,7 @@ var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "concurrency"
 var goldens = []golden{
 	{name: "default", context: map[string]any{}},
 	{name: "claims", context: values("jobs=claims; claimant-from=iam; sweep=off")},
-	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; checkpoint=off")},
+	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; acks=off; ids=derived")},
 	{name: "existing", context: values(everythingExists)},
 	{name: "jwt", context: values(jwt + "; jobs=claims; claimants-confirm=on")},
 	{name: "customer-key", context: values("key-arn=" + theirKey)},

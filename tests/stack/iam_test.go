@@ -20,9 +20,9 @@ type permission struct {
 
 // The sections of docs/iam.md that have rows.
 const (
-	always         = "Always"
-	withCheckpoint = "With the checkpoint"
-	withKey        = "With a key of yours"
+	always   = "Always"
+	withAcks = "With acks"
+	withKey  = "With a key of yours"
 )
 
 // documentedPermissions returns the rows of docs/iam.md by section.
@@ -59,12 +59,12 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withCheckpoint}},
+		"default":       {sections: []string{always, withAcks}},
 		"claims":        {sections: []string{always}, function: "claim"},
-		"records":       {sections: []string{always}, function: "dedupe"}, // the checkpoint is off
-		"every-setting": {sections: []string{always}},                     // also off: several batches of a shard
-		"existing":      {sections: []string{always, withCheckpoint}},
-		"customer-key":  {sections: []string{always, withCheckpoint, withKey}},
+		"records":       {sections: []string{always}, function: "dedupe"}, // acks are off
+		"every-setting": {sections: []string{always}},                     // also off
+		"existing":      {sections: []string{always, withAcks}},
+		"customer-key":  {sections: []string{always, withAcks, withKey}},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -95,7 +95,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withCheckpoint])
+	rows := slices.Concat(docs[always], docs[withAcks])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)
@@ -263,7 +263,8 @@ var accountCondition = regexp.MustCompile(
 	`^{"StringEquals":{"s3:ResourceAccount":({"Ref":"AWS::AccountId"}|"\d{12}")}}$`)
 
 var conditions = map[string]*regexp.Regexp{
-	"leading keys": regexp.MustCompile(`^{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":\["([^"]+)"\]}}$`),
+	"leading keys": regexp.MustCompile(`^{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":\["([^"]+\*)"\]}}$`),
+	"leading key":  regexp.MustCompile(`^{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":\["([^"*]+)"\]}}$`),
 	"through":      regexp.MustCompile(`^{"StringLike":{"kms:ViaService":"([^"]+)"}}$`),
 }
 
@@ -283,11 +284,12 @@ func conditionInWords(condition any, words map[string]string) string {
 	return text
 }
 
-// scopeInWords replaces a scope between # or / by its word.
+// scopeInWords replaces a scope by its word: between # or /, or at the end of a key.
 func scopeInWords(text string, words map[string]string) string {
 	for scope, word := range words {
 		if word == scopeWord {
 			text = strings.Replace(text, "#"+scope+"#", "#"+word+"#", 1)
+			text = strings.Replace(text, "#"+scope+`"`, "#"+word+`"`, 1)
 			text = strings.Replace(text, "/"+scope+"/", "/"+word+"/", 1)
 		}
 	}

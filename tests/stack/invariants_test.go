@@ -95,8 +95,14 @@ var invariants = []invariant{
 		{"no function", "", ruleType, "Properties.Targets", nil},
 		{"another function", "", ruleType, "Properties.Targets.0.Arn", object("Fn::GetAtt", []any{"Other", "Arn"})},
 	}},
-	{"a checkpoint needs one batch at a time", each(mappingType, checkpoint), []fault{
-		{"more batches", "", mappingType, "Properties.ParallelizationFactor", 2.0},
+	{"aggregates are opened by the function", each(mappingType, opensAggregates), []fault{
+		{"enhanced fan-out", "", mappingType, "Properties.EventSourceArn", theirStream + "/consumer/fast:1"},
+	}},
+	{"the log tells what the alarms read", each(filterType, readsTheLog), []fault{
+		{"another member", "", filterType, transformation + ".MetricValue", "$.horizon"},
+		{"another pattern", "", filterType, "Properties.FilterPattern", "past_horizon"},
+		{"another log", "", filterType, "Properties.LogGroupName", object("Ref", "ClaimsFunctionLogs6D297AAD")},
+		{"another name than that of the alarm", "", filterType, transformation + ".MetricName", "Other"},
 	}},
 }
 
@@ -430,12 +436,36 @@ func losesNothing(tpl template, mapping resource, _ map[string]any) string {
 	return ""
 }
 
-func checkpoint(tpl template, mapping resource, _ map[string]any) string {
-	one := at(mapping, "Properties.ParallelizationFactor") == 1.0
-	if textOf(tpl.function(mapping), "ONCEBOX_CHECKPOINT") == "on" && !one {
-		return "has several batches of a shard at a time: the checkpoint would skip records that were never delivered"
+func opensAggregates(tpl template, mapping resource, _ map[string]any) string {
+	consumer := strings.Contains(rendered(at(mapping, "Properties.EventSourceArn")), "/consumer/")
+	if consumer && textOf(tpl.function(mapping), "ONCEBOX_SOURCE_AGGREGATION") != "off" {
+		return "reads a consumer: Lambda opens KPL aggregates before the function can"
 	}
 	return ""
+}
+
+const transformation = "Properties.MetricTransformations.0"
+
+// readsTheLog checks a filter of the dedupe function's log against the log line, and that an alarm reads its metric.
+func readsTheLog(tpl template, filter resource, _ map[string]any) string {
+	const member = "$.past_horizon" // of the log line: TestOneLogLinePerInvocation of package kinesishandler
+	p := filter.properties()
+	if p["FilterPattern"] != "{ "+member+" > 0 }" || textAt(filter, transformation+".MetricValue") != member {
+		return "counts something else than " + member
+	}
+	for _, function := range tpl.resources(functionType) {
+		ofDedupe := nameOf(function) == "dedupe"
+		if ofDedupe != (rendered(at(function, "Properties.LoggingConfig.LogGroup")) == rendered(p["LogGroupName"])) {
+			return "reads another log than that of the dedupe function"
+		}
+	}
+	for _, alarm := range tpl.resources(alarmType) {
+		if textAt(alarm, "Properties.MetricName") == textAt(filter, transformation+".MetricName") &&
+			rendered(alarm.properties()["Namespace"]) == rendered(at(filter, transformation+".MetricNamespace")) {
+			return ""
+		}
+	}
+	return "makes a metric that no alarm reads"
 }
 
 // function returns the function of a mapping.
@@ -461,7 +491,7 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546"}
 	records := []string{
 		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",
-		"RecordsFunction821ACDDD", // checkpoints belong to its name
+		"RecordsFunction821ACDDD", // the consumer row names it
 		"RecordsFunctionLogs7A7CB784",
 		"RecordsMappingC285398D", // another one starts at the oldest record
 		"RecordsNotifyQueueDDF8436A", "RecordsSource5459A2ED",

@@ -34,7 +34,9 @@ var refusals = []struct{ context, says string }{
 	{"disposable=yes", "oncebox:disposable is neither on nor off"},
 	{"natural=no", "oncebox:natural is neither on nor off"},
 	{"synthetic=no", "oncebox:synthetic is neither on nor off"},
-	{"aggregation=no", "oncebox:aggregation is neither on nor off"},
+	{"acks=no", "oncebox:acks is neither on nor off"},
+	{"source-aggregation=no", "oncebox:source-aggregation is neither on nor off"},
+	{"checkpoint=on", "oncebox:checkpoint is now oncebox:acks"},
 	{"claimants-confirm=yes", "oncebox:claimants-confirm is neither on nor off"},
 	{"sweep=never", "oncebox:sweep is neither on nor off"},
 	{"batch-size=many", "oncebox:batch-size ... a whole number from 1"},
@@ -73,7 +75,10 @@ var refusals = []struct{ context, says string }{
 	{"alarm-topic-arn=arn:aws:sns:eu-west-1:123456789012:a b", "oncebox:alarm-topic-arn"},
 	{"source-retention=1d; source-stream-arn=theirs", "oncebox:source-stream-arn ... :stream/NAME"},
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:source-stream-arn"},
-	{"source-retention=1d; source-stream-arn=" + theirStream + "/consumer/fast:1", "oncebox:source-stream-arn"},
+	{
+		"source-retention=1d; source-aggregation=off; source-stream-arn=" + theirStream + "/consumer/fast:1",
+		"oncebox:source-stream-arn ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
+	},
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
 	{"destination-stream-arn=arn::kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:destination-stream-arn"},
 	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn"},
@@ -96,7 +101,7 @@ var refusals = []struct{ context, says string }{
 	{"sweep-every=90s", "oncebox:sweep-every is 1m30s; choose whole minutes from 1m to 1d"},
 	{"sweep-every=25h", "oncebox:sweep-every is 25h; choose whole minutes"},
 	{"batch-window=1500ms", "oncebox:batch-window is 1.5s"},
-	{"parallelization=11; aggregation=off", "oncebox:parallelization is 11; choose 1 to 10"},
+	{"parallelization=11", "oncebox:parallelization is 11; choose 1 to 10"},
 	{"retries=-2", "oncebox:retries ... a whole number from -1"},
 	{"retries=10001", "oncebox:retries is 10001; choose -1 to 10000"},
 	{"record-age=59s", "oncebox:record-age is 59s; choose whole seconds from 1m to 7d"},
@@ -125,11 +130,9 @@ var refusals = []struct{ context, says string }{
 	{"auth=open; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam"},
 	{jwt + "; claimant-from=iam:session", "oncebox:claimant-from=iam:session needs oncebox:auth=iam"},
 	{"auth=open; claimant-from=iam:role", "oncebox:claimant-from=iam:role needs oncebox:auth=iam"},
-	{"parallelization=2", "oncebox:parallelization=2 needs oncebox:aggregation=off ... KPL aggregates"},
 	{"source-stream-arn=" + theirStream, "oncebox:source-stream-arn needs oncebox:source-retention"},
 
 	// Combinations that break a guarantee.
-	{"parallelization=2; aggregation=off; checkpoint=on", `oncebox:checkpoint is "on"; with oncebox:parallelization=2`},
 	{"horizon=167h", "oncebox:horizon is 167h, shorter than oncebox:source-retention, which is 7d ... delivered twice"},
 	{"source-retention=15d", "oncebox:horizon is 14d, shorter than oncebox:source-retention, which is 15d"},
 	{"record-age=7d", "oncebox:record-age is 7d, not shorter than oncebox:source-retention, which is 7d: Kinesis would"},
@@ -163,7 +166,9 @@ var refusals = []struct{ context, says string }{
 	{"fingerprint-path=id", "oncebox:fingerprint-path"},
 	{"volatile=a,,b", "oncebox:volatile"},
 	{"contexts-path=a.0", "oncebox:contexts-path"},
-	{"ids=derived", "oncebox:ids "},
+	{"ids=rename-all", "oncebox:ids ... first-keeps or derived"},
+	{"ids=derived; synthetic=off", "oncebox:synthetic is off, and oncebox:ids is derived"},
+	{"poison-limit=most", "oncebox:poison-limit ... as in 90% of 100, or off"},
 	{"scope=Orders", "oncebox:scope ... 1 to 63"},
 	{"scope=" + strings.Repeat("a", 64), "oncebox:scope "},
 	{"window=999ms", "oncebox:window "},
@@ -174,9 +179,9 @@ var refusals = []struct{ context, says string }{
 
 	// Everything at once.
 	{
-		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=3; scope=A; horizon=100h; record-age=200h; " +
+		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=11; scope=A; horizon=100h; record-age=200h; " +
 			"retries=10001",
-		"oncebox:jwt-issuer ... oncebox:jwt-audience ... oncebox:horizon is 100h ... oncebox:parallelization=3 ... " +
+		"oncebox:jwt-issuer ... oncebox:jwt-audience ... oncebox:horizon is 100h ... oncebox:parallelization is 11 ... " +
 			"oncebox:retries is 10001 ... oncebox:record-age is 200h ... oncebox:scope",
 	},
 	{
@@ -323,7 +328,15 @@ var (
 		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
 			p.Table.WarmWriteUnits = 4000
 		},
-		"Parallelization=2 needs NoAggregation": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 2 },
+		"Parallelization is 11; choose 1 to 10": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 11 },
+		"ONCEBOX_SYNTHETIC is off, and IDs is derived": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.IDs, p.Rules.PassSynthetic = "derived", true
+		},
+		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Rules.PoisonLimit = "most" },
+		"Source is a consumer of a stream; choose the stream: with enhanced fan-out": func(stack awscdk.Stack, p *recordProps) {
+			p.SourceRetention = 24 * time.Hour
+			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream+"/consumer/fast:1"))
+		},
 		"SourceRetention is 1d, but Source keeps its records for 2d": func(stack awscdk.Stack, p *recordProps) {
 			p.Source, p.SourceRetention = newStream(stack, 48), 24*time.Hour
 		},
@@ -342,6 +355,28 @@ var (
 		},
 	}
 )
+
+// TestConsumerOfAStreamIsRefused changes the mapping to enhanced fan-out.
+func TestConsumerOfAStreamIsRefused(t *testing.T) {
+	for _, unaggregated := range []bool{false, true} {
+		app := newApp(t, nil)
+		stack := awscdk.NewStack(app, jsii.String("theirs"), nil)
+		records, err := infra.NewRecordDedupe(stack, "Records", recordProps{
+			Rules: infra.RecordRules{IDPath: "id", NoSourceAggregation: unaggregated}, Function: functionProps(t),
+		})
+		must(t, err)
+		records.Mapping.SetEventSourceArn(jsii.String(theirStream + "/consumer/fast:1"))
+		var problem any
+		func() {
+			defer func() { problem = recover() }()
+			app.Synth(nil)
+		}()
+		const says = "EventSourceArn is not the stream of Source; with enhanced fan-out"
+		if unaggregated != (problem == nil) || !unaggregated && !strings.Contains(fmt.Sprint(problem), says) {
+			t.Errorf("no aggregates %t: got %v", unaggregated, problem)
+		}
+	}
+}
 
 func newStream(stack awscdk.Stack, hours int) awskinesis.Stream {
 	return awskinesis.NewStream(stack, jsii.String("Orders"), &awskinesis.StreamProps{

@@ -28,6 +28,7 @@ const (
 	queueType      = "AWS::SQS::Queue"
 	queuePolicy    = "AWS::SQS::QueuePolicy"
 	alarmType      = "AWS::CloudWatch::Alarm"
+	filterType     = "AWS::Logs::MetricFilter"
 	ruleType       = "AWS::Events::Rule"
 )
 

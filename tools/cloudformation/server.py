@@ -203,6 +203,21 @@ def log_group(service, name, p):
     return Resource(name, functools.partial(logs.delete_log_group, logGroupName=name), Arn=arn)
 
 
+@maker("AWS::Logs::MetricFilter")
+def metric_filter(service, name, p):
+    logs = service("logs")
+    name = p.pop("FilterName", name)
+    group = p.pop("LogGroupName")
+    [metric] = p.pop("MetricTransformations")
+    logs.put_metric_filter(
+        filterName=name,
+        logGroupName=group,
+        filterPattern=p.pop("FilterPattern"),
+        metricTransformations=[{key[0].lower() + key[1:]: value for key, value in metric.items()}],
+    )
+    return Resource(name, functools.partial(logs.delete_metric_filter, filterName=name, logGroupName=group))
+
+
 @maker("AWS::Lambda::Function")
 def function(service, name, p):
     awslambda = service("lambda")
