@@ -43,7 +43,7 @@ func TestBothJobs(t *testing.T) {
 		streamFacts("SourceStream"), streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
 		functionFacts("sweep-function", "arm64", "256 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
-		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment,
+		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, filterFacts,
 		apiFacts("AWS_IAM", 30), claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
 	)
 	check(t, d.read(t), want)

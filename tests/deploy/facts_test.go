@@ -150,6 +150,7 @@ var readers = []struct {
 	{"AWS::ApiGatewayV2::Stage", nil},
 	{"AWS::Lambda::Permission", nil},
 	{"AWS::Logs::LogGroup", (*reading).logGroup},
+	{"AWS::Logs::MetricFilter", (*reading).logFilter},
 	{"AWS::CloudWatch::Alarm", (*reading).alarm},
 	// Policies are the same in the template and in the account. tests/stack reads them in the template.
 	{"AWS::IAM::Role", nil},
@@ -506,6 +507,21 @@ func (r *reading) logGroup(id string) {
 		return
 	}
 	r.add(id, "retention", "%d days", aws.ToInt32(got.LogGroups[0].RetentionInDays))
+}
+
+func (r *reading) logFilter(id string) {
+	got, err := r.logs.DescribeMetricFilters(r.t.Context(), &cloudwatchlogs.DescribeMetricFiltersInput{FilterNamePrefix: &id})
+	r.names[id] = "log-filter"
+	must(r.t, err)
+	if len(got.MetricFilters) == 0 {
+		r.add(id, "", gone)
+		return
+	}
+	f := got.MetricFilters[0]
+	r.add(id, "reads", "%s in %s", *f.FilterPattern, *f.LogGroupName)
+	for _, m := range f.MetricTransformations {
+		r.add(id, "makes", "%s as %s %s", *m.MetricValue, *m.MetricNamespace, *m.MetricName)
+	}
 }
 
 // alarm reads which resources an alarm watches and which topics it tells. Its limits are the same in the template,

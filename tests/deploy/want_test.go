@@ -116,7 +116,9 @@ var dedupeEnvironment = facts{
 	"dedupe-function ONCEBOX_HORIZON":          "336h0m0s",
 	"dedupe-function ONCEBOX_NATURAL":          "on",
 	"dedupe-function ONCEBOX_SYNTHETIC":        "on",
-	"dedupe-function ONCEBOX_CHECKPOINT":       "on",
+	"dedupe-function ONCEBOX_ACKS":             "on",
+
+	"dedupe-function ONCEBOX_SOURCE_AGGREGATION": "on",
 }
 
 func apiFacts(authorization string, logDays int) facts {
@@ -170,6 +172,11 @@ func sweepAlarms(topic string) facts {
 	}
 }
 
+var filterFacts = facts{
+	"log-filter reads": "{ $.past_horizon > 0 } in dedupe-function-logs",
+	"log-filter makes": "$.past_horizon as oncebox/dedupe-function RecordsPastHorizon",
+}
+
 func recordAlarms(topic string) facts {
 	f := facts{}
 	for section, metric := range map[string]string{
@@ -182,6 +189,7 @@ func recordAlarms(topic string) facts {
 			"EventSourceMappingUUID=mapping",
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
 		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",
+		"records-past-horizon":          "Sum of oncebox/dedupe-function RecordsPastHorizon",
 	} {
 		f["alarm "+section] = alarmFact(metric, topic)
 	}
