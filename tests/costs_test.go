@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,12 +151,20 @@ func started(block int, items ...item) float64 {
 	size := 0
 	for _, attributes := range items {
 		for name, value := range attributes {
-			for _, v := range value {
-				size += len(name) + len(fmt.Sprint(v)) // DynamoDB stores a number in fewer bytes
+			for kind, v := range value {
+				size += len(name) + storedSize(kind, fmt.Sprint(v))
 			}
 		}
 	}
 	return math.Max(1, math.Ceil(float64(size)/float64(block)))
+}
+
+// storedSize returns the bytes of a value. DynamoDB stores a number in fewer.
+func storedSize(kind, value string) int {
+	if kind == "B" {
+		return base64.StdEncoding.DecodedLen(len(value)) - strings.Count(value, "=")
+	}
+	return len(value)
 }
 
 // metered returns a client of dynoxide, the meter of its requests, and tables of its own.
@@ -284,20 +293,28 @@ type records struct {
 // counter is a sink that counts records.
 type counter struct{ records int }
 
-func (c *counter) Check(dedupe.Output) error { return nil }
-
-func (c *counter) Send(_ context.Context, outputs []dedupe.Output) (delivered int, err error) {
+func (c *counter) send(_ context.Context, outputs []dedupe.Output) error {
 	c.records += len(outputs)
-	return len(outputs), nil
+	return nil
 }
 
-// handler returns the function with settings in addition to the required ones.
-func (r *records) handler(settings ...string) *kinesishandler.Handler {
-	options, err := kinesishandler.ParseOptions(append([]string{
+// noDeadLetters is a store for records without poison.
+type noDeadLetters struct{}
+
+func (noDeadLetters) Put(context.Context, []dedupe.DeadLetter) (stored int, err error) {
+	return 0, errors.New("there are dead letters")
+}
+
+// container returns a new container of the function, with the acks and the consumers of the parts.
+func (r *records) container(p dedupe.Parts) *kinesishandler.Handler {
+	options, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
-	}, settings...))
+	})
 	must(r, err)
-	return kinesishandler.New(r.store, &r.sent, nil, options, slog.New(slog.DiscardHandler))
+	p.Ledger, p.Sink, p.DeadLetters = r.store, dedupe.SinkFunc(r.sent.send), noDeadLetters{}
+	h, err := kinesishandler.New(p, options, slog.New(slog.DiscardHandler))
+	must(r, err)
+	return h
 }
 
 // batch returns the cost of a batch of records, the first with the sequence number. The
@@ -342,7 +359,7 @@ func payloads(first, n int, text string) []string {
 func costsOfRecords(t *testing.T) map[string]cost {
 	m, client, own := metered(t)
 	r := &records{T: t, meter: m, store: dedupestore.New(client, own.dedupe)}
-	plain, clicks := r.handler(), payloads(0, counted, "click")
+	plain, clicks := r.container(dedupe.Parts{}), payloads(0, counted, "click")
 	costs := map[string]cost{}
 	costs["a new record"] = r.batch(plain, 0, clicks, counted).each(counted)
 	costs["a copy in a later batch"] = r.batch(plain, 1*counted, clicks, 0).each(counted)
@@ -352,9 +369,23 @@ func costsOfRecords(t *testing.T) map[string]cost {
 	copies := r.batch(plain, 3*counted, append(twice, twice...), len(twice)).minus(costs["a new record"], len(twice))
 	costs["a copy in the same 500 records"] = copies.each(len(twice))
 
-	careful, more := r.handler("ONCEBOX_CHECKPOINT=on"), payloads(2*counted, counted, "click")
-	costs["the checkpoint of a batch of 1,000"] = r.batch(careful, 4*counted, more, counted).minus(costs["a new record"], counted)
-	costs["a batch that the checkpoint skips"] = r.batch(careful, 4*counted, more, 0)
+	acked, more := r.container(dedupe.Parts{Acks: r.store}), payloads(2*counted, counted, "click")
+	costs["the acks of a batch of 1,000"] = r.batch(acked, 4*counted, more, counted).minus(costs["a new record"], counted)
+	costs["a batch of 1,000 that acks skip"] = r.batch(acked, 4*counted, more, 0)
+	few := payloads(3*counted, 10, "click")
+	costs["the acks of a batch of 10"] = r.batch(acked, 5*counted, few, len(few)).minus(costs["a new record"], len(few))
+	first := r.container(dedupe.Parts{Consumers: r.store})
+	costs["the first batch of a container, besides"] = r.batch(first, 0, clicks, counted).minus(costs["a redelivered record"], counted)
+
+	sequence := 6 * counted
+	for name, row := range costTable(t, "Acks") {
+		n, err := strconv.Atoi(strings.Fields(name)[0])
+		must(t, err)
+		ack := r.batch(acked, sequence, payloads(sequence, n, "click"), n).minus(costs["a new record"], n)
+		agrees(t, "write units of an ack of "+name, row[0], ack.writeUnits)
+		agrees(t, "write units a record of an ack of "+name, row[1], ack.each(n).writeUnits)
+		sequence += counted
+	}
 	return costs
 }
 
@@ -473,7 +504,7 @@ func TestPrices(t *testing.T) {
 	claim := service{price("a million requests to an HTTP API"), invocation + 0.010*0.5*second, 0}
 	record := service{0, (invocation + 0.5*1*second) / counted, in + out}
 	delivered := service{record.api, record.lambda, in + out + in}
-	checkpoint := dollars("the checkpoint of a batch of 1,000") / counted
+	acks := dollars("the acks of a batch of 1,000") / counted
 	for name, want := range map[string]struct {
 		service
 		dynamo float64
@@ -481,8 +512,8 @@ func TestPrices(t *testing.T) {
 		"a new claim, in a busy container": {claim, dollars("a new claim, in a busy container")},
 		"the same claimant again":          {claim, dollars("the same claimant again")},
 		"sold out":                         {claim, dollars("sold out")},
-		"a new record":                     {delivered, dollars("a new record") + checkpoint},
-		"a copy in a later batch":          {record, dollars("a copy in a later batch") + checkpoint},
+		"a new record":                     {delivered, dollars("a new record") + acks},
+		"a copy in a later batch":          {record, dollars("a copy in a later batch") + acks},
 	} {
 		row := costTable(t, "Together")[name]
 		if len(row) != 5 {
