@@ -35,7 +35,7 @@ func TestVariables(t *testing.T) {
 			"Variables of the dedupe function", kinesishandler.Variables(),
 			func(environ []string) (any, error) { return kinesishandler.ParseSettings(environ) },
 			[]string{
-				"ONCEBOX_DEDUPE_TABLE=entries", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:dead",
+				"ONCEBOX_DEDUPE_TABLE=entries", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:dead",
 			},
 		},
 	} {

@@ -58,7 +58,7 @@ func TestSAMClaim(t *testing.T) {
 }
 
 // TestSAMDedupe gives four records to the function, two of which are natural duplicates. The ledger then has an entry
-// for each of the others. The checkpoint, which moves after the delivery, is at the last record. The test cannot read the
+// for each of the others. The ack, which is written after the delivery, ends at the last record. The test cannot read the
 // delivered records: the file of the sink is deleted with the container. It reads their count in the log, which SAM
 // sometimes loses.
 func TestSAMDedupe(t *testing.T) {
@@ -84,24 +84,25 @@ func TestSAMDedupe(t *testing.T) {
 	decode(t, string(raw), &e)
 	last := e.Records[len(e.Records)-1].Kinesis.SequenceNumber
 
-	survivors, checkpoints := 0, 0
+	survivors, acks := 0, 0
 	for _, row := range ledger(t) {
 		switch {
 		case strings.HasPrefix(row["pk"], "record#"):
 			survivors++
-		case strings.HasPrefix(row["pk"], "checkpoint#"):
-			checkpoints++
-			if got := strings.TrimLeft(row["sequence"], "0"); got != last {
-				t.Errorf("the checkpoint is %s, want %s", got, last)
+		case strings.HasPrefix(row["pk"], "ack#"):
+			acks++
+			end, _, _ := strings.Cut(row["sk"], "#")
+			if got := strings.TrimLeft(end, "0"); got != last {
+				t.Errorf("the ack ends at %s, want %s", got, last)
 			}
 		}
 	}
-	if survivors != 2 || checkpoints != 1 {
-		t.Errorf("%d survivors and %d checkpoints, want 2 and 1", survivors, checkpoints)
+	if survivors != 2 || acks != 1 {
+		t.Errorf("%d survivors and %d acks, want 2 and 1", survivors, acks)
 	}
 }
 
-// ledger returns the text attributes of the rows of records and checkpoints.
+// ledger returns the text attributes of the rows of records.
 func ledger(t *testing.T) (rows []map[string]string) {
 	t.Helper()
 	cfg, err := config.LoadDefaultConfig(t.Context())
