@@ -167,8 +167,10 @@ var refusals = []struct{ context, says string }{
 	{"volatile=a,,b", "oncebox:volatile"},
 	{"contexts-path=a.0", "oncebox:contexts-path"},
 	{"ids=rename-all", "oncebox:ids ... first-keeps or derived"},
-	{"ids=derived; synthetic=off", "oncebox:synthetic is off, and oncebox:ids is derived"},
+	{"ids=derived; synthetic=off", "oncebox:synthetic is off ... oncebox:ids"},
 	{"poison-limit=most", "oncebox:poison-limit ... as in 90% of 100, or off"},
+	{"sink-aggregation=no", "oncebox:sink-aggregation ... auto, on or off"},
+	{"sink-max-record=11MiB", "oncebox:sink-max-record "},
 	{"scope=Orders", "oncebox:scope ... 1 to 63"},
 	{"scope=" + strings.Repeat("a", 64), "oncebox:scope "},
 	{"window=999ms", "oncebox:window "},
@@ -329,7 +331,7 @@ var (
 			p.Table.WarmWriteUnits = 4000
 		},
 		"Parallelization is 11; choose 1 to 10": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 11 },
-		"ONCEBOX_SYNTHETIC is off, and IDs is derived": func(_ awscdk.Stack, p *recordProps) {
+		"ONCEBOX_SYNTHETIC is off, ": func(_ awscdk.Stack, p *recordProps) {
 			p.Rules.IDs, p.Rules.PassSynthetic = "derived", true
 		},
 		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Rules.PoisonLimit = "most" },
