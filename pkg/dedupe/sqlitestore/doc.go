@@ -1,6 +1,6 @@
-// Package sqlitestore is the engine of package dedupe on SQLite. One file holds entries, checkpoints and offline runs,
-// and several processes of one machine may use it at once. It needs no server and no cgo. It is for a single node, for
-// `oncebox dedupe` and for tests.
+// Package sqlitestore is the engine of package dedupe on SQLite. One file holds entries, acks, consumers and
+// offline runs, and several processes of one machine may use it at once. It needs no server and no cgo. It is for a
+// single node, for `oncebox dedupe` and for tests.
 //
 //	store, err := sqlitestore.Create(ctx, "oncebox.db") // or Open, if the file must exist
 //	...

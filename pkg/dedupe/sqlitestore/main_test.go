@@ -43,20 +43,31 @@ func (s *Store) exec(ctx context.Context, query string) error {
 
 var arrival = time.Date(2026, 11, 20, 12, 0, 0, 5e6, time.UTC)
 
+// owner is the owner that a short name stands for.
+func owner(name string) dedupe.Owner { return dedupe.Owner{Sequence: name, Sub: dedupe.Plain} }
+
 // entry is an entry that lives for an hour.
-func entry(id, owner string) dedupe.Entry {
+func entry(id, ownerName string) dedupe.Entry {
 	return dedupe.Entry{
-		Scope: "s", Key: format.KeyOf(id), Owner: owner, Fingerprint: "f", Version: "v",
+		Scope: "s", Key: format.KeyOf(id), Owner: owner(ownerName), Fingerprint: "f", Version: "v",
 		Arrival: arrival, PurgeAt: arrival.Add(time.Hour).Unix(),
 	}
 }
 
 // put puts one entry and returns the existing one.
-func (s *Store) put(t *testing.T, e dedupe.Entry) *dedupe.Entry {
+func (s *Store) put(t *testing.T, e dedupe.Entry) *dedupe.Existing {
 	t.Helper()
 	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})
 	check(t, err)
 	return results[0].Existing
 }
 
-var checkpointKey = dedupe.CheckpointKey{Scope: "s", Stream: dedupe.Stream{Account: "a", Region: "r", Name: "n"}, Shard: "h"}
+// holds reports whether a put found this entry.
+func holds(existing *dedupe.Existing, e dedupe.Entry) bool {
+	return existing != nil && *existing == e.Existing()
+}
+
+var (
+	stream = dedupe.Stream{Account: "a", Region: "r", Name: "n"}
+	ackKey = dedupe.AckKey{Scope: "s", Stream: stream, Shard: "h", Sink: "k"}
+)

@@ -3,7 +3,9 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,8 +18,8 @@ const (
 	contestedBatch = 50
 )
 
-// putEverything puts an entry of its own under every key, in batches and in random order. It returns the owner of each
-// key: the one that it found, or itself.
+// putEverything puts an entry of its own under every key, in batches and in random order. It returns the digest of each
+// key's owner: of the one that it found, or its own.
 func putEverything(ctx context.Context, path, name string) (any, error) {
 	// The timeout is long because a slow machine must not fail the test.
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
@@ -26,7 +28,7 @@ func putEverything(ctx context.Context, path, name string) (any, error) {
 	}
 	defer func() { _ = s.Close() }()
 	order := rand.Perm(contestedKeys)
-	owners := make([]string, contestedKeys)
+	owners := make([]dedupe.Digest, contestedKeys)
 	sqlitetest.Ready()
 	for begin := 0; begin < contestedKeys; begin += contestedBatch {
 		batch := order[begin : begin+contestedBatch]
@@ -39,7 +41,7 @@ func putEverything(ctx context.Context, path, name string) (any, error) {
 			return nil, err
 		}
 		for i, key := range batch {
-			owners[key] = name
+			owners[key] = owner(name).Digest()
 			if existing := results[i].Existing; existing != nil {
 				owners[key] = existing.Owner
 			}
@@ -59,12 +61,12 @@ func TestProcessesAgreeOnOwners(t *testing.T) {
 	for _, p := range all {
 		p.Proceed(t)
 	}
-	found := make([][]string, len(all))
+	found := make([][]dedupe.Digest, len(all))
 	for i, p := range all {
 		p.Result(t, &found[i])
 	}
 	t.Logf("%.0f puts/s", float64(contestedKeys*len(all))/time.Since(began).Seconds())
-	wins := map[string]int{}
+	wins := map[dedupe.Digest]int{}
 	for key := range contestedKeys {
 		e := s.put(t, entry(fmt.Sprint(key), "the test"))
 		if e == nil {
@@ -73,9 +75,9 @@ func TestProcessesAgreeOnOwners(t *testing.T) {
 		wins[e.Owner]++
 		for i := range found {
 			if found[i][key] != e.Owner {
-				t.Errorf("key %d: process %d found owner %q, want %q", key, i, found[i][key], e.Owner)
+				t.Errorf("key %d: process %d found owner %x, want %x", key, i, found[i][key], e.Owner)
 			}
 		}
 	}
-	t.Logf("owners: %v", wins)
+	t.Logf("owners: %v", slices.Collect(maps.Values(wins)))
 }

@@ -33,8 +33,8 @@ var _ interface {
 	dedupe.Runs
 } = (*Store)(nil)
 
-// Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use. Several processes may use one
-// file.
+// Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use.
+// Several processes may use one file.
 type Store struct{ db *sqlite.DB }
 
 // Option changes a Store from its defaults.
@@ -46,9 +46,9 @@ func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) 
 
 // Open opens an existing store. Close it after use.
 //
-// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer and ErrOlder for a store of
-// another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error the file is
-// unchanged.
+// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer and ErrOlder for a
+// store of another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error
+// the file is unchanged.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))
 }

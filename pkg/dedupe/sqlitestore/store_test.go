@@ -31,7 +31,7 @@ func TestPutTestsTheWholeTime(t *testing.T) {
 			old.PurgeAt = purge
 			s.put(t, old)
 			e := old
-			e.Owner, e.Arrival = "new", time.Unix(purge, 0).Add(c.past)
+			e.Owner, e.Arrival = owner("new"), time.Unix(purge, 0).Add(c.past)
 			if existing := s.put(t, e); (existing == nil) != c.put {
 				t.Errorf("%v past %d: found %+v, want it put: %t", c.past, purge, existing, c.put)
 			}
@@ -41,7 +41,7 @@ func TestPutTestsTheWholeTime(t *testing.T) {
 
 func TestBatchIsOneTransaction(t *testing.T) {
 	s := newStore(t, inTemp(t))
-	check(t, s.exec(t.Context(), `CREATE TRIGGER bad BEFORE INSERT ON entry WHEN NEW.owner = 'bad' BEGIN SELECT raise(ABORT, 'bad'); END`))
+	check(t, s.exec(t.Context(), `CREATE TRIGGER bad BEFORE INSERT ON entry WHEN NEW.record = 'bad' BEGIN SELECT raise(ABORT, 'bad'); END`))
 	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry("a", "one"), entry("b", "bad"), entry("c", "two")})
 	if err == nil || errors.Is(err, dedupe.ErrTryAgain) || results != nil {
 		t.Errorf("%+v, %v, want a fault", results, err)
@@ -59,7 +59,7 @@ func TestKeyTwiceInABatch(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	first := entry("a", "one")
 	results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{first, entry("a", "two")})
-	if err != nil || results[0].Existing != nil || results[1].Existing == nil || *results[1].Existing != first {
+	if err != nil || results[0].Existing != nil || !holds(results[1].Existing, first) {
 		t.Errorf("%+v, %v", results, err)
 	}
 }
@@ -70,16 +70,16 @@ func TestOddTextsComeBack(t *testing.T) {
 		want := entry(fmt.Sprint(i), text)
 		want.Fingerprint, want.Version = text, text
 		s.put(t, want)
-		raise := dedupe.RaiseRequest{Scope: want.Scope, Key: want.Key, Owner: text, PurgeAt: want.PurgeAt + 1}
+		raise := dedupe.RaiseRequest{Scope: want.Scope, Key: want.Key, Owner: owner(text).Digest(), PurgeAt: want.PurgeAt + 1}
 		other := raise
-		other.Owner += "x"
+		other.Owner = owner(text + "x").Digest()
 		stands, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{raise, other})
 		if err != nil || !stands[0].Raised || stands[1].Raised {
 			t.Errorf("%q: %+v, %v", text, stands, err)
 		}
 		want.PurgeAt++
-		if got := s.put(t, want); got == nil || *got != want {
-			t.Errorf("%+v, want %+v", got, want)
+		if got := s.put(t, want); !holds(got, want) {
+			t.Errorf("%+v, want %+v", got, want.Existing())
 		}
 	}
 }
@@ -87,15 +87,15 @@ func TestOddTextsComeBack(t *testing.T) {
 // checkUntouched checks that the store has the entry "a" of "one" and nothing else.
 func checkUntouched(t *testing.T, s *Store) {
 	t.Helper()
-	var entries, checkpoints, runs int
-	var owner string
+	var entries, acks, consumers, runs int
+	var record string
 	err := s.db.Read(t.Context(), "count", func(ctx context.Context, r *sqlite.Statements) error {
-		_, err := r.One(ctx, `SELECT count(*), min(owner), (SELECT count(*) FROM checkpoint), (SELECT count(*) FROM run) FROM entry`,
-			nil, &entries, &owner, &checkpoints, &runs)
+		_, err := r.One(ctx, `SELECT count(*), min(record), (SELECT count(*) FROM ack), (SELECT count(*) FROM consumer),
+			(SELECT count(*) FROM run) FROM entry`, nil, &entries, &record, &acks, &consumers, &runs)
 		return err
 	})
-	if err != nil || entries != 1 || owner != "one" || checkpoints != 0 || runs != 0 {
-		t.Errorf("%d entries (%q), %d checkpoints, %d runs, %v", entries, owner, checkpoints, runs, err)
+	if err != nil || entries != 1 || record != "one" || acks != 0 || consumers != 0 || runs != 0 {
+		t.Errorf("%d entries (%q), %d acks, %d consumers, %d runs, %v", entries, record, acks, consumers, runs, err)
 	}
 }
 
@@ -108,11 +108,12 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
 	ctx := t.Context()
 	_, put := s.PutIfAbsent(ctx, []dedupe.Entry{entry("b", "two")})
-	_, raise := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Scope: one.Scope, Key: one.Key, Owner: "one", PurgeAt: dedupe.Never}})
+	_, raise := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Scope: one.Scope, Key: one.Key, Owner: one.Owner.Digest(), PurgeAt: dedupe.Never}})
+	_, consumer := s.ClaimConsumer(ctx, "s", stream, "f")
 	for name, err := range map[string]error{
-		"PutIfAbsent": put, "RaisePurge": raise,
-		"AdvanceCheckpoint": s.AdvanceCheckpoint(ctx, checkpointKey, dedupe.Checkpoint{Sequence: "1"}),
-		"SaveRun":           s.SaveRun(ctx, "s", dedupe.Run{Digest: "d"}),
+		"PutIfAbsent": put, "RaisePurge": raise, "ClaimConsumer": consumer,
+		"WriteAck": s.WriteAck(ctx, ackKey, dedupe.Ack{First: "1", Last: "1"}),
+		"SaveRun":  s.SaveRun(ctx, "s", dedupe.Run{Digest: "d"}),
 	} {
 		if !errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
@@ -120,8 +121,8 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	}
 	checkUntouched(t, s)
 	sqlitetest.Run(t, other, `ROLLBACK`)
-	if existing := s.put(t, one); existing == nil || *existing != one {
-		t.Errorf("found %+v, want %+v", existing, one)
+	if existing := s.put(t, one); !holds(existing, one) {
+		t.Errorf("found %+v, want %+v", existing, one.Existing())
 	}
 }
 
@@ -129,31 +130,24 @@ func TestContextEndsReads(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, checkpoint := s.ReadCheckpoint(ctx, checkpointKey)
+	_, acks := s.ReadAcks(ctx, ackKey, "1", "2")
 	_, run := s.ReadRun(ctx, "s", "d")
-	for name, err := range map[string]error{"ReadCheckpoint": checkpoint, "ReadRun": run} {
+	for name, err := range map[string]error{"ReadAcks": acks, "ReadRun": run} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, dedupe.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
 		}
 	}
 }
 
-func TestOtherConsumerIsNamed(t *testing.T) {
-	s := newStore(t, inTemp(t))
-	check(t, s.AdvanceCheckpoint(t.Context(), checkpointKey, dedupe.Checkpoint{Sequence: "7", Consumer: "me"}))
-	err := s.AdvanceCheckpoint(t.Context(), checkpointKey, dedupe.Checkpoint{Sequence: "6", Consumer: "you"})
-	if !errors.Is(err, dedupe.ErrOtherConsumer) || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), `"me"`) {
-		t.Errorf("%v, want ErrOtherConsumer with its name", err)
-	}
-}
-
 func TestOpenErrors(t *testing.T) {
 	text := inTemp(t)
 	check(t, os.WriteFile(text, []byte("no database"), 0o600))
-	newer, busy := inTemp(t), inTemp(t)
-	s := newStore(t, newer)
-	check(t, s.exec(t.Context(), `UPDATE part SET version = version + 1`))
-	check(t, s.Close())
+	newer, older, busy := inTemp(t), inTemp(t), inTemp(t)
+	for path, by := range map[string]string{newer: "+ 1", older: "- 1"} {
+		s := newStore(t, path)
+		check(t, s.exec(t.Context(), `UPDATE part SET version = version `+by))
+		check(t, s.Close())
+	}
 	check(t, newStore(t, busy).Close())
 	sqlitetest.Run(t, sqlitetest.Foreign(t, busy), `PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`)
 	for _, c := range []struct {
@@ -163,7 +157,8 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
-		{newer, ErrNewer, "tables for deduplication have version 3"},
+		{newer, ErrNewer, "tables for deduplication have version 4"},
+		{older, ErrOlder, "tables for deduplication have version 2, this oncebox knows versions from 3 on; use another file"},
 		{busy, dedupe.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -173,32 +168,10 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestUpgradeFromVersion1: a file whose run rows have the column parked is upgraded when it is opened.
-func TestUpgradeFromVersion1(t *testing.T) {
-	path := inTemp(t)
-	s := newStore(t, path)
-	want := dedupe.Run{Digest: "d", ID: "r", Output: 40, DeadLetters: 7}
-	check(t, s.SaveRun(t.Context(), "s", want))
-	s.put(t, entry("a", "one"))
-	check(t, s.exec(t.Context(), `ALTER TABLE run RENAME COLUMN dead_letters TO parked`))
-	check(t, s.exec(t.Context(), `UPDATE part SET version = 1 WHERE name = 'dedupe'`))
-	check(t, s.Close())
-
-	upgraded, err := Open(t.Context(), path)
-	check(t, err)
-	defer func() { check(t, upgraded.Close()) }()
-	if got, err := upgraded.ReadRun(t.Context(), "s", "d"); err != nil || got == nil || *got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
-	if existing := upgraded.put(t, entry("a", "two")); existing == nil || existing.Owner != "one" {
-		t.Errorf("found %+v, want the entry of before", existing)
-	}
-}
-
 func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntry: 2, raisePurge: 4, selectCheckpoint: 3, selectRun: 2})
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntry: 2, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2})
 }
 
 func TestMemoryIsApartAndEndsWithClose(t *testing.T) {
