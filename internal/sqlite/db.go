@@ -20,8 +20,8 @@ const DefaultBusyTimeout = 5 * time.Second
 
 // DB is one part of a store, open. It is safe for concurrent use.
 type DB struct {
-	path        string      // absolute and without symbolic links; or memory
-	file        fs.FileInfo // the file at path when it was opened; nil in memory
+	path        string      // absolute and without symbolic links; or memory; or what a temporary one is called in errors
+	file        fs.FileInfo // the file at path when it was opened; nil for one of a single connection
 	part        Part
 	busyTimeout time.Duration
 	turns       *turnstile
@@ -30,7 +30,7 @@ type DB struct {
 	writerConn *sql.Conn   // the only one of writerDB
 	writer     *Statements // on writerConn; used by the writer that has the turn
 	readerDB   *sql.DB
-	reader     *Statements // on a pool of read-only connections; nil in memory
+	reader     *Statements // on a pool of read-only connections; nil for one of a single connection
 }
 
 // Option changes a DB from its defaults.
@@ -63,7 +63,14 @@ func Create(ctx context.Context, path string, part Part, options []Option) (*DB,
 // take turns too.
 func OpenMemory(ctx context.Context, part Part) (*DB, error) {
 	db := &DB{path: memory, part: part, busyTimeout: DefaultBusyTimeout}
-	return db.opened(db.connectMemory(ctx))
+	return db.opened(db.connectAlone(ctx, memory))
+}
+
+// OpenTemporary is OpenMemory for much data: what exceeds the cache of some megabytes is in a file in the folder for
+// temporary files.
+func OpenTemporary(ctx context.Context, part Part) (*DB, error) {
+	db := &DB{path: "temporary file of SQLite", part: part, busyTimeout: DefaultBusyTimeout}
+	return db.opened(db.connectAlone(ctx, temporary))
 }
 
 func openFile(ctx context.Context, path string, create bool, part Part, options []Option) (*DB, error) {
@@ -112,10 +119,10 @@ func (db *DB) Close() error {
 }
 
 // Read runs fn on a connection that cannot write. Each of its queries sees what was committed before it began, and does
-// not wait. In a memory store it takes turns with the writers, and fn must not call Read or Write. doing names the work
-// in errors. Errors that pass when other writers finish get the part's TryAgain.
+// not wait. In a store of one connection it takes turns with the writers, and fn must not call Read or Write. doing
+// names the work in errors. Errors that pass when other writers finish get the part's TryAgain.
 func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Context, r *Statements) error) error {
-	if db.reader == nil { // in memory, where another connection would be another store
+	if db.reader == nil { // another connection would be another store
 		return db.Write(ctx, doing, fn)
 	}
 	return db.wrap(doing, fn(ctx, db.reader))
@@ -180,7 +187,7 @@ func (db *DB) finish(ctx context.Context, fn change) (err error) {
 
 // checkPlace makes sure that other processes find the same file under this name. Two files would hand out items twice.
 func (db *DB) checkPlace() error {
-	if db.file == nil { // in memory
+	if db.file == nil { // only this connection has it
 		return nil
 	}
 	now, err := os.Stat(db.path)

@@ -15,16 +15,26 @@ func newMemory(t *testing.T) *DB {
 	return db
 }
 
+func newTemporary(t *testing.T) *DB {
+	t.Helper()
+	db, err := OpenTemporary(t.Context(), testPart)
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return db
+}
+
 func TestMemoryIsOfOneDBAndEndsWithIt(t *testing.T) {
-	one, other := newMemory(t), newMemory(t)
-	checkWritesAndReads(t, one)
-	if n, err := turnsSoFar(t.Context(), other); n != 0 || err != nil {
-		t.Errorf("another store has %d turns, %v", n, err)
+	for name, open := range map[string]func(*testing.T) *DB{"memory": newMemory, "temporary": newTemporary} {
+		one, other := open(t), open(t)
+		checkWritesAndReads(t, one)
+		if n, err := turnsSoFar(t.Context(), other); n != 0 || err != nil {
+			t.Errorf("%s: another store has %d turns, %v", name, n, err)
+		}
+		check(t, one.Close())
+		check(t, one.Close())
+		checkClosed(t, one)
+		checkWritesAndReads(t, other)
 	}
-	check(t, one.Close())
-	check(t, one.Close())
-	checkClosed(t, one)
-	checkWritesAndReads(t, other)
 }
 
 // With one connection a reader could see what is not committed.

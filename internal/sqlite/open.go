@@ -20,6 +20,10 @@ import (
 // memory is SQLite's name of a database in memory.
 const memory = ":memory:"
 
+// temporary is SQLite's name of a database in a file without a name, which the system deletes when the database is
+// closed or the process ends.
+const temporary = ""
+
 // leastReaders is the number of read connections on a small machine. Larger machines have one per processor. Each
 // connection keeps up to 2 MB of pages.
 const leastReaders = 4
@@ -81,9 +85,9 @@ func (db *DB) connect(ctx context.Context, create bool) error {
 	return err
 }
 
-// connectMemory makes a database whose only connection writes and reads.
-func (db *DB) connectMemory(ctx context.Context) error {
-	if err := db.openWriter(ctx, memory); err != nil {
+// connectAlone makes a database whose only connection writes and reads.
+func (db *DB) connectAlone(ctx context.Context, name string) error {
+	if err := db.openWriter(ctx, name); err != nil {
 		return err
 	}
 	db.turns = newTurnstile()
