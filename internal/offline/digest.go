@@ -34,15 +34,15 @@ func (r *run) digest(ctx context.Context) (string, error) {
 
 // runVersion is part of the digest. It changes with the meaning of a saved run, so that a run of an earlier version,
 // whose row may lack something, is never continued: it is another run.
-const runVersion = 2
+const runVersion = 3
 
 // digestOptions writes the options as quoted ASCII, which is the same in every version of Go.
 func (r *run) digestOptions(h hash.Hash) {
 	f := r.Format
-	fmt.Fprintf(h, "oncebox run %d %+q %+q %+q %+q %+q %+q %d %d %t %t %t\n",
+	fmt.Fprintf(h, "oncebox run %d %+q %+q %+q %+q %+q %+q %d %d %t %t %t %s\n",
 		runVersion, f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath,
 		slices.Sorted(slices.Values(f.Volatile)),
-		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic)
+		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
 }
 
 // digest returns the SHA-256 of an input's content. It tells progress how many bytes it has read.

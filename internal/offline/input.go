@@ -1,10 +1,12 @@
 package offline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Input is a file of records.
@@ -14,14 +16,61 @@ type Input struct {
 	// the same each time.
 	Open func() (io.ReadCloser, error)
 	// Size is how many bytes are read. Bytes that are appended to the file later are not part of the run. With Unknown
-	// the input is read to its end, and the job must forget.
+	// the input is read to its end, and the job must forget and not rename all.
 	Size int64
+
+	peek func() (io.ReadCloser, error) // opens it before the first Open
 }
 
 // Unknown is the Size of an Input that is read to its end.
 const Unknown int64 = -1
 
 var errShorter = errors.New("the input has become shorter since the run began")
+
+// peekable makes it possible to read the beginning of each input before the input is read.
+func peekable(inputs []Input) []Input {
+	list := slices.Clone(inputs)
+	for i, in := range inputs {
+		if list[i].peek = in.Open; in.Size == Unknown {
+			s := &stream{from: in.Open}
+			list[i].Open, list[i].peek = s.open, s.peek
+		}
+	}
+	return list
+}
+
+// peeked are the inputs for the reading that comes before the first one.
+func peeked(inputs []Input) []Input {
+	list := slices.Clone(inputs)
+	for i := range list {
+		list[i].Open = list[i].peek
+	}
+	return list
+}
+
+// stream is an input that can be opened only once. It keeps what was read of it by peek.
+type stream struct {
+	from func() (io.ReadCloser, error)
+	file io.ReadCloser // nil until it is opened
+	head bytes.Buffer
+}
+
+func (s *stream) peek() (_ io.ReadCloser, err error) {
+	if s.file, err = s.from(); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.TeeReader(s.file, &s.head)), nil
+}
+
+func (s *stream) open() (io.ReadCloser, error) {
+	if s.file == nil {
+		return s.from()
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&s.head, s.file), s.file}, nil
+}
 
 // open opens an input for one reading, which fails when ctx ends.
 func (in Input) open(ctx context.Context) (io.ReadCloser, error) {

@@ -25,16 +25,21 @@ type Job struct {
 	Scope         string
 	Retention     dedupe.Retention // see the package documentation on the horizon
 	PassNatural   bool             // natural duplicates pass unchanged
-	PassSynthetic bool             // synthetic duplicates pass unchanged
+	PassSynthetic bool             // synthetic duplicates pass unchanged; only with FirstKeeps
+	IDs           IDs              // "" means FirstKeeps
 
 	Store Store
 	// Forgets says that the store ends with the process. The progress of the run is not recorded then, and the inputs
-	// are read only once.
+	// are read only once, except with RenameAll.
 	Forgets bool
 
 	Out         string    // the output file; if it is empty, the output goes to Stream
 	Stream      io.Writer // such as stdout
 	DeadLetters string    // the file for poison records, created for the first one
+
+	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
+	// does not change the result.
+	PoisonLimit dedupe.PoisonLimit
 
 	BatchSize int                            // does not change the result; 0 means DefaultBatchSize
 	Now       func() time.Time               // nil means time.Now
@@ -43,6 +48,7 @@ type Job struct {
 	// Tests set these.
 	open    openFunc // opens files for writing
 	maxLine int
+	clock   dedupe.Clock
 }
 
 // Report says what a run has done. Records that were decided before a crash, and not recorded as done, are retries in
@@ -52,6 +58,11 @@ type Report struct {
 	Resumed int64  // lines that were done before the run continued
 	Again   bool   // the run had begun before, and started over
 	dedupe.Tally
+
+	// Differences are those of the records that this process has compared.
+	Differences []Difference
+	// ComparedIDs is 0 if the records of all ids were compared. Otherwise it says of how many.
+	ComparedIDs int
 }
 
 // Run runs the job to its end. It is safe to repeat at any time. The package documentation says what a repeated run
@@ -60,17 +71,26 @@ type Report struct {
 // Errors are a *format.OptionError, ErrRefused or ErrStopped. Any other error comes from an input, the output or the
 // store before the run began. The report covers what has been done, also with ErrStopped.
 func (j *Job) Run(ctx context.Context) (Report, error) {
-	f, err := format.NewJSON(j.Format)
+	r, err := newRun(*j)
 	if err != nil {
 		return Report{}, err
 	}
-	r := newRun(*j, f)
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
 		return Report{}, err
 	}
 	err = r.work(ctx)
-	return Report{Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally}, err
+	return r.report(), err
+}
+
+func (r *run) report() Report {
+	report := Report{
+		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
+	}
+	if r.differences.partial {
+		report.ComparedIDs = mostCompared
+	}
+	return report
 }
 
 // run is a job on its way.
@@ -78,6 +98,8 @@ type run struct {
 	Job
 	decider     dedupe.Decider
 	delivery    dedupe.Delivery
+	shared      sharedKeys // with RenameAll
+	differences differences
 	lines       *lineReader
 	lock        *outputLock // of Out; nil without Out
 	out         outputFile
@@ -89,6 +111,7 @@ type run struct {
 	start      time.Time  // the arrival of records without a time of their own
 	resumed    int64
 	again      bool
+	checked    bool // the first lines were
 	savingDone bool // the store was asked to save the finished run
 
 	buffer      []byte  // holds the lines of a batch
@@ -97,10 +120,21 @@ type run struct {
 	poison      []byte  // of a batch, as lines of the dead-letter file
 }
 
-func newRun(j Job, f dedupe.Format) *run {
+func newRun(j Job) (*run, error) {
+	f, err := format.NewJSON(j.Format)
+	if err != nil {
+		return nil, err
+	}
 	if j.BatchSize == 0 {
 		j.BatchSize = DefaultBatchSize
 	}
+	if j.IDs == "" {
+		j.IDs = FirstKeeps
+	}
+	if j.PoisonLimit == (dedupe.PoisonLimit{}) {
+		j.PoisonLimit = dedupe.DefaultPoisonLimit
+	}
+	j.Inputs = peekable(j.Inputs)
 	if j.Now == nil {
 		j.Now = time.Now
 	}
@@ -114,8 +148,10 @@ func newRun(j Job, f dedupe.Format) *run {
 		Job: j,
 		decider: dedupe.Decider{
 			Ledger: j.Store, Scope: j.Scope, Retention: j.Retention, PassSynthetic: j.PassSynthetic,
+			Clock: j.clock,
 		},
 		delivery:    dedupe.Delivery{Format: f, PassNatural: j.PassNatural},
+		differences: newDifferences(f, j.Format),
 		lines:       newLineReader(j.Inputs, j.maxLine),
 		out:         outputFile{path: j.Out, open: j.open},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
@@ -123,13 +159,14 @@ func newRun(j Job, f dedupe.Format) *run {
 	if j.Out == "" {
 		r.out.to, r.deadLetters.appends = j.Stream, true
 	}
-	return r
+	return r, nil
 }
 
 func (r *run) close() {
 	r.lines.close()
 	r.out.close()
 	r.deadLetters.close()
+	r.shared.close()
 	if r.lock != nil {
 		r.lock.release()
 	}
@@ -143,6 +180,11 @@ func (r *run) progress(doing string, done int64) {
 
 // work does what is left of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) error {
+	if r.IDs == RenameAll && !r.done.Finished {
+		if err := r.findSharedKeys(ctx); err != nil {
+			return r.stopped(ctx, err)
+		}
+	}
 	for !r.done.Finished {
 		if err := r.workBatch(ctx); err != nil {
 			return r.stopped(ctx, err)

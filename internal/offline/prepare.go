@@ -18,6 +18,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.lockOutput(); err != nil {
 		return err
 	}
+	if r.lock == nil || r.lock.owner.Run == "" { // otherwise the run may continue one that was checked
+		if err := r.checkFirstLines(ctx); err != nil {
+			return err
+		}
+	}
 	if r.Forgets {
 		return r.begin(ctx, dedupe.Run{ID: newRunID(r.Now())})
 	}
@@ -89,6 +94,9 @@ func CheckEmpty(paths ...string) error {
 // begin starts a run, or starts it over. It saves the id before the ledger gets any record: after a crash in between,
 // the run would otherwise take its own records for copies.
 func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
+	if err := r.checkFirstLines(ctx); err != nil {
+		return err
+	}
 	r.done = at
 	if r.start, err = startOf(at.ID); err != nil {
 		return err

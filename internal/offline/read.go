@@ -85,20 +85,26 @@ func (r *run) nextRecord(ctx context.Context) (rec *record, err error) {
 		return nil, err
 	}
 	rec.size = r.lines.done - before
+	if err := r.identify(ctx, rec); err != nil {
+		return nil, err
+	}
+	if !rec.blank && rec.poison == nil {
+		rec.owner = r.ownerOf(rec)
+	}
+	return rec, nil
+}
+
+// identify reads what identifies a record, apart from its owner.
+func (r *run) identify(ctx context.Context, rec *record) error {
 	switch {
 	case rec.tooLong:
 		rec.poison = errTooLong
+		return nil
 	case rec.line.blank():
 		rec.blank = true
-	default:
-		err = r.parse(ctx, rec)
+		return nil
 	}
-	return rec, err
-}
-
-// parse reads what identifies a record.
-func (r *run) parse(ctx context.Context, rec *record) (err error) {
-	rec.fields, err = r.delivery.Read(ctx, dedupe.Output{Data: rec.text})
+	fields, err := r.delivery.Read(ctx, dedupe.Output{Data: rec.text})
 	if poison, ok := errors.AsType[*dedupe.PoisonError](err); ok {
 		rec.poison = poison
 		return nil
@@ -106,8 +112,7 @@ func (r *run) parse(ctx context.Context, rec *record) (err error) {
 	if err != nil {
 		return err
 	}
-	rec.owner = r.ownerOf(rec)
-	rec.arrival = rec.fields.Time
+	rec.fields, rec.arrival = fields, fields.Time
 	if rec.arrival.IsZero() {
 		rec.arrival = r.start
 	}
@@ -144,7 +149,7 @@ func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 	}
 	second := rec.arrival.Add(time.Second - time.Nanosecond).Unix() // rounded up
 	late := false
-	for _, key := range dedupe.PossibleKeys(rec.fields.ID, rec.fields.Fingerprint) {
+	for _, key := range r.possibleKeys(rec.fields) {
 		earliest, seen := b.earliest[key]
 		late = late || seen && earliest < second
 		if !seen || second < earliest {

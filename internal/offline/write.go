@@ -27,6 +27,9 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 	if len(asked) == 0 {
 		return nil
 	}
+	if err := r.setDerive(ctx, candidates); err != nil {
+		return err
+	}
 	for i, decision := range r.decider.Decide(ctx, candidates) {
 		if decision.Outcome == dedupe.Undecided {
 			return decision.Err
@@ -73,6 +76,7 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 	var out dedupe.Output
 	var survives bool
 	if rec.poison == nil {
+		r.differences.add(rec)
 		out, survives, err = r.delivery.Prepare(ctx, dedupe.Output{Data: rec.text}, rec.fields, rec.decision)
 		poison, ok := errors.AsType[*dedupe.PoisonError](err)
 		if rec.poison = poison; !ok && err != nil {

@@ -1,0 +1,82 @@
+package offline
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// The limits of what is compared: a digest has up to 5 KB.
+const (
+	mostCompared    = 10_000 // ids
+	mostDifferences = 100
+)
+
+// Difference says how many records share an id with an earlier record of the run and differ from it only in one or two
+// members. Such members are often not part of the record, as the time of sending.
+type Difference struct {
+	Members []string `json:"members"` // as paths of format.Options
+	Records int64    `json:"records"`
+}
+
+// differences compares the records of the first ids of a run with the first record of their id.
+type differences struct {
+	format  *format.JSON
+	off     bool // the records name their fingerprints
+	first   map[format.Key]firstRecord
+	partial bool // there were more ids
+	counts  map[string]*Difference
+}
+
+type firstRecord struct {
+	content dedupe.Digest
+	digest  format.Digest
+}
+
+func newDifferences(f *format.JSON, o format.Options) differences {
+	return differences{
+		format: f, off: o.FingerprintPath != "", first: map[format.Key]firstRecord{}, counts: map[string]*Difference{},
+	}
+}
+
+// add compares a record.
+func (d *differences) add(rec *record) {
+	if d.off {
+		return
+	}
+	key, content := format.KeyOf(rec.fields.ID), dedupe.ContentDigest(rec.fields.Fingerprint)
+	first, known := d.first[key]
+	switch {
+	case known && first.content != content:
+		d.count(first.digest.DiffersOnlyIn(d.format.Digest(rec.text)))
+	case known:
+	case len(d.first) == mostCompared:
+		d.partial = true
+	default:
+		d.first[key] = firstRecord{content, d.format.Digest(rec.text)}
+	}
+}
+
+func (d *differences) count(members []string) {
+	name := strings.Join(members, "\x00")
+	if d.counts[name] == nil {
+		if len(members) == 0 || len(d.counts) == mostDifferences {
+			return
+		}
+		d.counts[name] = &Difference{Members: members}
+	}
+	d.counts[name].Records++
+}
+
+// list returns the differences, the most frequent one first.
+func (d *differences) list() (list []Difference) {
+	for _, name := range slices.Sorted(maps.Keys(d.counts)) {
+		list = append(list, *d.counts[name])
+	}
+	slices.SortStableFunc(list, func(a, b Difference) int { return cmp.Compare(b.Records, a.Records) })
+	return list
+}

@@ -1,0 +1,141 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// fewLines is below which number of lines the share of bad ones says little.
+const fewLines = 10
+
+// NotRecordsError says that nearly all of the first lines cannot be processed for one reason. Then an option or the
+// input is wrong, and not the records. It is of the kind ErrRefused.
+type NotRecordsError struct {
+	Input      string   // the name of the input with the first such line
+	Bad, Lines int      // Bad of the first Lines lines, blank lines not counted
+	Reason     string   // as in dead letters
+	LooksLike  string   // what the first such line looks like, as format.LooksLike says it
+	Members    []string // of the first such line, as format.MemberNames lists them
+}
+
+func (e *NotRecordsError) Error() string {
+	return fmt.Sprintf("%d of the first %d lines cannot be processed: %s. %s looks like %s (%v)",
+		e.Bad, e.Lines, e.Reason, e.Input, e.LooksLike, ErrRefused)
+}
+
+func (e *NotRecordsError) Unwrap() error { return ErrRefused }
+
+// CheckFirstLines refuses inputs whose first lines say that an option is wrong, as Run does. It reads their beginning:
+// inputs of Unknown size cannot be
+// read after it.
+func (j *Job) CheckFirstLines(ctx context.Context) error {
+	r, err := newRun(*j)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	return r.checkFirstLines(ctx)
+}
+
+// checkFirstLines reads the first lines. Inputs of fewer lines are checked, too, if they have ten, or if they have
+// another format. A line that is too long is the last one that is read.
+func (r *run) checkFirstLines(ctx context.Context) error {
+	if r.checked || r.PoisonLimit.Off {
+		return nil
+	}
+	r.checked, r.start = true, r.Now()
+	lines := newLineReader(peeked(r.Inputs), r.maxLine)
+	defer lines.close()
+	var first firstLines
+	for first.lines < r.PoisonLimit.Records && lines.done < maxBatch {
+		rec := &record{}
+		var err error
+		rec.line, r.buffer, err = lines.next(ctx, r.buffer[:0])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.identify(ctx, rec); err != nil {
+			return err
+		}
+		if !rec.blank {
+			first.add(rec, r.Inputs[rec.file-1].Name)
+		}
+		if rec.tooLong {
+			break
+		}
+	}
+	return first.judge(r.PoisonLimit)
+}
+
+// firstLines are the first lines of a run, blank ones not counted.
+type firstLines struct {
+	lines, bad int
+	reasons    []*NotRecordsError // by the reason, in the order of the lines
+	begin      string             // what the first one looks like, if it is bad
+}
+
+func (f *firstLines) add(rec *record, input string) {
+	f.lines++
+	if rec.poison == nil {
+		return
+	}
+	f.bad++
+	at := slices.IndexFunc(f.reasons, func(e *NotRecordsError) bool { return e.Reason == rec.poison.Reason })
+	if at < 0 {
+		at = len(f.reasons)
+		f.reasons = append(f.reasons, &NotRecordsError{
+			Input: input, Reason: rec.poison.Reason,
+			LooksLike: format.LooksLike(rec.text), Members: format.MemberNames(rec.text),
+		})
+	}
+	if f.lines == 1 {
+		f.begin = f.reasons[at].LooksLike
+	}
+	f.reasons[at].Bad++
+}
+
+// judge returns an error if nearly all lines are bad for one reason. Where the first line says that the input has
+// another format, that is the reason of all.
+func (f *firstLines) judge(limit dedupe.PoisonLimit) error {
+	other := isOtherFormat(f.begin)
+	if f.lines < min(fewLines, limit.Records) && !other {
+		return nil
+	}
+	for _, e := range f.reasons {
+		if other || f.begin == objectBegins {
+			e.Bad = f.bad
+		}
+		if float64(e.Bad) >= limit.Share*float64(f.lines) || f.begin == arrayBegins {
+			e.Lines = f.lines
+			return e
+		}
+	}
+	return nil
+}
+
+// Texts of format.LooksLike.
+const (
+	arrayBegins  = "the beginning of a JSON array"
+	objectBegins = "the beginning of a JSON object"
+)
+
+// isOtherFormat reports whether a text of format.LooksLike names a format that is none of single JSON objects, however
+// broken these are.
+func isOtherFormat(looksLike string) bool {
+	switch looksLike {
+	case "", "a JSON object", objectBegins, "a JSON object with a syntax error",
+		"a JSON string", "a JSON literal", "a JSON number", "plain text", "an empty record",
+		"binary data, or text that is not UTF-8":
+		return false
+	}
+	return true
+}

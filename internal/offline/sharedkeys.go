@@ -1,0 +1,133 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// sharedKeys are the keys that have two or more fingerprints among the inputs. They are in a temporary database, so that
+// the memory does not depend on the number of records. SQLite adds rows at the end of a table and sorts them with files
+// of its own, which takes some microseconds a record, however many there are.
+type sharedKeys struct{ db *sqlite.DB }
+
+var sharedKeysPart = sqlite.Part{
+	Name: "shared keys", Version: 1, Purpose: "shared keys", TryAgain: dedupe.ErrTryAgain,
+	Tables: `
+		PRAGMA cache_size = -32768; -- 32 MiB
+		-- The key and the digest of the fingerprint of each record.
+		CREATE TABLE seen (key BLOB NOT NULL, content BLOB NOT NULL) STRICT;
+		CREATE TABLE shared (key BLOB NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;`,
+}
+
+const (
+	insertSeen = `INSERT INTO seen (key, content) VALUES (?, ?)`
+
+	insertShared = `INSERT INTO shared SELECT key FROM seen GROUP BY key HAVING min(content) <> max(content)`
+	dropSeen     = `DROP TABLE seen`
+
+	selectShared = `SELECT key FROM shared WHERE key = ?`
+)
+
+// seenRecord is what sharedKeys compare of a record.
+type seenRecord struct {
+	key     format.Key
+	content dedupe.Digest
+}
+
+// findSharedKeys reads the inputs and finds the keys that have two or more fingerprints. The result depends on the
+// inputs alone, so it is the same when a run is resumed: records that are too old count, too.
+func (r *run) findSharedKeys(ctx context.Context) (err error) {
+	if r.shared.db, err = sqlite.OpenTemporary(ctx, sharedKeysPart); err != nil {
+		return err
+	}
+	lines := newLineReader(r.Inputs, r.maxLine)
+	defer lines.close()
+	for last := false; !last; {
+		var seen []seenRecord
+		if seen, last, err = r.readSeen(ctx, lines); err != nil {
+			return err
+		}
+		if err := r.shared.add(ctx, seen); err != nil {
+			return err
+		}
+		r.progress("finding ids to rename", lines.done)
+	}
+	return r.shared.finish(ctx)
+}
+
+// readSeen reads what is to be compared of some records. It leaves out records that cannot be processed.
+func (r *run) readSeen(ctx context.Context, lines *lineReader) (seen []seenRecord, last bool, err error) {
+	seen = make([]seenRecord, 0, DefaultBatchSize)
+	for len(seen) < DefaultBatchSize {
+		var l line
+		l, r.buffer, err = lines.next(ctx, r.buffer[:0])
+		switch {
+		case errors.Is(err, io.EOF):
+			return seen, true, nil
+		case err != nil:
+			return nil, false, err
+		case l.tooLong:
+			if err := lines.rest(io.Discard); err != nil {
+				return nil, false, err
+			}
+			continue
+		case l.blank():
+			continue
+		}
+		fields, err := r.delivery.Read(ctx, dedupe.Output{Data: l.text})
+		if _, poison := errors.AsType[*dedupe.PoisonError](err); poison {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		seen = append(seen, seenRecord{format.KeyOf(fields.ID), dedupe.ContentDigest(fields.Fingerprint)})
+	}
+	return seen, false, nil
+}
+
+func (s *sharedKeys) add(ctx context.Context, seen []seenRecord) error {
+	return s.db.Write(ctx, "compare fingerprints", func(ctx context.Context, w *sqlite.Statements) error {
+		for i := range seen {
+			if _, err := w.Exec(ctx, insertSeen, seen[i].key[:], seen[i].content[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// finish sorts the records by key. It may take minutes, so it ends with the run's context, and not with the
+// transaction's.
+func (s *sharedKeys) finish(ctx context.Context) error {
+	return s.db.Write(ctx, "compare fingerprints", func(_ context.Context, w *sqlite.Statements) error {
+		if _, err := w.Exec(ctx, insertShared); err != nil {
+			return err
+		}
+		return w.Run(ctx, dropSeen)
+	})
+}
+
+// mark sets Derive of the records whose keys are shared.
+func (s *sharedKeys) mark(ctx context.Context, candidates []dedupe.Candidate) error {
+	return s.db.Read(ctx, "compare fingerprints", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		for i := range candidates {
+			key, found := format.KeyOf(candidates[i].ID), []byte(nil)
+			if candidates[i].Derive, err = r.One(ctx, selectShared, sqlite.Args{key[:]}, &found); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *sharedKeys) close() {
+	if s.db != nil {
+		_ = s.db.Close() // its file ends with it
+	}
+}
