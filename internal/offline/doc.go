@@ -10,17 +10,19 @@
 //
 // # Life of a run
 //
-//  1. Check everything, and lock the output (prepare.go, outputlock.go). If an error says ErrRefused, nothing was
-//     changed.
+//  1. Check everything, also whether the first lines can be processed (firstlines.go), and lock the output (prepare.go,
+//     outputlock.go). If an error says ErrRefused, nothing was changed.
 //  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if a run of the same
 //     inputs and options did not finish, it continues; otherwise a new run begins.
 //  3. Save the run under an id of its own, before the ledger gets a record. The id is part of the records' owners.
 //     After a crash each record finds its own entry, and so is a retry and not a copy.
-//  4. Read the lines in batches (read.go); decide each batch and write its results (write.go).
-//  5. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
+//  4. With RenameAll, read the inputs and find the keys with two or more fingerprints (sharedkeys.go). A run that
+//     continues does that again, with the same result.
+//  5. Read the lines in batches (read.go); decide each batch and write its results (write.go).
+//  6. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
 //     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
 //     repeated records as retries.
-//  6. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
+//  7. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
 //     process ends before it can remove FILE.run, the next run with the same inputs leaves the files as they are and
 //     reports what the first one did.
 //
@@ -39,6 +41,11 @@
 // DynamoDB deletes rows by the clock. There, Retention.Horizon must say how old a record may be when it is processed.
 // An older record is dead-lettered, because the entry of the record of which it is a copy may be gone. SQLite deletes
 // nothing. There, the horizon can be 0: no record is too old, and the window is exact.
+//
+// # First lines
+//
+// If nearly all of the first lines are poison for one reason, an option or the input is wrong, and the job is refused
+// with a NotRecordsError. A job that continues is not checked again.
 //
 // # Output and dead-letter file
 //

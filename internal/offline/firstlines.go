@@ -31,9 +31,8 @@ func (e *NotRecordsError) Error() string {
 
 func (e *NotRecordsError) Unwrap() error { return ErrRefused }
 
-// CheckFirstLines refuses inputs whose first lines say that an option is wrong, as Run does. It reads their beginning:
-// inputs of Unknown size cannot be
-// read after it.
+// CheckFirstLines refuses inputs whose first lines say that an option is wrong, as Run does. It reads their beginning,
+// so inputs of Unknown size cannot be read after it.
 func (j *Job) CheckFirstLines(ctx context.Context) error {
 	r, err := newRun(*j)
 	if err != nil {

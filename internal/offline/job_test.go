@@ -105,7 +105,11 @@ func TestPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(b.job, panicky{f})
+	r, err := newRun(b.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.delivery.Format = panicky{f}
 	if err := errors.Join(r.prepare(t.Context()), r.work(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +122,14 @@ func TestPanic(t *testing.T) {
 
 type panicky struct{ dedupe.Format }
 
-func (p panicky) Read(record []byte) (format.Fields, error) {
+func (p panicky) Read(ctx context.Context, record []byte) (format.Fields, error) {
 	if bytes.Contains(record, []byte(`{"id":"panic"`)) {
 		panic("on purpose")
 	}
-	return p.Format.Read(record)
+	return p.Format.Read(ctx, record)
 }
 
-func (panicky) Rename([]byte, string, string) ([]byte, error) { panic("on purpose") }
+func (panicky) Rename(context.Context, []byte, string, string) ([]byte, error) { panic("on purpose") }
 
 // TestWindow: arrivals are the times of the records, not of the clock, and the purge time is exact. Without a time path
 // all records of a run have the same arrival.
@@ -336,7 +340,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
 	for _, e := range b.store.Entries() {
-		if !strings.HasPrefix(e.Owner, "run/20261120T120000.123Z-") || !e.Arrival.Equal(b.now.Add(-time.Hour)) {
+		if !strings.HasPrefix(e.Owner.Source, "run/20261120T120000.123Z-") || !e.Arrival.Equal(b.now.Add(-time.Hour)) {
 			t.Errorf("the resumed run's records are others: %+v", e)
 		}
 	}
@@ -531,7 +535,7 @@ func TestInputs(t *testing.T) {
 	}
 	opened := 0
 	b.job.Inputs[1].Open = func() (io.ReadCloser, error) {
-		if opened++; opened == 1 {
+		if opened++; opened <= 2 { // for the first lines, and for the digest
 			return io.NopCloser(strings.NewReader(rec("2", "x"))), nil
 		}
 		return io.NopCloser(strings.NewReader("{")), nil
@@ -551,7 +555,11 @@ func TestDigest(t *testing.T) {
 		b := newBench(t, "one\n", "two\n")
 		b.job.Format.Volatile = []string{"v", "w"}
 		change(&b.job)
-		d, err := newRun(b.job, nil).digest(context.Background())
+		r, err := newRun(b.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := r.digest(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -562,6 +570,8 @@ func TestDigest(t *testing.T) {
 		"batch size":        func(j *Job) { j.BatchSize = 7 },
 		"files":             func(j *Job) { j.Out, j.DeadLetters = "x", "y" },
 		"names":             func(j *Job) { j.Inputs[0].Name = "x" },
+		"no policy":         func(j *Job) { j.IDs = FirstKeeps },
+		"poison limit":      func(j *Job) { j.PoisonLimit.Off = true },
 		"order of volatile": func(j *Job) { j.Format.Volatile = []string{"w", "v"} },
 	} {
 		if digest(change) != same {
@@ -585,6 +595,8 @@ func TestDigest(t *testing.T) {
 		"horizon":      func(j *Job) { j.Retention = dedupe.Retention{Window: 1, Horizon: 1} },
 		"natural":      func(j *Job) { j.PassNatural = true },
 		"synthetic":    func(j *Job) { j.PassSynthetic = true },
+		"derived":      func(j *Job) { j.IDs = Derived },
+		"rename all":   func(j *Job) { j.IDs = RenameAll },
 	} {
 		d := digest(change)
 		if other, ok := seen[d]; ok {

@@ -22,10 +22,18 @@ func storeNothing(ctx context.Context, c *dedupefault.Call) error {
 	return c.Do(ctx)
 }
 
-// TestBoundedMemory: the memory of a run depends neither on the number of lines nor on the length of a line.
+// TestBoundedMemory: the memory of a run depends neither on the number of lines nor on the length of a line, also where
+// fingerprints are computed and compared.
 func TestBoundedMemory(t *testing.T) {
+	boundedMemory(t, func(*Job) {})
+	boundedMemory(t, func(j *Job) { j.IDs, j.Format.FingerprintPath = RenameAll, "" })
+}
+
+func boundedMemory(t *testing.T, change func(*Job)) {
+	t.Helper()
 	const lines, size, endless = 50_000, 1000, 24 << 20
 	b := newBench(t)
+	change(&b.job)
 	path := b.path("in")
 	writeLines(t, path, lines, size)
 	open := func() (io.ReadCloser, error) { return os.Open(path) }

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type plan struct {
 	owners, times              bool // whether they are read from the records
 	window                     time.Duration
 	passNatural, passSynthetic bool
+	ids                        IDs
 }
 
 // sample is a line with its parts.
@@ -36,7 +38,9 @@ func drawPlan(t *rapid.T) plan {
 		owners: rapid.Bool().Draw(t, "owners"), times: rapid.Bool().Draw(t, "times"),
 		window:      time.Duration(rapid.IntRange(0, 3).Draw(t, "window")) * 10 * time.Second,
 		passNatural: rapid.Bool().Draw(t, "pass natural"), passSynthetic: rapid.Bool().Draw(t, "pass synthetic"),
+		ids: rapid.SampledFrom([]IDs{FirstKeeps, Derived, RenameAll}).Draw(t, "policy"),
 	}
+	p.passSynthetic = p.passSynthetic && p.ids == FirstKeeps
 	ids := []string{"a", "b", "6F9619FF-8B86-D011-B42D-00CF4FC964FF", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}
 	ids = append(ids, format.DerivedID("a", "x"), format.DerivedID("a", "y"), format.DerivedID(format.DerivedID("a", "x"), "x"))
 	line := rapid.Custom(func(t *rapid.T) sample {
@@ -83,13 +87,15 @@ func (p plan) set(j *Job) {
 	if p.window > 0 {
 		j.Retention = dedupe.Retention{Window: p.window}
 	}
-	j.PassNatural, j.PassSynthetic = p.passNatural, p.passSynthetic
+	j.PassNatural, j.PassSynthetic, j.IDs = p.passNatural, p.passSynthetic, p.ids
+	j.PoisonLimit.Off = true // a few lines of which most may be poison
 }
 
 // model decides the lines one by one by the rules, without batches and without an engine.
 type model struct {
 	plan
 	entries          map[format.Key]*modelEntry
+	fps              map[format.Key]map[string]bool // of all records, by key
 	out, deadLetters strings.Builder
 	tally            dedupe.Tally
 }
@@ -100,7 +106,15 @@ type modelEntry struct {
 }
 
 func (p plan) expect() *model {
-	m := &model{plan: p, entries: map[format.Key]*modelEntry{}}
+	m := &model{plan: p, entries: map[format.Key]*modelEntry{}, fps: map[format.Key]map[string]bool{}}
+	for _, s := range slices.Concat(p.files...) {
+		if key := format.KeyOf(s.id); !s.blank && s.reason == "" {
+			if m.fps[key] == nil {
+				m.fps[key] = map[string]bool{}
+			}
+			m.fps[key][s.fp] = true
+		}
+	}
 	for f, lines := range p.files {
 		for i, s := range lines {
 			m.line(f, i, s)
@@ -160,6 +174,9 @@ func (m *model) line(file, i int, s sample) {
 func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, string) {
 	purge := arrival + int64(m.window/time.Second)
 	id := s.id
+	if m.ids == Derived || m.ids == RenameAll && len(m.fps[format.KeyOf(id)]) > 1 {
+		id = format.DerivedID(id, s.fp)
+	}
 	for derived := 0; ; derived++ {
 		e := m.entries[format.KeyOf(id)]
 		switch {
