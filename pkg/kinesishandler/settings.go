@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -312,23 +311,17 @@ func (p parser) derive() bool {
 	return false
 }
 
-// poisonLimit reads a share and a count, as in "90% of 100".
 func (p parser) poisonLimit() dedupe.PoisonLimit {
 	text := p.Text(varPoisonLimit)
-	switch text {
-	case "":
-		return dedupe.DefaultPoisonLimit
-	case "off":
-		return dedupe.PoisonLimit{Off: true}
-	}
-	share, count, _ := strings.Cut(text, "% of ")
-	percent, err := strconv.Atoi(share)
-	n, countErr := strconv.Atoi(count)
-	if err != nil || countErr != nil || percent < 1 || percent > 100 || n < 1 {
-		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in 90% of 100, or off")
+	if text == "" {
 		return dedupe.DefaultPoisonLimit
 	}
-	return dedupe.PoisonLimit{Share: float64(percent) / 100, Records: n}
+	limit, err := settings.ParsePoisonLimit(text)
+	if err != nil {
+		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in "+settings.PoisonLimitForms)
+		return dedupe.DefaultPoisonLimit
+	}
+	return dedupe.PoisonLimit(limit)
 }
 
 func (p parser) sinkAggregation() kinesissink.Aggregation {
