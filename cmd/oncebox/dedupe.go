@@ -33,9 +33,6 @@ const inMemory = ":memory:"
 // deadLettersOfStdout is the default of --dead-letters without --out.
 const deadLettersOfStdout = "oncebox.dead.ndjson"
 
-// firstKeeps is the only policy of --ids that is implemented.
-const firstKeeps = "first-keeps"
-
 type dedupeCommand struct {
 	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without files, or as -: stdin."`
 
@@ -49,10 +46,11 @@ type dedupeCommand struct {
 	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
 	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
 	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
-	IDs             string         `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which record keeps its id. Only first-keeps is implemented yet." placeholder:"POLICY"`
+	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
 	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
 	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int            `help:"Lines decided at a time. It does not change the result. Default: ${default}." default:"1000" placeholder:"N"`
 
 	Parked renamed `hidden:"" now:"--dead-letters"`
@@ -69,12 +67,23 @@ once. FILE.run beside it says that the run is unfinished. A file with other cont
 the same command starts over and prints everything again. After a finished run all of its records are known: the
 same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip).
 
+--ids says which records get a new id. It is made of the old id and the fingerprint, so it is the same in every run.
+A renamed record gets the duplicate context with its old id.
+  first-keeps  synthetic duplicates; the first record of an id keeps it
+  derived      every record: the ids do not depend on the order of the records
+  rename-all   every record whose id has two or more fingerprints in these inputs; the inputs are read once more for
+               that, with a temporary file of about 30 bytes a record (in TMPDIR), and twice as much while it is sorted
+
 With --window a copy that arrives later passes. Arrivals are the times at --time-path, or the beginning of the
 run. In a SQLite ledger this is exact, however old the records are. DynamoDB deletes entries by the clock: there a
 record that is processed more than 14 days after its arrival is a dead letter.
 
 The inputs are read once before, for a digest that tells whether it is the same run; stdin and pipes are copied to
-a temporary file for that. --ledger :memory: needs neither.
+a temporary file for that. --ledger :memory: needs neither, except with --ids rename-all.
+
+If nearly all of the first 100 lines cannot be processed for one reason (another format, a wrong path ...), nothing is
+changed and the exit code is 2: see --poison-limit. If records share an id and differ only in one or two members, the
+command names these members at the end: they may belong into --volatile.
 
 A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is a dead letter: it is stored whole in
 the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. The summary goes to
@@ -100,20 +109,21 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	ledger, closeLedger, err := c.openLedger(ctx, a)
+	job.Inputs = inputs
+	ledger, closeLedger, err := c.openLedger(ctx, a, job)
 	if err != nil {
-		return err
+		return c.explainFirstLines(err)
 	}
 	defer closeLedger()
 	if c.Out == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
 	progress, finish := a.bytesProgress(inputs)
-	job.Inputs, job.Store, job.Progress = inputs, ledger, progress
+	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
 	if err != nil {
-		return err
+		return c.explainFirstLines(err)
 	}
 	return a.summarize(report, c.DeadLetters)
 }
@@ -138,8 +148,11 @@ func (c *dedupeCommand) setDefaults() {
 func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	const mostLines = 1_000_000
 	switch {
-	case c.IDs != firstKeeps:
-		return nil, &usageError{fmt.Errorf("--ids %s is not implemented yet, only %s", c.IDs, firstKeeps), ""}
+	case c.IDs != offline.FirstKeeps && !bool(c.Synthetic):
+		return nil, &usageError{
+			fmt.Errorf("--ids %s and --no-synthetic exclude each other: one gives new ids, the other keeps the old ones", c.IDs),
+			"Leave out one of the two.",
+		}
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
 		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
 	case isDeadLetterStore(c.DeadLetters):
@@ -165,7 +178,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: paths, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }
 
@@ -199,7 +212,9 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 }
 
 // openLedger opens the ledger. A missing file of --ledger is made.
-func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger recordStore, closeLedger func(), err error) {
+func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
+	ledger recordStore, closeLedger func(), err error,
+) {
 	var store *ledgersqlite.Store
 	switch c.Ledger {
 	case "":
@@ -207,7 +222,7 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger recordSt
 	case inMemory:
 		store, err = ledgersqlite.OpenMemory(ctx)
 	default:
-		store, err = c.createLedger(ctx, a)
+		store, err = c.createLedger(ctx, a, job)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -215,11 +230,11 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app) (ledger recordSt
 	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
 }
 
-func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite.Store, error) {
+func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {
 	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
 	}
-	// Outputs that would be refused later are refused before the ledger is made. A missing ledger has no unfinished run.
+	// What would be refused later is refused before the ledger is made. A missing ledger has no unfinished run.
 	if err := offline.CheckFolders(c.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
@@ -227,6 +242,9 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app) (*ledgersqlite
 		if err := offline.CheckEmpty(c.Out, c.DeadLetters); err != nil {
 			return nil, err
 		}
+	}
+	if err := job.CheckFirstLines(ctx); err != nil {
+		return nil, err
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err == nil {
@@ -299,11 +317,12 @@ func (a *app) summarize(r offline.Report, deadLetters string) error {
 	case r.Resumed > 0:
 		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
 	}
-	if a.Output == "json" {
+	if a.Output == outputJSON {
 		if err := json.NewEncoder(a.stderr).Encode(summaryOf(r)); err != nil {
 			return err
 		}
 	} else {
+		a.remarkDifferences(r)
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
@@ -338,10 +357,16 @@ type dedupeSummary struct {
 	DeadLettered int64  `json:"dead_lettered"`
 	Skipped      int64  `json:"skipped"`
 	Out          int64  `json:"out"`
+
+	// DifferOnlyIn says how many records share an id with another one and differ from it only in one or two members.
+	DifferOnlyIn []offline.Difference `json:"differ_only_in,omitempty"`
+	// ComparedIDs says of how many ids the records were compared. It is absent if those of all ids were.
+	ComparedIDs int `json:"compared_ids,omitempty"`
 }
 
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
+		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}

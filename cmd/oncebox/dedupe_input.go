@@ -11,7 +11,7 @@ import (
 )
 
 // inputs are the files to read. A run reads them twice, and again when it goes on. So stdin and pipes are copied to
-// temporary files, unless the ledger is in memory. Call remove after use, also after an error.
+// temporary files, unless the ledger is in memory and no ids are to be found first. Call remove after use, also after an error.
 func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []offline.Input, remove func(), err error) {
 	var temporary []string
 	remove = func() {
@@ -23,7 +23,7 @@ func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []o
 		in, stream, err := openInput(name, stdin)
 		switch {
 		case err != nil || stream == nil:
-		case c.Ledger == inMemory:
+		case c.Ledger == inMemory && c.IDs != offline.RenameAll:
 			in = streamInput(ctx, name, stream)
 		default:
 			var path string

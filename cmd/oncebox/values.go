@@ -21,6 +21,7 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
 		reflect.TypeFor[rowRate]():       func(text string) (any, error) { return parseRate(text) },
+		reflect.TypeFor[poisonLimit]():   func(text string) (any, error) { return parsePoisonLimit(text) },
 	} {
 		err := kong.TypeMapper(of, textMapper(parse)).Apply(k)
 		if err != nil {
@@ -89,6 +90,18 @@ type rateFlag struct {
 }
 
 func (r rateFlag) option() itembank.Option { return itembank.WithRate(int(r.Rate)) }
+
+// poisonLimit is a share of a number of records, or off.
+type poisonLimit settings.PoisonLimit
+
+func parsePoisonLimit(text string) (poisonLimit, error) {
+	limit, err := settings.ParsePoisonLimit(text)
+	if err != nil {
+		return poisonLimit{}, fmt.Errorf("%q is not a share of a number of records; use for example %s",
+			text, settings.PoisonLimitForms)
+	}
+	return poisonLimit(limit), nil
+}
 
 // onOff is a switch: on or off, as the Lambda functions read it, or true or false.
 type onOff bool

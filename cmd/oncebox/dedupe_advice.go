@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/suggest"
+)
+
+// explainFirstLines says what to do about an input whose first lines cannot be processed.
+func (c *dedupeCommand) explainFirstLines(err error) error {
+	e, ok := errors.AsType[*offline.NotRecordsError](err)
+	if !ok {
+		return err
+	}
+	hint := cmp.Or(convert(e), c.otherPath(e), otherLedger(e))
+	return &hintError{err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " ")}
+}
+
+// converters are the commands that make one record a line, by the texts of format.LooksLike.
+var converters = map[string]string{
+	"gzip":                               "gzip -dc",
+	"Zstandard":                          "zstd -dc",
+	"bzip2":                              "bzip2 -dc",
+	"a ZIP archive":                      "unzip -p",
+	"UTF-16 text":                        "iconv -f UTF-16 -t UTF-8",
+	"a JSON array":                       "jq -c '.[]'",
+	"the beginning of a JSON array":      "jq -c '.[]'",
+	"an element of a JSON array":         "jq -c '.[]'",
+	"several JSON objects in one record": "jq -c .",
+	"the beginning of a JSON object":     "jq -c .",
+	"CSV":                                "mlr --icsv --ojsonl cat",
+	"TSV":                                "mlr --itsv --ojsonl cat",
+	"a KPL aggregate":                    "oncebox kpl decode",
+}
+
+// convert says how to make one record a line of an input of another format. It is empty if the format is right.
+func convert(e *offline.NotRecordsError) string {
+	if command := converters[e.LooksLike]; command != "" {
+		if e.Input != "-" {
+			command += " " + shellWord(e.Input)
+		}
+		return fmt.Sprintf("The command needs one JSON object a line: `%s | oncebox dedupe ...`.", command)
+	}
+	if strings.HasPrefix(e.LooksLike, "base64 of ") {
+		return "The command needs one JSON object a line: decode the lines first."
+	}
+	return ""
+}
+
+// otherPath says which members the records have, if a path leads to nothing in them.
+func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
+	flag, path := "", ""
+	for _, of := range []struct{ what, flag, path string }{
+		{"the id ", "--id-path", c.IDPath}, {"the owner ", "--owner-path", c.OwnerPath},
+		{"the time ", "--time-path", c.TimePath}, {"the fingerprint ", "--fingerprint-path", c.FingerprintPath},
+	} {
+		if strings.HasPrefix(e.Reason, of.what) {
+			flag, path = of.flag, of.path
+		}
+	}
+	if flag == "" || len(e.Members) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s is %s, and the members of the first record are: %s.", flag, path, strings.Join(e.Members, ", "))
+	if meant := suggest.Closest(path, e.Members); meant != "" && meant != path {
+		text += fmt.Sprintf(" Did you mean %s %s?", flag, shellWord(meant))
+	}
+	return text
+}
+
+// otherLedger says what to do about records that are too old for a ledger in DynamoDB.
+func otherLedger(e *offline.NotRecordsError) string {
+	if !strings.HasPrefix(e.Reason, "past the horizon") {
+		return ""
+	}
+	return "DynamoDB deletes entries by the clock. Use a SQLite ledger for old records: --ledger FILE."
+}
+
+// shownDifferences is how many of the differences are shown as text.
+const shownDifferences = 3
+
+// remarkDifferences names members in which records of one id differ, and which may not be part of the records.
+func (a *app) remarkDifferences(r offline.Report) {
+	within := ""
+	if r.ComparedIDs > 0 {
+		within = fmt.Sprintf(" (The records of the first %s ids were compared.)", thousands(int64(r.ComparedIDs)))
+	}
+	for _, d := range r.Differences[:min(len(r.Differences), shownDifferences)] {
+		records := thousands(d.Records) + " records share an id with another and differ"
+		advice := "If these are not part of the record, leave them out:"
+		if d.Records == 1 {
+			records = "1 record shares an id with another and differs"
+		}
+		if len(d.Members) == 1 {
+			advice = "If that is not part of the record, leave it out:"
+		}
+		for _, path := range d.Members {
+			advice += " --volatile " + shellWord(strings.ReplaceAll(path, ",", `\,`))
+		}
+		a.remark("%s from it only in %s. %s%s", records, strings.Join(d.Members, " and "), advice, within)
+	}
+}
+
+// thousands writes a number with commas, as in 9,990.
+func thousands(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// shellWord quotes a text for a shell, if it needs that.
+func shellWord(text string) string {
+	simple := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+=", r) }
+	if text != "" && strings.TrimFunc(text, simple) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
