@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -256,6 +258,8 @@ func TestTablesMissing(t *testing.T) {
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id").saying(t, "the DynamoDB table no-such-table does not exist", check)
 }
 
+var sequenceNumber = regexp.MustCompile(`"sequenceNumber": "([0-9]+)"`)
+
 func TestInvokeDedupe(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -266,7 +270,8 @@ func TestInvokeDedupe(t *testing.T) {
 	s.want(exitUsage, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, "ONCEBOX_ID_PATH", "ONCEBOX_SINK", "ONCEBOX_DEAD_LETTERS")
 	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:."}
 	var sizes []int
-	for range 2 {
+	for _, acks := range []string{"on", "on", "off"} {
+		s.env = append(s.env, "ONCEBOX_ACKS="+acks)
 		s.want(exitDone, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`)
 		out, err := os.ReadFile(s.dir + "/out.ndjson")
 		if err != nil {
@@ -274,10 +279,20 @@ func TestInvokeDedupe(t *testing.T) {
 		}
 		sizes = append(sizes, len(out))
 	}
-	if sizes[0] == 0 || sizes[1] != 2*sizes[0] { // the same sequence numbers: retries, sent again
+	if sizes[0] == 0 || sizes[1] != sizes[0] || sizes[2] != 2*sizes[0] { // without acks: retries, sent again
 		t.Errorf("unexpected sizes of the output: %v", sizes)
 	}
 	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of a Kinesis event source mapping")
+
+	right := slices.Clip(s.env)
+	s.env = append(right, "ONCEBOX_ID_PATH=nothing", "ONCEBOX_POISON_LIMIT=100% of 3")
+	s.want(exitUsage, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, "oncebox: nearly all records are poison for one reason", "3 of the first 3: the id is missing")
+	s.env = right
+	fanOut := bytes.ReplaceAll(event, []byte("stream/clicks"), []byte("stream/clicks/consumer/c:1"))
+	s.want(exitUsage, s.runWith(string(fanOut), "invoke", "dedupe", "-")).saying(t, "enhanced fan-out")
+	numbers := sequenceNumber.FindAllSubmatch(event, 2)
+	shared := bytes.ReplaceAll(event, numbers[0][1], numbers[1][1])
+	s.want(exitUsage, s.runWith(string(shared), "invoke", "dedupe", "-")).saying(t, "oncebox: two records of the batch share a sequence number")
 
 	poison, err := os.ReadFile("../../events/dedupe/poison-among-good.json")
 	if err != nil {
@@ -299,7 +314,11 @@ func TestInvokeDedupe(t *testing.T) {
 		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "not an answer of the dedupe function")
 	}
 	s.env = append(s.env, localEngine("http://127.0.0.1:1")...)
-	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-")).saying(t, says...)
+	down := s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-"))
+	down.saying(t, "DynamoDB at http://127.0.0.1:1 cannot be reached", "send the event again")
+	if down.stdout != "" {
+		t.Errorf("a failed invocation has no answer, got %s", down.stdout)
+	}
 }
 
 func TestInvokeClaim(t *testing.T) {

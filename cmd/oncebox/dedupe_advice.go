@@ -100,7 +100,7 @@ func (a *app) remarkDifferences(r offline.Report) {
 			advice = "If that is not part of the record, leave it out:"
 		}
 		for _, path := range d.Members {
-			advice += " --volatile " + shellWord(strings.ReplaceAll(path, ",", `\,`))
+			advice += " --volatile " + shellWord(path)
 		}
 		a.remark("%s from it only in %s. %s%s", records, strings.Join(d.Members, " and "), advice, within)
 	}
@@ -117,7 +117,9 @@ func thousands(n int64) string {
 
 // shellWord quotes a text for a shell, if it needs that.
 func shellWord(text string) string {
-	simple := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+=", r) }
+	simple := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+=", r)
+	}
 	if text != "" && strings.TrimFunc(text, simple) == "" {
 		return text
 	}

@@ -156,7 +156,9 @@ func TestDedupeFlags(t *testing.T) {
 			code = exitLook
 		}
 		r := s.run(code, append([]string{"--output", "json", "dedupe", "in", "--id-path", "id", "--ledger", inMemory, "--dead-letters", name}, test.args...)...)
-		if got := s.summary(r); !reflect.DeepEqual(got, test.want) {
+		got := s.summary(r)
+		got.DifferOnlyIn = nil // TestDedupeDifferences has it
+		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: want %+v, got %+v", name, test.want, got)
 		}
 		if got := int64(strings.Count(r.stdout, "\n")); got != test.want.Out {

@@ -46,6 +46,9 @@ func describeError(err error, exit int) (message, hint string) {
 	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
 		message = strings.ReplaceAll(message, family.Error()+": ", "")
 	}
+	for _, name := range []string{"claimapi: ", "kinesishandler: ", "dedupe: "} {
+		message = strings.TrimPrefix(message, name)
+	}
 	var usage *usageError
 	var hinted *hintError
 	var cut *cutError

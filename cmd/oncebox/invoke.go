@@ -76,9 +76,10 @@ func (invokeDedupe) Help() string {
 the handler runs in this process: its ledger comes from --store, its other settings from the variables of the
 Lambda function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are required.
 
-The exit code is 1 if a record failed. The log says why, and the same event can be sent again. The exit code is 4
-if all records are done and some of them are dead letters; with --url only the log of the function reports dead
-letters.
+The exit code is 1 if a record failed. The log says why, and the same event can be sent again. If no record of several
+is done, the invocation fails, and there is no answer. The exit code is 2 if the settings or the event are wrong, as
+where nearly all records are poison for one reason. The exit code is 4 if all records are done and some of them are
+dead letters; with --url only the log of the function reports dead letters.
 
 Example:
   export ONCEBOX_ID_PATH=id ONCEBOX_SINK=ndjson:out.ndjson ONCEBOX_DEAD_LETTERS=dir:failed
@@ -103,7 +104,12 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 	}
 	return a.withRecords(ctx, options, func(h *kinesishandler.Handler) error {
 		result, err := h.Process(ctx, raw)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err() // interrupted
+		case errors.Is(err, kinesishandler.ErrNoProgress):
+			return &hintError{fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain}
+		case err != nil:
 			return err
 		}
 		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
@@ -140,9 +146,11 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 	}
 	return &hintError{
 		fmt.Errorf("the records from sequence number %s on failed", answer.BatchItemFailures[0].ItemIdentifier),
-		"The log says why. It is safe to send the event again.",
+		"The log says why. " + sendAgain,
 	}
 }
+
+const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
 func (a *app) withRecords(ctx context.Context, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {

@@ -25,8 +25,12 @@ type NotRecordsError struct {
 }
 
 func (e *NotRecordsError) Error() string {
+	input := e.Input
+	if input == "-" {
+		input = "stdin"
+	}
 	return fmt.Sprintf("%d of the first %d lines cannot be processed: %s. %s looks like %s (%v)",
-		e.Bad, e.Lines, e.Reason, e.Input, e.LooksLike, ErrRefused)
+		e.Bad, e.Lines, e.Reason, input, e.LooksLike, ErrRefused)
 }
 
 func (e *NotRecordsError) Unwrap() error { return ErrRefused }

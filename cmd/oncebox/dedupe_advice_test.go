@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/offline"
+)
+
+// TestDedupeIDs: each policy renames what its help says, also from stdin with a ledger in memory.
+func TestDedupeIDs(t *testing.T) {
+	s := newShell(t)
+	const input = `{"id":"order-1","fp":"fp1"}
+{"id":"order-1","fp":"fp2"}
+{"id":"order-2","fp":"fp1"}
+{"id":"order-1","fp":"fp1"}
+`
+	s.file("in", input)
+	const derived = `"id":"a78d0945-7855-5071-b185-8466c665a24d","fp":"fp1"` // of order-1 and fp1, as CONTRACT has it
+	for policy, want := range map[string]struct {
+		derived, kept, out int
+	}{
+		"first-keeps": {0, 2, 3}, "derived": {1, 0, 3}, "rename-all": {1, 1, 3},
+	} {
+		args := []string{"dedupe", "--id-path", "id", "--fingerprint-path", "fp", "--ids", policy, "--ledger", inMemory}
+		fromFile := s.run(exitDone, append(args, "in")...)
+		fromStdin := s.want(exitDone, s.runWith(input, args...))
+		out := fromFile.stdout
+		if fromStdin.stdout != out {
+			t.Errorf("%s: from stdin came %s", policy, fromStdin.stdout)
+		}
+		kept := strings.Count(out, `"id":"order-`)
+		if strings.Count(out, derived) != want.derived || kept != want.kept || strings.Count(out, "\n") != want.out {
+			t.Errorf("%s: unexpected output %s", policy, out)
+		}
+		if strings.Count(out, "originalEventId") != want.out-want.kept {
+			t.Errorf("%s: a context is missing: %s", policy, out)
+		}
+	}
+	s.env = []string{"ONCEBOX_IDS=derived"}
+	if got := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory); !strings.Contains(got.stdout, derived) {
+		t.Errorf("by variable: unexpected output %s", got.stdout)
+	}
+}
+
+// TestDedupeWrongInput: an input that is not NDJSON, or that has no such path, is refused with what to do. No file is
+// made, not even the ledger.
+func TestDedupeWrongInput(t *testing.T) {
+	s := newShell(t)
+	s.file("a.gz", "\x1f\x8b\x08\x00xx")
+	s.file("array.json", "[\n{\"id\":1},\n{\"id\":2}\n]\n")
+	s.file("my table", "id,at\n1,2\n")
+	s.file("path", strings.Repeat(`{"event_id":1,"at":"x"}`+"\n", 10))
+	s.file("text", strings.Repeat("hello\n", 100))
+	for _, test := range []struct {
+		args []string
+		says []string
+	}{
+		{[]string{"a.gz"}, []string{"1 of the first 1 lines cannot be processed: not valid JSON. a.gz looks like gzip (nothing was changed)", "`gzip -dc a.gz | oncebox dedupe ...`"}},
+		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "`jq -c '.[]' array.json | oncebox dedupe ...`"}},
+		{[]string{"my table"}, []string{"looks like CSV", "`mlr --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
+		{[]string{"path", "--id-path", "event.id"}, []string{
+			"10 of the first 10 lines cannot be processed: the id is missing, null or empty",
+			"--id-path is event.id, and the members of the first record are: event_id, at. Did you mean --id-path event_id?", "--poison-limit off",
+		}},
+		{[]string{"path", "--id-path", "event_id", "--time-path", "at"}, []string{"--time-path is at", "event_id, at."}},
+		{[]string{"text"}, []string{"100 of the first 100 lines", "text looks like plain text", "--poison-limit off"}},
+		{[]string{"text", "--poison-limit", "50% of 20"}, []string{"20 of the first 20 lines"}},
+	} {
+		for _, ledger := range []string{inMemory, "new.db"} {
+			args := append([]string{"dedupe", "--id-path", "id", "--ledger", ledger, "--out", "out"}, test.args...)
+			s.run(exitUsage, args...).saying(t, test.says...)
+		}
+	}
+	s.want(exitUsage, s.runWith("[1]", "dedupe", "--id-path", "id", "--ledger", inMemory)).saying(t, "stdin looks like a JSON array", "`jq -c '.[]' | oncebox dedupe ...`")
+	s.absent("out", "out.run", "out.lock", "out.dead.ndjson", "new.db", deadLettersOfStdout)
+	s.run(exitLook, "dedupe", "text", "--id-path", "id", "--ledger", inMemory, "--poison-limit", "off").saying(t, "dead_lettered 100")
+}
+
+// TestDedupeDifferences: members in which the records of one id differ are named once, at the end.
+func TestDedupeDifferences(t *testing.T) {
+	s := newShell(t)
+	var input strings.Builder
+	for i := range 2 * 10_001 {
+		fmt.Fprintf(&input, `{"id":%d,"@t,":%d}`+"\n", i%10_001, i)
+	}
+	s.file("in", input.String())
+	text := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", inMemory)
+	const says = `10,000 records share an id with another and differ from it only in \@t\,. If that is not part of the record, ` +
+		`leave it out: --volatile '\@t\,' (The records of the first 10,000 ids were compared.)`
+	if strings.Count(text.stderr, says) != 1 {
+		t.Errorf("want %s, got %s", says, text.stderr)
+	}
+	asJSON := s.summary(s.run(exitDone, "--output", "json", "dedupe", "in", "--id-path", "id", "--ledger", inMemory))
+	if want := []offline.Difference{{Members: []string{`\@t\,`}, Records: 10_000}}; !reflect.DeepEqual(asJSON.DifferOnlyIn, want) || asJSON.ComparedIDs != 10_000 {
+		t.Errorf("want %v, got %+v", want, asJSON)
+	}
+	advised := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--volatile", `\@t\,`, "--ledger", inMemory)
+	if strings.Contains(advised.stderr, "differ") || !strings.Contains(advised.stderr, "natural 10001 ") {
+		t.Errorf("the advice does not work: %s", advised.stderr)
+	}
+}
