@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -81,8 +82,10 @@ func otherLedger(e *offline.NotRecordsError) string {
 	return "DynamoDB deletes entries by the clock. Use a SQLite ledger for old records: --ledger FILE."
 }
 
-// shownDifferences is how many of the differences are shown as text.
-const shownDifferences = 3
+const (
+	shownDifferences = 3  // as text; JSON has all
+	sureOfTwo        = 10 // records: fewer that differ in two members may well be different records
+)
 
 // remarkDifferences names members in which records of one id differ, and which may not be part of the records.
 func (a *app) remarkDifferences(r offline.Report) {
@@ -90,7 +93,10 @@ func (a *app) remarkDifferences(r offline.Report) {
 	if r.ComparedIDs > 0 {
 		within = fmt.Sprintf(" (The records of the first %s ids were compared.)", thousands(int64(r.ComparedIDs)))
 	}
-	for _, d := range r.Differences[:min(len(r.Differences), shownDifferences)] {
+	shown := slices.DeleteFunc(slices.Clone(r.Differences), func(d offline.Difference) bool {
+		return len(d.Members) > 1 && d.Records < sureOfTwo
+	})
+	for _, d := range shown[:min(len(shown), shownDifferences)] {
 		records := thousands(d.Records) + " records share an id with another and differ"
 		advice := "If these are not part of the record, leave them out:"
 		if d.Records == 1 {

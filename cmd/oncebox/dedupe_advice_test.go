@@ -97,6 +97,13 @@ func TestDedupeDifferences(t *testing.T) {
 	if want := []offline.Difference{{Members: []string{`\@t\,`}, Records: 10_000}}; !reflect.DeepEqual(asJSON.DifferOnlyIn, want) || asJSON.ComparedIDs != 10_000 {
 		t.Errorf("want %v, got %+v", want, asJSON)
 	}
+	s.file("two", `{"id":1,"a":1,"b":1}`+"\n"+strings.Repeat(`{"id":1,"a":2,"b":2}`+"\n", 9))
+	args := []string{"dedupe", "two", "--id-path", "id", "--ledger", inMemory}
+	if few := s.run(exitDone, args...); strings.Contains(few.stderr, "differ") {
+		t.Errorf("want no advice about a few records that differ in two members, got %s", few.stderr)
+	}
+	s.file("two", s.read("two")+`{"id":1,"a":2,"b":2}`+"\n")
+	s.run(exitDone, args...).saying(t, "10 records share an id with another and differ from it only in a and b. If these are not part of the record, leave them out: --volatile a --volatile b")
 	advised := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--volatile", `\@t\,`, "--ledger", inMemory)
 	if strings.Contains(advised.stderr, "differ") || !strings.Contains(advised.stderr, "natural 10001 ") {
 		t.Errorf("the advice does not work: %s", advised.stderr)
