@@ -36,7 +36,6 @@ var converters = map[string]string{
 	"the beginning of a JSON object":     "jq -c .",
 	"CSV":                                "mlr --icsv --ojsonl cat",
 	"TSV":                                "mlr --itsv --ojsonl cat",
-	"a KPL aggregate":                    "oncebox kpl decode",
 }
 
 // convert says how to make one record a line of an input of another format. It is empty if the format is right.

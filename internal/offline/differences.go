@@ -48,16 +48,15 @@ func (d *differences) add(rec *record) {
 	if d.off {
 		return
 	}
-	key, content := format.KeyOf(rec.fields.ID), dedupe.ContentDigest(rec.fields.Fingerprint)
+	key := format.KeyOf(rec.fields.ID)
 	first, known := d.first[key]
 	switch {
-	case known && first.content != content:
-		d.count(first.digest.DiffersOnlyIn(d.format.Digest(rec.text)))
-	case known:
-	case len(d.first) == mostCompared:
+	case !known && len(d.first) == mostCompared:
 		d.partial = true
-	default:
-		d.first[key] = firstRecord{content, d.format.Digest(rec.text)}
+	case !known:
+		d.first[key] = firstRecord{dedupe.ContentDigest(rec.fields.Fingerprint), d.format.Digest(rec.text)}
+	case first.content != dedupe.ContentDigest(rec.fields.Fingerprint):
+		d.count(first.digest.DiffersOnlyIn(d.format.Digest(rec.text)))
 	}
 }
 

@@ -157,7 +157,9 @@ func TestFirstLinesOfStreams(t *testing.T) {
 	bad.job.Inputs = []Input{{Name: "-", Size: Unknown, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("[{}]\n")), nil
 	}}}
-	bad.notRecords()
+	if e := bad.notRecords(); e.LooksLike != "a JSON array" || !strings.HasSuffix(e.Error(), "stdin looks like a JSON array (nothing was changed)") {
+		t.Errorf("unexpected %v", e)
+	}
 }
 
 // TestCheckFirstLines: the check alone gives the same answer, and needs no store.
