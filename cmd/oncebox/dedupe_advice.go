@@ -88,10 +88,6 @@ const (
 
 // remarkDifferences names members in which records of one id differ, and which may not be part of the records.
 func (a *app) remarkDifferences(r offline.Report) {
-	within := ""
-	if r.ComparedIDs > 0 {
-		within = fmt.Sprintf(" (The records of the first %s ids were compared.)", thousands(int64(r.ComparedIDs)))
-	}
 	shown := slices.DeleteFunc(slices.Clone(r.Differences), func(d offline.Difference) bool {
 		return len(d.Members) > 1 && d.Records < sureOfTwo
 	})
@@ -107,7 +103,10 @@ func (a *app) remarkDifferences(r offline.Report) {
 		for _, path := range d.Members {
 			advice += " --volatile " + shellWord(path)
 		}
-		a.remark("%s from it only in %s. %s%s", records, strings.Join(d.Members, " and "), advice, within)
+		a.remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
+	}
+	if len(shown) > 0 && r.ComparedIDs > 0 {
+		a.remark("only the records of the first %s ids were compared", thousands(int64(r.ComparedIDs)))
 	}
 }
 
