@@ -58,7 +58,7 @@ func TestDedupeWrongInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{[]string{"a.gz"}, []string{"1 of the first 1 lines cannot be processed: not valid JSON. a.gz looks like gzip (nothing was changed)", "`gzip -dc a.gz | oncebox dedupe ...`"}},
+		{[]string{"a.gz"}, []string{"the first line cannot be processed: not valid JSON. a.gz looks like gzip (nothing was changed)", "`gzip -dc a.gz | oncebox dedupe ...`"}},
 		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "`jq -c '.[]' array.json | oncebox dedupe ...`"}},
 		{[]string{"my table"}, []string{"looks like CSV", "`mlr --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
 		{[]string{"path", "--id-path", "event.id"}, []string{

@@ -2,10 +2,12 @@ package offline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -17,11 +19,13 @@ const fewLines = 10
 // NotRecordsError says that nearly all of the first lines cannot be processed for one reason. Then an option or the
 // input is wrong, and not the records. It is of the kind ErrRefused.
 type NotRecordsError struct {
-	Input      string   // the name of the input with the first such line
-	Bad, Lines int      // Bad of the first Lines lines, blank lines not counted
-	Reason     string   // as in dead letters
-	LooksLike  string   // what the first such line looks like, as format.LooksLike says it
-	Members    []string // of the first such line, as format.MemberNames lists them
+	Input      string // the name of the input with the first such line
+	Bad, Lines int    // Bad of the first Lines lines, blank lines not counted
+	Reason     string // as in dead letters
+	LooksLike  string // what the first such line looks like, as format.LooksLike says it
+	// Members are those of the first such line, as format.MemberNames lists them, and those of the member in which the
+	// id should be.
+	Members []string
 }
 
 func (e *NotRecordsError) Error() string {
@@ -29,8 +33,11 @@ func (e *NotRecordsError) Error() string {
 	if input == "-" {
 		input = "stdin"
 	}
-	return fmt.Sprintf("%d of the first %d lines cannot be processed: %s. %s looks like %s (%v)",
-		e.Bad, e.Lines, e.Reason, input, e.LooksLike, ErrRefused)
+	lines := fmt.Sprintf("%d of the first %d lines", e.Bad, e.Lines)
+	if e.Lines == 1 {
+		lines = "the first line"
+	}
+	return fmt.Sprintf("%s cannot be processed: %s. %s looks like %s (%v)", lines, e.Reason, input, e.LooksLike, ErrRefused)
 }
 
 func (e *NotRecordsError) Unwrap() error { return ErrRefused }
@@ -70,7 +77,7 @@ func (r *run) checkFirstLines(ctx context.Context) error {
 			return err
 		}
 		if !rec.blank {
-			first.add(rec, r.Inputs[rec.file-1].Name)
+			first.add(rec, r.Inputs[rec.file-1].Name, r.Format.IDPath)
 		}
 		if rec.tooLong {
 			break
@@ -86,7 +93,7 @@ type firstLines struct {
 	begin      string             // what the first one looks like, if it is bad
 }
 
-func (f *firstLines) add(rec *record, input string) {
+func (f *firstLines) add(rec *record, input, idPath string) {
 	f.lines++
 	if rec.poison == nil {
 		return
@@ -97,13 +104,26 @@ func (f *firstLines) add(rec *record, input string) {
 		at = len(f.reasons)
 		f.reasons = append(f.reasons, &NotRecordsError{
 			Input: input, Reason: rec.poison.Reason,
-			LooksLike: format.LooksLike(rec.text), Members: format.MemberNames(rec.text),
+			LooksLike: format.LooksLike(rec.text), Members: members(rec.text, idPath),
 		})
 	}
 	if f.lines == 1 {
 		f.begin = f.reasons[at].LooksLike
 	}
 	f.reasons[at].Bad++
+}
+
+func members(record []byte, idPath string) []string {
+	names := format.MemberNames(record)
+	parent, _, nested := strings.Cut(idPath, ".")
+	var values map[string]json.RawMessage
+	if !nested || json.Unmarshal(record, &values) != nil {
+		return names
+	}
+	for _, name := range format.MemberNames(values[parent]) {
+		names = append(names, parent+"."+name)
+	}
+	return names
 }
 
 // judge returns an error if nearly all lines are bad for one reason. Where the first line says that the input has

@@ -101,6 +101,11 @@ func TestWrongPath(t *testing.T) {
 		!slices.Equal(e.Members, []string{"event_id", "at"}) {
 		t.Errorf("unexpected %+v", e)
 	}
+	b = newBench(t, strings.Repeat(`{"event":{"uuid":1,"at":2},"n":{"m":1}}`+"\n", 10))
+	b.job.Format.IDPath = "event.id"
+	if e := b.notRecords(); !slices.Equal(e.Members, []string{"event", "n", "event.uuid", "event.at"}) {
+		t.Errorf("unexpected %q", e.Members)
+	}
 	b = newBench(t, strings.Repeat(`{"id":"1","t":"2026-01-01T00:00:00Z"}`+"\n", 10))
 	b.job.Format.TimePath, b.job.Retention = "t", dedupe.Retention{Window: time.Hour, Horizon: time.Hour}
 	if e := b.notRecords(); e.Reason != errTooOld.Reason {
