@@ -72,7 +72,7 @@ A renamed record gets the duplicate context with its old id.
   first-keeps  synthetic duplicates; the first record of an id keeps it
   derived      every record: the ids do not depend on the order of the records
   rename-all   every record whose id has two or more fingerprints in these inputs; to find them, the inputs are read
-               once more, and TMPDIR (or /var/tmp) needs room for about 150 bytes a record
+               once more, and TMPDIR (or /var/tmp) needs room for about 100 bytes a record
 
 With --window a copy that arrives later passes. Arrivals are the times at --time-path, or the beginning of the
 run. In a SQLite ledger this is exact, however old the records are. DynamoDB deletes entries by the clock: there a
