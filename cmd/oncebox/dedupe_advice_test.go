@@ -62,7 +62,7 @@ func TestDedupeWrongInput(t *testing.T) {
 		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "`jq -c '.[]' array.json | oncebox dedupe ...`"}},
 		{[]string{"my table"}, []string{"looks like CSV", "`mlr --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
 		{[]string{"path", "--id-path", "event.id"}, []string{
-			"10 of the first 10 lines cannot be processed: the id is missing, null or empty",
+			"10 of the first 10 lines cannot be processed: the id is missing, null or empty. The first one is in path (nothing was changed)",
 			"--id-path is event.id, and the members of the first record are: event_id, at. Did you mean --id-path event_id?", "--poison-limit off",
 		}},
 		{[]string{"path", "--id-path", "event_id", "--time-path", "at"}, []string{"--time-path is at", "event_id, at."}},

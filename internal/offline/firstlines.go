@@ -37,6 +37,9 @@ func (e *NotRecordsError) Error() string {
 	if e.Lines == 1 {
 		lines = "the first line"
 	}
+	if e.LooksLike == object {
+		return fmt.Sprintf("%s cannot be processed: %s. The first one is in %s (%v)", lines, e.Reason, input, ErrRefused)
+	}
 	return fmt.Sprintf("%s cannot be processed: %s. %s looks like %s (%v)", lines, e.Reason, input, e.LooksLike, ErrRefused)
 }
 
@@ -147,6 +150,7 @@ func (f *firstLines) judge(limit dedupe.PoisonLimit) error {
 
 // Texts of format.LooksLike.
 const (
+	object       = "a JSON object"
 	arrayBegins  = "the beginning of a JSON array"
 	objectBegins = "the beginning of a JSON object"
 )
@@ -155,7 +159,7 @@ const (
 // broken these are.
 func isOtherFormat(looksLike string) bool {
 	switch looksLike {
-	case "", "a JSON object", objectBegins, "a JSON object with a syntax error",
+	case "", object, objectBegins, "a JSON object with a syntax error",
 		"a JSON string", "a JSON literal", "a JSON number", "plain text", "an empty record",
 		"binary data, or text that is not UTF-8":
 		return false
