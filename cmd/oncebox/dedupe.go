@@ -144,15 +144,21 @@ func (c *dedupeCommand) setDefaults() {
 	}
 }
 
+func (c *dedupeCommand) excludesIDs(flag string) error {
+	return &usageError{
+		fmt.Errorf("--ids %s and %s exclude each other: one gives new ids, the other keeps the old ones", c.IDs, flag),
+		"Leave out one of the two.",
+	}
+}
+
 // job checks the options and makes a job of them, still without inputs and ledger.
 func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	const mostLines = 1_000_000
 	switch {
 	case c.IDs != offline.FirstKeeps && !bool(c.Synthetic):
-		return nil, &usageError{
-			fmt.Errorf("--ids %s and --no-synthetic exclude each other: one gives new ids, the other keeps the old ones", c.IDs),
-			"Leave out one of the two.",
-		}
+		return nil, c.excludesIDs("--no-synthetic")
+	case c.IDs != offline.FirstKeeps && !bool(c.Natural):
+		return nil, c.excludesIDs("--no-natural")
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
 		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
 	case isDeadLetterStore(c.DeadLetters):

@@ -260,6 +260,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"a directory", []string{"in", ".", "--id-path", "id"}, []string{". is a directory"}},
 		{"stdin twice", []string{"-", "in", "-", "--id-path", "id"}, []string{"named twice"}},
 		{"derived ids", []string{"in", "--id-path", "id", "--ids", "derived", "--no-synthetic"}, []string{"--ids derived and --no-synthetic exclude each other"}},
+		{"derived copies", []string{"in", "--id-path", "id", "--ids", "derived", "--no-natural"}, []string{"--ids derived and --no-natural exclude each other"}},
 		{"rename-all", []string{"in", "--id-path", "id", "--ids", "rename-all", "--synthetic=off"}, []string{"--ids rename-all and --no-synthetic exclude each other"}},
 		{"poison limit", []string{"in", "--id-path", "id", "--poison-limit", "90"}, []string{`--poison-limit: "90" is not a share of a number of records; use for example 90% of 100, or off`}},
 		{"ids of no kind", []string{"in", "--id-path", "id", "--ids", "x"}, []string{"--ids", "first-keeps"}},

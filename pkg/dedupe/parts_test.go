@@ -346,6 +346,7 @@ func TestNewProcessor(t *testing.T) {
 		"Sink":        func(p *dedupe.Parts, s *dedupe.Settings) { p.Acks, s.Sink = f.store, "" },
 		"Consumer":    func(p *dedupe.Parts, s *dedupe.Settings) { p.Consumers, s.Consumer = f.store, "" },
 		"Derive":      func(_ *dedupe.Parts, s *dedupe.Settings) { s.Derive, s.PassSynthetic = true, true },
+		"PassNatural": func(_ *dedupe.Parts, s *dedupe.Settings) { s.Derive, s.PassNatural = true, true },
 		"DeadLetters": func(p *dedupe.Parts, _ *dedupe.Settings) { p.DeadLetters = nil },
 	} {
 		parts, settings := good, b.settings

@@ -170,7 +170,8 @@ func (s Settings) check(p Parts) error {
 	refuse(s.PoisonLimit.Records < 0, "Settings.PoisonLimit.Records is below 0")
 	refuse(p.Acks != nil && s.Sink == "", "Settings.Sink is empty: acks need the sink's name")
 	refuse(p.Consumers != nil && s.Consumer == "", "Settings.Consumer is empty: consumers need the function's name")
-	refuse(s.Derive && s.PassSynthetic, "Settings.Derive and Settings.PassSynthetic exclude each other")
+	refuse(s.Derive && (s.PassNatural || s.PassSynthetic),
+		"Settings.Derive excludes PassNatural and PassSynthetic, with which records pass under the id that they have")
 	return errors.Join(wrong...)
 }
 

@@ -205,8 +205,10 @@ func (p parser) options(environ []string) Options {
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
-	if o.Derive && o.PassSynthetic {
-		p.Wrong(varSynthetic, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
+	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
+		if o.Derive && passes {
+			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
+		}
 	}
 	for _, ofStream := range []string{varSinkAggregation, varSinkMaxRecord} {
 		if o.Sink.File != "" && p.Text(ofStream) != "" {
