@@ -36,10 +36,18 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 	if err != nil {
 		return err
 	}
-	processor := dedupe.NewProcessor(ledger, reader, lines{out}, deadletter.New(folder), dedupe.Settings{
-		Scope:     "orders",
-		Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour},
-	})
+	processor, err := dedupe.NewProcessor(
+		dedupe.Parts{
+			Ledger: ledger, Acks: ledger, Format: reader, Sink: lines{out}, DeadLetters: deadletter.New(folder),
+		},
+		dedupe.Settings{
+			Scope:     "orders",
+			Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour},
+			Sink:      "lines", // the acks are those of this sink
+		})
+	if err != nil {
+		return err
+	}
 
 	result := processor.Process(ctx, batch(
 		`{"id":"order-1","amount":"5.00","sent_at":1}`,
@@ -69,15 +77,17 @@ func batch(payloads ...string) dedupe.Batch {
 // lines is a sink that writes each record to a line.
 type lines struct{ out io.Writer }
 
-// Check takes every record.
-func (lines) Check(dedupe.Output) error { return nil }
+// Check takes every record. A sink with a limit returns a *dedupe.PoisonError for a record that is too large.
+func (lines) Check(context.Context, dedupe.Output) error { return nil }
 
-// Send delivers records in order, and says how many of them are delivered.
-func (l lines) Send(_ context.Context, outputs []dedupe.Output) (delivered int, err error) {
+// Send writes records in order. It says of each whether it is written: these are not sent again.
+func (l lines) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	delivered := make([]bool, len(outputs))
 	for i, o := range outputs {
 		if _, err := fmt.Fprintf(l.out, "%s\n", o.Data); err != nil {
-			return i, err
+			return dedupe.Sent{Delivered: delivered}, err
 		}
+		delivered[i] = true
 	}
-	return len(outputs), nil
+	return dedupe.Sent{Delivered: delivered}, nil
 }
