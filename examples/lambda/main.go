@@ -17,22 +17,24 @@ import (
 )
 
 func main() {
-	handler, err := newHandler(context.Background())
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	client, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler, err := newHandler(itembank.New(dynamostore.New(client, os.Getenv("BANK_TABLE"), os.Getenv("CLAIM_TABLE"))))
 	if err != nil {
 		log.Fatal(err)
 	}
 	lambda.Start(handler)
 }
 
-func newHandler(ctx context.Context) (*claimapi.Handler, error) {
-	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
-	if err != nil {
-		return nil, err
-	}
-	bank := itembank.New(dynamostore.New(client, os.Getenv("BANK_TABLE"), os.Getenv("CLAIM_TABLE")))
+// newHandler serves a bank. The claimant is the subject of the token that the API's JWT authorizer has verified: a
+// caller cannot ask in the name of somebody else.
+func newHandler(bank *itembank.Bank) (*claimapi.Handler, error) {
 	from, err := claimapi.ParseClaimantFrom("jwt:sub")
 	if err != nil {
 		return nil, err
 	}
-	return claimapi.New(bank, from, slog.New(slog.NewJSONHandler(os.Stdout, nil))), nil
+	return claimapi.New(bank, from, slog.Default()), nil
 }

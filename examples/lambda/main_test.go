@@ -1,27 +1,67 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// TestNewHandler: the handler answers without asking the tables, where no route needs them.
-func TestNewHandler(t *testing.T) {
-	for name, value := range map[string]string{
-		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-		"BANK_TABLE": "bank", "CLAIM_TABLE": "claims",
+// TestClaim: the event of a caller with a token gets an item, and the same item again. An event without a token is
+// refused.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	handler, err := newHandler(newBank(t, "SPRING-1", "SPRING-2"))
+	must(t, err)
+	var items []string
+	for _, c := range []struct {
+		event  string
+		status int
+	}{
+		{"claim-jwt.json", http.StatusCreated},
+		{"claim-jwt.json", http.StatusOK},
+		{"claim-body.json", http.StatusUnauthorized},
 	} {
-		t.Setenv(name, value)
+		event, err := os.ReadFile("../../events/claim/" + c.event)
+		must(t, err)
+		answer, err := handler.Invoke(t.Context(), event)
+		must(t, err)
+		var reply events.APIGatewayV2HTTPResponse
+		must(t, json.Unmarshal(answer, &reply))
+		if reply.StatusCode != c.status {
+			t.Fatalf("%s: want %d, got %d %s", c.event, c.status, reply.StatusCode, reply.Body)
+		}
+		var claim struct{ Item string }
+		must(t, json.Unmarshal([]byte(reply.Body), &claim))
+		items = append(items, claim.Item)
 	}
-	handler, err := newHandler(t.Context())
+	if items[0] == "" || items[1] != items[0] || items[2] != "" {
+		t.Errorf("want an item, the same one, and none; got %q", items)
+	}
+}
+
+func newBank(t *testing.T, items ...string) *itembank.Bank {
+	t.Helper()
+	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "shop.db"))
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	bank := itembank.New(store)
+	_, _, err = bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
+	must(t, err)
+	_, err = bank.Load(t.Context(), "spring", itembank.Items(items...), nil)
+	must(t, err)
+	return bank
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-	event := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: "/elsewhere"}
-	reply, err := handler.Handle(t.Context(), event)
-	if err != nil || reply.StatusCode != http.StatusNotFound {
-		t.Errorf("want 404, got %d, %v", reply.StatusCode, err)
 	}
 }
