@@ -51,7 +51,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		p.Format = o.Format
 	}
 	h := &Handler{
-		parts: p, options: o, log: log,
+		parts: p, options: o.withDefaults(), log: log,
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}

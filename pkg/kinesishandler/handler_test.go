@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -427,11 +429,34 @@ func TestNewListsWhatIsMissing(t *testing.T) {
 	if h != nil || err == nil {
 		t.Fatalf("got %v, %v", h, err)
 	}
-	for _, missing := range []string{"Ledger", "Format", "Sink", "DeadLetters", "Retention", "log"} {
+	for _, missing := range []string{"Ledger", "Format", "Sink", "DeadLetters", "log"} {
 		if !strings.Contains(err.Error(), missing) {
 			t.Errorf("the error does not name %s: %v", missing, err)
 		}
 	}
+}
+
+// TestDefaultsOfNew: a program may leave out the retention and the name of its function.
+func TestDefaultsOfNew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var entry dedupe.Entry
+	b.store.put = func(_ context.Context, e dedupe.Entry) error { entry = e; return nil }
+	reader, err := format.NewJSON(format.Options{IDPath: "id"})
+	must(t, err)
+	h, err := kinesishandler.New(dedupe.Parts{
+		Ledger: b.store, Acks: b.store, Consumers: b.store, Format: reader, Sink: b.sink, DeadLetters: b.deadLetters,
+	}, kinesishandler.Options{}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	_, err = h.Handle(t.Context(), rawOf(t, event(`{"id":"a"}`)))
+	must(t, err)
+	keep := dedupe.Retention{Window: kinesishandler.DefaultWindow, Horizon: kinesishandler.DefaultHorizon}
+	equal(t, "purge time", entry.PurgeAt, keep.PurgeAt(entry.Arrival))
+	stream, err := dedupe.ParseStreamARN(clicks)
+	must(t, err)
+	consumer, err := b.store.ClaimConsumer(t.Context(), entry.Scope, stream, "other")
+	must(t, err)
+	equal(t, "consumer", consumer, "oncebox")
 }
 
 // TestTheSinkMayNotBeTheSource: records would go round for ever.

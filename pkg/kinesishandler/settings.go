@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -103,19 +105,21 @@ func (s SinkSetting) String() string {
 type Options struct {
 	Format          dedupe.Format
 	Sink            SinkSetting
-	DeadLetterStore string // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH
-	NotifyQueueURL  string // of an SQS queue; "": no notifications
-	Scope           string // "": the name of the source stream
-	Retention       dedupe.Retention
+	DeadLetterStore string           // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH
+	NotifyQueueURL  string           // of an SQS queue; "": no notifications
+	Scope           string           // "": the name of the source stream
+	Retention       dedupe.Retention // zero: DefaultWindow and DefaultHorizon
 	PassNatural     bool
 	PassSynthetic   bool
 	Derive          bool // every delivered id is the derived one
 	NoAcks          bool // records that come again are sent again
 	PoisonLimit     dedupe.PoisonLimit
-	Unaggregated    bool   // no record is opened as a KPL aggregate, and enhanced fan-out is allowed
-	Consumer        string // the function's name: no other function may read the stream in this scope
-	Concurrency     int    // ledger requests at the same time, in an engine that has requests
-	LogLevel        slog.Level
+	Unaggregated    bool // no record is opened as a KPL aggregate, and enhanced fan-out is allowed
+	// Consumer is the function's name: no other function may read the stream in this scope. "": the name of the Lambda
+	// function, or "oncebox" outside of Lambda.
+	Consumer    string
+	Concurrency int // ledger requests at the same time, in an engine that has requests
+	LogLevel    slog.Level
 
 	// SinkAggregation and SinkMaxRecord are of a sink that is a stream. Empty values are the defaults of package
 	// kinesissink.
@@ -127,6 +131,15 @@ type Options struct {
 	Chunk int
 	// Clock is real time by default. Tests set it.
 	Clock dedupe.Clock
+}
+
+// withDefaults sets what a program may leave out.
+func (o Options) withDefaults() Options {
+	if o.Retention == (dedupe.Retention{}) {
+		o.Retention = dedupe.Retention{Window: DefaultWindow, Horizon: DefaultHorizon}
+	}
+	o.Consumer = cmp.Or(o.Consumer, lambdacontext.FunctionName, outsideLambda)
+	return o
 }
 
 // Settings are the settings of the function in functions/dedupe.
