@@ -1,0 +1,100 @@
+// Command effect is a Lambda function that calls an API once for each record of a Kinesis stream: copies that producers
+// send again are dropped, and records that cannot be read are stored in the dead-letter bucket.
+//
+// It reads DEDUPE_TABLE, DEAD_LETTERS (s3://BUCKET/PREFIX) and API_URL. The event source mapping needs
+// ReportBatchItemFailures.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+func main() {
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	ctx := context.Background()
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, os.Getenv("DEAD_LETTERS"), "", nil)
+	if err := errors.Join(err, lettersErr); err != nil {
+		log.Fatal(err)
+	}
+	api := api{os.Getenv("API_URL"), &http.Client{Timeout: 5 * time.Second}}
+	handler, err := newHandler(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), letters, api.call)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(handler)
+}
+
+// newHandler makes the function of its parts. The tests give it others.
+func newHandler(
+	ledger kinesishandler.Store, letters dedupe.DeadLetterStore, effect dedupe.SinkFunc,
+) (*kinesishandler.Handler, error) {
+	reader, err := format.NewJSON(format.Options{IDPath: "id", Volatile: []string{"sent_at"}})
+	if err != nil {
+		return nil, err
+	}
+	return kinesishandler.New(dedupe.Parts{
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: reader, Sink: effect, DeadLetters: letters,
+	}, kinesishandler.Options{}, slog.Default())
+}
+
+type api struct {
+	url    string
+	client *http.Client
+}
+
+// atOnce keeps the calls of a chunk of 500 records below the function's time-out.
+const atOnce = 16
+
+// call calls the API for each record. After an error all of these records come again, also those of calls that had
+// their effect, until the event source mapping gives them up.
+func (a api) call(ctx context.Context, outputs []dedupe.Output) error {
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(atOnce)
+	for _, o := range outputs {
+		calls.Go(func() error { return a.callOnce(ctx, o) })
+	}
+	return calls.Wait()
+}
+
+// callOnce calls the API for one record. A record that comes again has the same ID, also after a crash between the call
+// and its reply. So the API can tell a call that is repeated by its Idempotency-Key.
+func (a api) callOnce(ctx context.Context, o dedupe.Output) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(o.Data))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Idempotency-Key", o.ID)
+	response, err := a.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil { // so that the connection is used again
+		return err
+	}
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("the API answered %s", response.Status)
+	}
+	return nil
+}
