@@ -1,0 +1,156 @@
+// Command queue is a Lambda function that calls an API once for each order in an SQS queue, standard or FIFO. It uses a
+// Decider in a pipeline of its own: SQS has no shards and no sequence numbers, so a Processor does not fit.
+//
+// It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures, and the queue a
+// dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+func main() {
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	client, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
+	if err != nil {
+		log.Fatal(err)
+	}
+	api := api{os.Getenv("API_URL"), &http.Client{Timeout: 5 * time.Second}}
+	f, err := newFunction(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), api.call)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(f.handle)
+}
+
+type function struct {
+	decider  dedupe.Decider
+	delivery dedupe.Delivery
+	effect   func(ctx context.Context, order dedupe.Output) error
+}
+
+func newFunction(ledger dedupe.Ledger, effect func(context.Context, dedupe.Output) error) (*function, error) {
+	orders, err := format.NewJSON(format.Options{IDPath: "order_id", Volatile: []string{"sent_at"}})
+	if err != nil {
+		return nil, err
+	}
+	return &function{
+		decider: dedupe.Decider{
+			Ledger: ledger, Scope: "orders",
+			// SQS keeps a message for up to 14 days, and a FIFO dead-letter queue for as long again.
+			Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 28 * 24 * time.Hour},
+		},
+		delivery: dedupe.Delivery{Format: orders},
+		effect:   effect,
+	}, nil
+}
+
+// order is a message on its way through the function.
+type order struct {
+	output    dedupe.Output
+	fields    format.Fields
+	candidate dedupe.Candidate
+	err       error // why it was not read
+}
+
+// handle takes a batch of messages. The answer names those that are not done: SQS delivers them again.
+func (f *function) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+	ctx, cancel := leaveTimeToAnswer(ctx)
+	defer cancel()
+	orders := make([]order, len(event.Records))
+	candidates := make([]dedupe.Candidate, len(event.Records))
+	for i, m := range event.Records {
+		orders[i] = f.read(ctx, m)
+		candidates[i] = orders[i].candidate
+	}
+	answer := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
+	for i, decision := range f.decider.Decide(ctx, candidates) {
+		m := event.Records[i]
+		err := f.process(ctx, orders[i], decision)
+		if err == nil {
+			continue
+		}
+		slog.Error("message not done", "message_id", m.MessageId, "error", err)
+		if strings.HasSuffix(m.EventSourceARN, ".fifo") { // no message may overtake this one
+			answer.BatchItemFailures = append(answer.BatchItemFailures, failures(event.Records[i:])...)
+			break
+		}
+		answer.BatchItemFailures = append(answer.BatchItemFailures, failures(event.Records[i:i+1])...)
+	}
+	return answer, nil
+}
+
+// read makes a candidate of a message.
+func (f *function) read(ctx context.Context, m events.SQSMessage) order {
+	o := order{output: dedupe.Output{Data: []byte(m.Body)}}
+	sent, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
+	if err != nil {
+		err = fmt.Errorf("SentTimestamp: %w", err)
+	} else {
+		o.fields, err = f.delivery.Read(ctx, o.output)
+	}
+	if err != nil {
+		o.err, o.candidate.Poison = err, true
+		return o
+	}
+	o.candidate = dedupe.Candidate{
+		ID: o.fields.ID, Fingerprint: o.fields.Fingerprint, Version: o.fields.Version,
+		Owner: ownerOf(m), Arrival: time.UnixMilli(sent),
+	}
+	return o
+}
+
+// ownerOf is the identity of a message. SQS keeps the message ID when it moves the message to the dead-letter queue, so
+// this function can read that queue too: there the owner is the same, and the order a retry. Never move messages back
+// with StartMessageMoveTask: they get new message IDs, and would be dropped as duplicates of themselves.
+func ownerOf(m events.SQSMessage) dedupe.Owner {
+	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
+	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}
+}
+
+// process does what the decision asks for. After nil SQS deletes the message.
+func (f *function) process(ctx context.Context, o order, decision dedupe.Decision) error {
+	if err := cmp.Or(o.err, decision.Err); err != nil {
+		return err
+	}
+	output, deliver, err := f.delivery.Prepare(ctx, o.output, o.fields, decision)
+	if err != nil || !deliver { // not deliver: a copy of an order that is done, or whose message SQS still has
+		return err
+	}
+	return f.effect(ctx, output)
+}
+
+func failures(messages []events.SQSMessage) []events.SQSBatchItemFailure {
+	failed := make([]events.SQSBatchItemFailure, len(messages))
+	for i, m := range messages {
+		failed[i].ItemIdentifier = m.MessageId
+	}
+	return failed
+}
+
+// leaveTimeToAnswer ends the work a second before Lambda ends the function: without an answer all messages would come
+// again, and the effects of all orders would be repeated.
+func leaveTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end.Add(-time.Second))
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// TestStandardQueue: of five messages, the second is a copy of the first, the third another order under its id, and the
+// fourth is not JSON. Messages that come again have their effect again.
+func TestStandardQueue(t *testing.T) {
+	t.Parallel()
+	f := newBench(t)
+	f.leaves(t, "standard.json", 4)
+	f.called(t, "order-1 5.00", "derived 9.00", "order-3 7.00")
+	f.leaves(t, "standard.json", 4) // as after a lost answer
+	f.called(t, "order-1 5.00", "derived 9.00", "order-3 7.00")
+}
+
+// TestAfterAnOutage: the copy of an order is dropped although the call for the order failed: SQS still has the order's
+// message. When that comes again, from the queue or from its dead-letter queue, the API is called.
+func TestAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, again := range []string{"standard.json", "dead.json"} {
+		f := newBench(t)
+		f.down = "order-1"
+		f.leaves(t, "standard.json", 1, 4)
+		f.called(t, "derived 9.00", "order-3 7.00")
+		f.down = ""
+		f.handle(t, again)
+		if len(f.calls) == 0 || f.calls[0] != "order-1 5.00" {
+			t.Errorf("%s: the API got %q", again, f.calls)
+		}
+	}
+}
+
+// TestFIFOQueue: after a message that is not done, the later ones are not begun, and come again in order.
+func TestFIFOQueue(t *testing.T) {
+	t.Parallel()
+	f := newBench(t)
+	f.down = "order-2"
+	f.leaves(t, "fifo.json", 2, 3)
+	f.called(t, "order-1 ")
+	f.down = ""
+	f.leaves(t, "fifo.json")
+	f.called(t, "order-1 ", "order-2 ", "order-3 ")
+}
+
+// TestLedgerDown: without decisions there are no effects, and no message is lost.
+func TestLedgerDown(t *testing.T) {
+	t.Parallel()
+	f := newBench(t)
+	f.decider.Ledger = brokenLedger{}
+	f.leaves(t, "standard.json", 1, 2, 3, 4, 5)
+	f.called(t)
+}
+
+type brokenLedger struct{}
+
+func (brokenLedger) Enter(context.Context, dedupe.Question) ([]dedupe.Answer, error) {
+	return nil, errors.New("the table does not exist")
+}
+
+// bench is the function with a ledger in memory, and with the API that it calls.
+type bench struct {
+	*function
+	down  string   // the ID that the API fails for
+	calls []string // of orders that the API has taken
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(t, w, r) }))
+	t.Cleanup(server.Close)
+	ledger, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { must(t, ledger.Close()) })
+	b.function, err = newFunction(ledger, api{server.URL, server.Client()}.call)
+	must(t, err)
+	return b
+}
+
+func (b *bench) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	var order struct {
+		ID     string `json:"order_id"`
+		Amount string `json:"amount"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&order); err != nil || r.Header.Get("Idempotency-Key") != order.ID {
+		t.Errorf("the API got the order %q under the key %q, %v", order.ID, r.Header.Get("Idempotency-Key"), err)
+	}
+	if order.ID == b.down {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if !strings.HasPrefix(order.ID, "order-") {
+		order.ID = "derived"
+	}
+	b.calls = append(b.calls, order.ID+" "+order.Amount)
+}
+
+// handle gives an event to the function, as Lambda does. It returns the messages that are to come again, counted from 1.
+func (b *bench) handle(t *testing.T, file string) (failed []int) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/" + file)
+	must(t, err)
+	var event events.SQSEvent
+	must(t, json.Unmarshal(raw, &event))
+	answer, err := lambda.NewHandler(b.function.handle).Invoke(t.Context(), raw)
+	must(t, err)
+	var response events.SQSEventResponse
+	must(t, json.Unmarshal(answer, &response))
+	for _, f := range response.BatchItemFailures {
+		failed = append(failed, 1+slices.IndexFunc(event.Records, func(m events.SQSMessage) bool {
+			return m.MessageId == f.ItemIdentifier
+		}))
+	}
+	return failed
+}
+
+func (b *bench) leaves(t *testing.T, file string, want ...int) {
+	t.Helper()
+	if failed := b.handle(t, file); !slices.Equal(failed, want) {
+		t.Errorf("%s: want the messages %d again, got %d", file, want, failed)
+	}
+}
+
+// called compares the calls since it was called before.
+func (b *bench) called(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(b.calls, want) {
+		t.Errorf("want the calls %q, got %q", want, b.calls)
+	}
+	b.calls = nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
