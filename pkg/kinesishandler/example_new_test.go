@@ -1,0 +1,81 @@
+package kinesishandler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// A whole Lambda function with an effect of your own.
+func ExampleNew_lambda() {
+	ctx := context.Background()
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", "", nil)
+	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
+	ledger := dynamostore.New(client, "oncebox-dedupe")
+	handler, handlerErr := kinesishandler.New(dedupe.Parts{
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(count), DeadLetters: letters,
+	}, kinesishandler.Options{}, slog.Default())
+	if err := errors.Join(err, lettersErr, formatErr, handlerErr); err != nil {
+		log.Fatal(err)
+	}
+	lambda.Start(handler)
+}
+
+// count is the effect: it gets each record once. After an error, and after a crash, it gets the same records again, with
+// equal IDs.
+func count(_ context.Context, outputs []dedupe.Output) error {
+	for _, o := range outputs {
+		fmt.Println("count", o.ID)
+	}
+	return nil
+}
+
+// The same function on a developer's machine: the ledger is in memory, and dead letters go to a folder. Lambda delivers
+// the event twice.
+func ExampleNew() {
+	dir, err := os.MkdirTemp("", "dead")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	ctx := context.Background()
+	ledger, err := sqlitestore.OpenMemory(ctx)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+dir, "", nil)
+	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
+	handler, handlerErr := kinesishandler.New(dedupe.Parts{
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(count), DeadLetters: letters,
+	}, kinesishandler.Options{}, slog.New(slog.DiscardHandler))
+	if err := errors.Join(err, lettersErr, formatErr, handlerErr); err != nil {
+		log.Fatal(err)
+	}
+	event, err := os.ReadFile("../../events/dedupe/natural-duplicates.json") // four records
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		answer, err := handler.Invoke(ctx, event)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(answer))
+	}
+	// Output:
+	// count natural-1
+	// count natural-2
+	// {"batchItemFailures":[]}
+	// {"batchItemFailures":[]}
+}
