@@ -27,7 +27,7 @@ func ExampleNew_lambda() {
 	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
 	ledger := dynamostore.New(client, "oncebox-dedupe")
 	handler, handlerErr := kinesishandler.New(dedupe.Parts{
-		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(count), DeadLetters: letters,
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(effect), DeadLetters: letters,
 	}, kinesishandler.Options{}, slog.Default())
 	if err := errors.Join(err, lettersErr, formatErr, handlerErr); err != nil {
 		log.Fatal(err)
@@ -35,11 +35,11 @@ func ExampleNew_lambda() {
 	lambda.Start(handler)
 }
 
-// count is the effect: it gets each record once. After an error, and after a crash, it gets the same records again, with
+// effect gets each record once. After an error, and after a crash, it gets the same records again, with
 // equal IDs.
-func count(_ context.Context, outputs []dedupe.Output) error {
+func effect(_ context.Context, outputs []dedupe.Output) error {
 	for _, o := range outputs {
-		fmt.Println("count", o.ID)
+		fmt.Println("effect of", o.ID)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func ExampleNew() {
 	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+dir, "", nil)
 	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
 	handler, handlerErr := kinesishandler.New(dedupe.Parts{
-		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(count), DeadLetters: letters,
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(effect), DeadLetters: letters,
 	}, kinesishandler.Options{}, slog.New(slog.DiscardHandler))
 	if err := errors.Join(err, lettersErr, formatErr, handlerErr); err != nil {
 		log.Fatal(err)
@@ -74,8 +74,8 @@ func ExampleNew() {
 		fmt.Println(string(answer))
 	}
 	// Output:
-	// count natural-1
-	// count natural-2
+	// effect of natural-1
+	// effect of natural-2
 	// {"batchItemFailures":[]}
 	// {"batchItemFailures":[]}
 }
