@@ -82,10 +82,14 @@ func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.S
 		ConditionExpression:                 aws.String("attribute_not_exists(pk)"),
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
+	if err == nil {
+		return function, nil
+	}
 	old, there := dynamo.ConditionFailure(err)
 	if !there || len(old) == 0 {
-		return function, failed("claim consumer", err)
+		return "", failed("claim consumer", err)
 	}
+	row = consumerRow{} // what the old row lacks stays empty
 	if err := dynamo.Decode(old, &row); err != nil {
 		return "", err
 	}

@@ -52,7 +52,7 @@ func TestDeletedEntry(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	raise := dedupe.RaiseRequest{Scope: e.Scope, Key: e.Key, Owner: e.Owner, PurgeAt: 200}
+	raise := dedupe.RaiseRequest{Scope: e.Scope, Key: e.Key, Owner: e.Owner.Digest(), PurgeAt: 200}
 	if got, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{raise}); err != nil || got[0].Err != nil || got[0].Raised {
 		t.Errorf("a deleted entry was raised: %+v, %v", got, err)
 	}

@@ -16,32 +16,45 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// scripted is a client that answers every call with the same error, or with none, and counts calls. No local engine
-// returns these errors.
+// scripted is a client that answers each call with an error or with nothing, and counts calls. No local engine returns
+// these errors.
 type scripted struct {
-	err       error
+	err       func(call int32) error // of a call, counted from 1; nil: none
 	calls     atomic.Int32
 	inFlight  atomic.Int32
 	most      atomic.Int32
 	staleRead atomic.Bool
 }
 
+func failing(err error) *scripted { return &scripted{err: func(int32) error { return err }} }
+
 func (s *scripted) call() error {
-	s.calls.Add(1)
+	call := s.calls.Add(1)
 	now := s.inFlight.Add(1)
 	for old := s.most.Load(); now > old && !s.most.CompareAndSwap(old, now); old = s.most.Load() {
 		continue
 	}
 	time.Sleep(time.Millisecond) // so that other requests begin meanwhile
 	s.inFlight.Add(-1)
-	return s.err
+	if s.err == nil {
+		return nil
+	}
+	return s.err(call)
+}
+
+func (s *scripted) read(consistent *bool) error {
+	if !aws.ToBool(consistent) {
+		s.staleRead.Store(true)
+	}
+	return s.call()
 }
 
 func (s *scripted) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if !aws.ToBool(in.ConsistentRead) {
-		s.staleRead.Store(true)
-	}
-	return &dynamodb.GetItemOutput{}, s.call()
+	return &dynamodb.GetItemOutput{}, s.read(in.ConsistentRead)
+}
+
+func (s *scripted) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return &dynamodb.QueryOutput{}, s.read(in.ConsistentRead)
 }
 
 func (s *scripted) PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
@@ -56,22 +69,31 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 func everyMethod(ctx context.Context, s *Store) map[string]error {
 	put, err := s.PutIfAbsent(ctx, entries(1))
 	errs := map[string]error{"PutIfAbsent": errors.Join(err, put[0].Err)}
-	raised, err := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Owner: "me", PurgeAt: 1}})
+	raised, err := s.RaisePurge(ctx, []dedupe.RaiseRequest{{PurgeAt: 1}})
 	errs["RaisePurge"] = errors.Join(err, raised[0].Err)
-	if put[0].Existing != nil || raised[0].Raised {
+	answers, err := s.Enter(ctx, dedupe.Question{Records: []dedupe.Candidate{{ID: "a"}}})
+	errs["Enter"] = errors.Join(err, answers[0].Err)
+	acks, err := s.ReadAcks(ctx, dedupe.AckKey{}, "1", "2")
+	errs["ReadAcks"] = err
+	errs["WriteAck"] = s.WriteAck(ctx, dedupe.AckKey{}, dedupe.Ack{First: "1", Last: "2"})
+	consumer, err := s.ClaimConsumer(ctx, "s", dedupe.Stream{}, "me")
+	errs["ClaimConsumer"] = err
+	run, err := s.ReadRun(ctx, "s", "digest")
+	errs["ReadRun"] = err
+	errs["SaveRun"] = s.SaveRun(ctx, "s", dedupe.Run{})
+	if put[0].Existing != nil || raised[0].Raised || answers[0].Found != dedupe.NotKnown ||
+		len(acks) > 0 || consumer != "" || run != nil {
 		errs["an answer was made up"] = nil
 	}
-	_, errs["ReadCheckpoint"] = s.ReadCheckpoint(ctx, dedupe.CheckpointKey{})
-	errs["AdvanceCheckpoint"] = s.AdvanceCheckpoint(ctx, dedupe.CheckpointKey{}, dedupe.Checkpoint{Sequence: "1", Consumer: "me"})
-	_, errs["ReadRun"] = s.ReadRun(ctx, "s", "digest")
-	errs["SaveRun"] = s.SaveRun(ctx, "s", dedupe.Run{})
 	return errs
 }
 
 func entries(n int) []dedupe.Entry {
 	all := make([]dedupe.Entry, n)
 	for i := range all {
-		all[i] = dedupe.Entry{Scope: "s", Key: format.KeyOf(fmt.Sprint(i)), Owner: "me", Arrival: time.Unix(1, 0)}
+		all[i] = dedupe.Entry{
+			Scope: "s", Key: format.KeyOf(fmt.Sprint(i)), Owner: dedupe.Owner{Sequence: "me"}, Arrival: time.Unix(1, 0),
+		}
 	}
 	return all
 }
@@ -79,7 +101,6 @@ func entries(n int) []dedupe.Entry {
 // TestFailuresAreErrors: no method takes a failure for an answer.
 func TestFailuresAreErrors(t *testing.T) {
 	t.Parallel()
-	broken := map[string]types.AttributeValue{"arrival": text("no number"), "consumer": &types.AttributeValueMemberM{}}
 	for _, test := range []struct {
 		name     string
 		err      error
@@ -90,7 +111,7 @@ func TestFailuresAreErrors(t *testing.T) {
 		{"deadline", context.DeadlineExceeded, true},
 		{"denied", errors.New("denied"), false},
 	} {
-		client := &scripted{err: test.err}
+		client := failing(test.err)
 		for method, err := range everyMethod(t.Context(), New(client, table)) {
 			if err == nil || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
 				t.Errorf("%s, %s: want an error, try again %t; got %v", test.name, method, test.tryAgain, err)
@@ -100,16 +121,46 @@ func TestFailuresAreErrors(t *testing.T) {
 			t.Errorf("%s: a read was not consistent", test.name)
 		}
 	}
-	for name, old := range map[string]map[string]types.AttributeValue{"no old row": nil, "an unreadable old row": broken} {
-		s := New(&scripted{err: &types.ConditionalCheckFailedException{Item: old}}, table)
-		if got, err := s.PutIfAbsent(t.Context(), entries(1)); err != nil || got[0].Err == nil || got[0].Existing != nil {
+}
+
+// TestRowsOfOthers: rows that another version wrote, and conditions that failed without the old row, are faults. No
+// record is a duplicate of them.
+func TestRowsOfOthers(t *testing.T) {
+	t.Parallel()
+	type row = map[string]types.AttributeValue
+	entry, digest := entries(1)[0], binary(make([]byte, len(dedupe.Digest{})))
+	for name, old := range map[string]row{
+		"no old row":              nil,
+		"layout 1":                {"owner": text("a/b/c/d/1"), "fingerprint": text(""), "arrival": number(1), "purge_at": number(9)},
+		"no owner":                {"c": digest, "purge_at": number(9)},
+		"no content":              {"o": digest, "purge_at": number(9)},
+		"a short owner":           {"o": binary([]byte("short")), "c": digest},
+		"a long content":          {"o": digest, "c": binary(make([]byte, 17))},
+		"an owner of a text":      {"o": text("0123456789abcdef"), "c": digest},
+		"a purge time of a text":  {"o": digest, "c": digest, "purge_at": text("9")},
+		"a purge time in between": {"o": digest, "c": digest, "purge_at": &types.AttributeValueMemberN{Value: "9.5"}},
+	} {
+		s := New(failing(&types.ConditionalCheckFailedException{Item: old}), table)
+		got, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry})
+		if err != nil || got[0].Err == nil || errors.Is(got[0].Err, dedupe.ErrTryAgain) || got[0].Existing != nil {
 			t.Errorf("%s: a put made up an answer: %+v, %v", name, got, err)
 		}
-		if got, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{{PurgeAt: 1}}); err != nil || got[0].Raised {
+		raise := dedupe.RaiseRequest{Owner: entry.Owner.Digest(), PurgeAt: 1}
+		if got, err := s.RaisePurge(t.Context(), []dedupe.RaiseRequest{raise}); err != nil || got[0].Raised {
 			t.Errorf("%s: a raise made up an answer: %+v, %v", name, got, err)
 		}
-		if err := s.AdvanceCheckpoint(t.Context(), dedupe.CheckpointKey{}, dedupe.Checkpoint{Sequence: "1"}); err == nil || errors.Is(err, dedupe.ErrOtherConsumer) {
-			t.Errorf("%s: a checkpoint made up an answer: %v", name, err)
+	}
+	for name, old := range map[string]row{
+		"no old row":      nil,
+		"no layout":       {"function": text("me")},
+		"an older layout": {"function": text("me"), "layout": number(layout - 1)},
+		"a later layout":  {"function": text("me"), "layout": number(layout + 1)},
+		"layout of a map": {"function": text("me"), "layout": &types.AttributeValueMemberM{}},
+	} {
+		s := New(failing(&types.ConditionalCheckFailedException{Item: old}), table)
+		consumer, err := s.ClaimConsumer(t.Context(), "s", dedupe.Stream{}, "me")
+		if consumer != "" || err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("%s: got consumer %q, %v", name, consumer, err)
 		}
 	}
 }
@@ -129,21 +180,54 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestTableDown: every entry fails, none is taken for a duplicate, and there is not one request for each.
+// TestTableDown: every entry fails, none is taken for a duplicate, and there is not one request for each. This holds
+// too where the table goes down after the first requests.
 func TestTableDown(t *testing.T) {
 	t.Parallel()
 	const n, concurrency = 500, 8
-	client := &scripted{err: &types.ThrottlingException{}}
-	results, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range results {
-		if r.Existing != nil || !errors.Is(r.Err, dedupe.ErrTryAgain) {
-			t.Fatalf("entry %d: want %v, got %+v", i, dedupe.ErrTryAgain, r)
+	for _, good := range []int32{0, 20} {
+		client := &scripted{err: func(call int32) error {
+			if call <= good {
+				return nil
+			}
+			return &types.ThrottlingException{}
+		}}
+		results, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := int32(0)
+		for i, r := range results {
+			if r.Err == nil && r.Existing == nil {
+				put++
+			} else if r.Existing != nil || !errors.Is(r.Err, dedupe.ErrTryAgain) {
+				t.Fatalf("entry %d: want %v, got %+v", i, dedupe.ErrTryAgain, r)
+			}
+		}
+		if calls := client.calls.Load(); put != good || calls > 2*good+2*concurrency {
+			t.Errorf("down after %d requests: %d entries were put, with %d requests", good, put, calls)
 		}
 	}
-	if calls := client.calls.Load(); calls > 2*concurrency {
-		t.Errorf("%d requests were made", calls)
+}
+
+// TestFewFailures: an entry that fails, as under throttling, stops no other.
+func TestFewFailures(t *testing.T) {
+	t.Parallel()
+	const n, every = 500, 4
+	client := &scripted{err: func(call int32) error {
+		if call%every == 0 {
+			return &types.ThrottlingException{}
+		}
+		return nil
+	}}
+	results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
+	failures := 0
+	for _, r := range results {
+		if r.Err != nil {
+			failures++
+		}
+	}
+	if calls := client.calls.Load(); err != nil || calls != n || failures != n/every {
+		t.Errorf("want %d requests and %d failures, got %d and %d, %v", n, n/every, calls, failures, err)
 	}
 }
