@@ -294,19 +294,22 @@ func (s *shop) processorTime() time.Duration {
 type spent struct {
 	requests, lost        float64 // lost: transactions whose item was gone
 	writeUnits, readUnits float64
+	sent                  float64 // bytes of bodies
 	took, cpu             time.Duration
 }
 
 func (c spent) minus(o spent) spent {
 	return spent{
 		requests: c.requests - o.requests, lost: c.lost - o.lost,
-		writeUnits: c.writeUnits - o.writeUnits, readUnits: c.readUnits - o.readUnits,
+		writeUnits: c.writeUnits - o.writeUnits, readUnits: c.readUnits - o.readUnits, sent: c.sent - o.sent,
 	}
 }
 
 func (c spent) each(n int) spent {
 	f := float64(n)
-	return spent{requests: c.requests / f, lost: c.lost / f, writeUnits: c.writeUnits / f, readUnits: c.readUnits / f}
+	return spent{
+		requests: c.requests / f, lost: c.lost / f, writeUnits: c.writeUnits / f, readUnits: c.readUnits / f, sent: c.sent / f,
+	}
 }
 
 // started is how many blocks a text takes.

@@ -26,50 +26,83 @@ import (
 
 const (
 	ledgerEntries = 2_000 // a round
+	maxPut        = 1.18  // times a put of the bare loop: 0.85 of its rate
+	maxDecided    = 1.053 // the same through a Decider: 0.95 of its rate
 	maxUnits      = 1     // write units a new key
 )
 
-// BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of the
-// same conditional puts, with as many requests under way, on the same engine.
+// BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of
+// conditional puts, with as many requests under way, on the same engine.
 func BenchmarkRecordsLedger(b *testing.B) {
 	s := newShop(b, testengine.Dynoxide(b))
-	o := s.client.Options()
-	o.HTTPClient = s.meter.http // the time is taken without the meter
-	client := dynamodb.New(o)
+	client := s.unmetered(0)
 	store := dynamostore.New(client, s.dedupe)
 	var took pairs
 	for b.Loop() {
-		entries := newEntries(ledgerEntries)
-		floor := timed(1, func() { s.must(putBare(b.Context(), client, s.dedupe, entries, dynamostore.DefaultConcurrency)) })
-		entries = newEntries(ledgerEntries)
+		floor := timed(1, func() { s.must(putBare(b.Context(), client, s.dedupe, newCandidates(ledgerEntries))) })
+		entries := entriesOf(newCandidates(ledgerEntries))
 		took.add(timed(1, func() { s.must(putAll(b.Context(), store, entries)) }), floor)
 	}
-	took.report("time of a put by the ledger", maxTime)
+	took.report("time of a put by the ledger", maxPut)
 
 	before := s.meter.read()
-	s.must(putAll(b.Context(), dynamostore.New(s.client, s.dedupe), newEntries(ledgerEntries)))
+	s.must(putAll(b.Context(), dynamostore.New(s.client, s.dedupe), entriesOf(newCandidates(ledgerEntries))))
 	spent := s.meter.read().minus(before).each(ledgerEntries)
 	note("write units a new key", spent.writeUnits, maxUnits, "")
 	note("requests a new key", spent.requests, maxUnits, "")
+	note("bytes of the body of a put", spent.sent, 0, "")
+	before = s.meter.read()
+	s.must(putBare(b.Context(), s.client, s.dedupe, newCandidates(ledgerEntries)))
+	note("bytes of the body of a put, bare loop", s.meter.read().minus(before).each(ledgerEntries).sent, 0, "")
 	b.ReportMetric(0, "ns/op")
 }
 
-func newEntries(n int) []dedupe.Entry {
-	entries := make([]dedupe.Entry, n)
-	for i := range entries {
-		arrival := time.UnixMilli(1_795_176_000_123).UTC()
-		owner := dedupe.Position{
-			Stream: dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "clicks"}, Shard: shard, Sequence: sequence(i), Sub: dedupe.Plain,
+// unmetered is the client without the meter, whose requests take some time more.
+func (s *shop) unmetered(delay time.Duration) *dynamodb.Client {
+	o := s.client.Options()
+	o.HTTPClient = s.meter.http
+	if delay > 0 {
+		o.HTTPClient = delayed{o.HTTPClient, delay}
+	}
+	return dynamodb.New(o)
+}
+
+// delayed is an HTTP client whose requests are some time longer on their way.
+type delayed struct {
+	aws.HTTPClient
+	time.Duration
+}
+
+func (d delayed) Do(r *http.Request) (*http.Response, error) {
+	time.Sleep(d.Duration)
+	return d.HTTPClient.Do(r)
+}
+
+// newCandidates are new records.
+func newCandidates(n int) []dedupe.Candidate {
+	all := make([]dedupe.Candidate, n)
+	for i := range all {
+		position := dedupe.Position{Stream: clicks, Shard: shard, Sequence: sequence(i), Sub: dedupe.Plain}
+		all[i] = dedupe.Candidate{
+			ID: uuid.NewString(), Owner: position.Owner(), Fingerprint: "9bd2c3f4a1e04e7f8c6b5a4d3e2f1a0b",
+			Version: "p1-00000000", Arrival: time.UnixMilli(1_795_176_000_123).UTC(),
 		}
+	}
+	return all
+}
+
+func entriesOf(candidates []dedupe.Candidate) []dedupe.Entry {
+	entries := make([]dedupe.Entry, len(candidates))
+	for i, c := range candidates {
 		entries[i] = dedupe.Entry{
-			Scope: "clicks", Key: format.KeyOf(uuid.NewString()), Owner: owner.String(), Fingerprint: "9bd2c3f4a1e04e7f8c6b5a4d3e2f1a0b",
-			Version: "p1-00000000", Arrival: arrival, PurgeAt: retention.PurgeAt(arrival),
+			Scope: "clicks", Key: format.KeyOf(c.ID), Owner: c.Owner, Fingerprint: c.Fingerprint, Version: c.Version,
+			Arrival: c.Arrival, PurgeAt: retention.PurgeAt(c.Arrival),
 		}
 	}
 	return entries
 }
 
-// putAll puts entries as a Processor does, a chunk at a time.
+// putAll puts entries in chunks of the first size of a Processor.
 func putAll(ctx context.Context, store *dynamostore.Store, entries []dedupe.Entry) error {
 	for chunk := range slices.Chunk(entries, dedupe.DefaultChunk) {
 		results, err := store.PutIfAbsent(ctx, chunk)
@@ -85,26 +118,29 @@ func putAll(ctx context.Context, store *dynamostore.Store, entries []dedupe.Entr
 	return nil
 }
 
-// putBare puts the same rows by the SDK, and nothing else.
-func putBare(ctx context.Context, client *dynamodb.Client, table string, entries []dedupe.Entry, workers int) error {
-	queue := make(chan dedupe.Entry, len(entries))
-	for _, e := range entries {
-		queue <- e
+// putBare puts the least that does the job of an entry by the SDK, and nothing else:
+// a key, 16 bytes each for the owner and the content, and the time until which it
+// counts. The old row comes back, since it decides.
+func putBare(ctx context.Context, client *dynamodb.Client, table string, candidates []dedupe.Candidate) error {
+	queue := make(chan *dedupe.Candidate, len(candidates))
+	for i := range candidates {
+		queue <- &candidates[i]
 	}
 	close(queue)
-	failed := make([]error, workers)
+	failed := make([]error, dynamostore.DefaultConcurrency)
 	var done sync.WaitGroup
-	for w := range workers {
+	for w := range failed {
 		done.Go(func() {
-			for e := range queue {
+			for c := range queue {
+				owner, content := c.Owner.Digest(), dedupe.ContentDigest(c.Fingerprint)
 				_, err := client.PutItem(ctx, &dynamodb.PutItemInput{
-					TableName: aws.String(table), ConditionExpression: aws.String("attribute_not_exists(pk) OR purge_at < :arrival"),
-					ExpressionAttributeValues:           map[string]types.AttributeValue{":arrival": decimal(e.Arrival.Unix())},
+					TableName: aws.String(table), ConditionExpression: aws.String("attribute_not_exists(pk) OR purge_at < :a"),
+					ExpressionAttributeValues:           map[string]types.AttributeValue{":a": decimal(c.Arrival.Unix())},
 					ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 					Item: map[string]types.AttributeValue{
-						"pk": text(fmt.Sprintf("record#%s#%x", e.Scope, e.Key)), "sk": text("entry"), "owner": text(e.Owner),
-						"fingerprint": text(e.Fingerprint), "version": text(e.Version),
-						"arrival": decimal(e.Arrival.UnixMilli()), "purge_at": decimal(e.PurgeAt),
+						"pk": text("clicks#" + c.ID), "sk": text("e"),
+						"o": &types.AttributeValueMemberB{Value: owner[:]}, "c": &types.AttributeValueMemberB{Value: content[:]},
+						"purge_at": decimal(retention.PurgeAt(c.Arrival)),
 					},
 				})
 				if err != nil {
@@ -120,6 +156,71 @@ func putBare(ctx context.Context, client *dynamodb.Client, table string, entries
 
 func decimal(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+// BenchmarkRecordsBesideBare measures how a Processor decides batches, against the bare
+// loop of puts: the step of the ledger, and all steps with a sink that costs nothing.
+func BenchmarkRecordsBesideBare(b *testing.B) {
+	for b.Loop() { // once or often: the rounds are its own
+	}
+	for _, engine := range []struct {
+		name     string
+		endpoint string
+	}{{"dynoxide", testengine.Dynoxide(b)}, {"DynamoDB Local", testengine.DynamoDBLocal(b)}} {
+		s := newShop(b, engine.endpoint)
+		for _, delay := range []time.Duration{0, network} {
+			for _, batch := range []struct{ records, rounds int }{{100, 41}, {1_000, 15}, {10_000, 5}} {
+				name := fmt.Sprintf("batch of %d, %s, %v more a request", batch.records, engine.name, delay)
+				s.besideBare(name, s.unmetered(delay), batch.records, batch.rounds)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func (s *shop) besideBare(name string, client *dynamodb.Client, records, rounds int) {
+	store := dynamostore.New(client, s.dedupe)
+	decider := &dedupe.Decider{Ledger: store, Scope: "clicks", Retention: retention}
+	j, err := format.NewJSON(format.Options{IDPath: "event_id", FingerprintPath: "event_fingerprint"})
+	s.must(err)
+	processor := newProcessor(s.B, store, j)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Hour) // a Processor's chunks grow while there is time
+	defer cancel()
+	var decided, processed, used pairs
+	for range rounds {
+		candidates := newCandidates(records)
+		floor, floorUsed := s.used(func() { s.must(putBare(ctx, client, s.dedupe, candidates)) })
+		candidates = newCandidates(records)
+		took, tookUsed := s.used(func() { s.must(decideAll(ctx, decider, candidates)) })
+		decided.add(took, floor)
+		used.add(tookUsed, floorUsed)
+		batch := newBatch(s.B, records)
+		processed.add(timed(1, func() { process(ctx, s.B, processor, batch) }), floor)
+	}
+	decided.report(name+": ledger", maxDecided)
+	used.report(name+": client's processor time of it", 0)
+	processed.report(name+": Processor", 0)
+}
+
+// used is the time and the processor time of some work.
+func (s *shop) used(work func()) (took, processor time.Duration) {
+	before := s.processorTime()
+	took = timed(1, work)
+	return took, s.processorTime() - before
+}
+
+// decideAll decides records in the chunks of a Processor, which grow.
+func decideAll(ctx context.Context, d *dedupe.Decider, candidates []dedupe.Candidate) error {
+	for size := dedupe.DefaultChunk; len(candidates) > 0; size = min(2*size, 8*dedupe.DefaultChunk) {
+		chunk := candidates[:min(size, len(candidates))]
+		for _, decision := range d.Decide(ctx, chunk) {
+			if decision.Outcome != dedupe.New {
+				return fmt.Errorf("not new: %+v", decision)
+			}
+		}
+		candidates = candidates[len(chunk):]
+	}
+	return nil
 }
 
 // network is how long a request is on its way, to and fro.
@@ -155,7 +256,8 @@ func BenchmarkRecordsLatency(b *testing.B) {
 		for range latencies {
 			round := make([]time.Duration, len(concurrencies))
 			for i, c := range concurrencies {
-				h := newHandler(b, dynamostore.New(client, "dedupe", dynamostore.WithConcurrency(c)), slowSink{})
+				ledger := dynamostore.New(client, "dedupe", dynamostore.WithConcurrency(c))
+				h := newHandler(b, dedupe.Parts{Ledger: ledger, Sink: slowSink{}})
 				round[i] = timed(1, func() { invoke(b, h, event) })
 			}
 			for i := range took {
@@ -183,7 +285,7 @@ func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
 // slowSink is a sink one request away.
 type slowSink struct{ costless }
 
-func (slowSink) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (slowSink) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) {
 	time.Sleep(network)
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }

@@ -43,14 +43,14 @@ const (
 // read two paths, hash. The ledger and the sink cost nothing.
 func BenchmarkRecordsPipeline(b *testing.B) {
 	oneCore(b)
-	batch := newBatch(b)
+	batch := newBatch(b, batchRecords)
 	byPath := newPipeline(b, format.Options{IDPath: "event_id", FingerprintPath: "event_fingerprint"})
 	computed := newPipeline(b, format.Options{IDPath: "event_id", Volatile: []string{"etl_tstamp", "sent_at"}})
 	var tookByPath, tookComputed pairs
 	for b.Loop() {
 		floor := timed(repeats, func() { validateReadHash(b, batch) })
-		tookByPath.add(timed(repeats, func() { process(b, byPath, batch) }), floor)
-		tookComputed.add(timed(repeats, func() { process(b, computed, batch) }), floor)
+		tookByPath.add(timed(repeats, func() { process(b.Context(), b, byPath, batch) }), floor)
+		tookComputed.add(timed(repeats, func() { process(b.Context(), b, computed, batch) }), floor)
 	}
 	tookByPath.report("records to decisions, fingerprint by path", maxPipeline)
 	tookComputed.report("records to decisions, computed fingerprint", maxComputed)
@@ -63,11 +63,22 @@ func newPipeline(b *testing.B, o format.Options) *dedupe.Processor {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return dedupe.NewProcessor(costless{}, f, costless{}, nil, dedupe.Settings{Scope: "s", Retention: retention})
+	return newProcessor(b, costless{}, f)
 }
 
-func process(b *testing.B, p *dedupe.Processor, batch dedupe.Batch) {
-	if r := p.Process(b.Context(), batch); r.Tally.New != batchRecords {
+// newProcessor is a Processor with a sink that costs nothing.
+func newProcessor(b *testing.B, ledger dedupe.Ledger, f dedupe.Format) *dedupe.Processor {
+	b.Helper()
+	p, err := dedupe.NewProcessor(dedupe.Parts{Ledger: ledger, Format: f, Sink: costless{}, DeadLetters: costless{}},
+		dedupe.Settings{Scope: "clicks", Retention: retention})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+func process(ctx context.Context, b *testing.B, p *dedupe.Processor, batch dedupe.Batch) {
+	if r := p.Process(ctx, batch); r.Tally.New != int64(len(batch.Records)) {
 		b.Fatalf("%+v", r)
 	}
 }
@@ -192,10 +203,11 @@ func handled(b *testing.B, start func(b *testing.B, m *memory) lambda.Handler, e
 }
 
 func ourHandler(b *testing.B, m *memory) lambda.Handler {
-	return newHandler(b, m, m)
+	return newHandler(b, dedupe.Parts{Ledger: m, Sink: m})
 }
 
-func newHandler(b *testing.B, store kinesishandler.Store, sink dedupe.Sink) *kinesishandler.Handler {
+// newHandler is the function with parts of its own, and a dead-letter store that gets nothing.
+func newHandler(b *testing.B, p dedupe.Parts) *kinesishandler.Handler {
 	b.Helper()
 	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
@@ -203,7 +215,12 @@ func newHandler(b *testing.B, store kinesishandler.Store, sink dedupe.Sink) *kin
 	if err != nil {
 		b.Fatal(err)
 	}
-	return kinesishandler.New(store, sink, nil, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	p.DeadLetters = costless{}
+	h, err := kinesishandler.New(p, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h
 }
 
 // plainly is the function as one would write it without much thought, with the
@@ -219,7 +236,7 @@ func plainly(read func(data []byte) (id, fingerprint string, err error)) func(b 
 				}
 				sum := sha256.Sum256([]byte(id))
 				entries = append(entries, dedupe.Entry{
-					Scope: "s", Key: dedupe.Key(sum[:16]), Owner: r.EventID, Fingerprint: fingerprint,
+					Scope: "s", Key: dedupe.Key(sum[:16]), Owner: dedupe.Owner{Sequence: r.EventID}, Fingerprint: fingerprint,
 					Arrival: r.Kinesis.ApproximateArrivalTimestamp.Time,
 				})
 			}
@@ -274,16 +291,18 @@ func timed(times int, work func()) time.Duration {
 var retention = dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour}
 
 // newBatch is a batch of page views that differ in their ids.
-func newBatch(b *testing.B) dedupe.Batch {
+func newBatch(b *testing.B, records int) dedupe.Batch {
 	b.Helper()
-	batch := dedupe.Batch{Stream: dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "clicks"}, Shard: shard}
-	for i := range batchRecords {
+	batch := dedupe.Batch{Stream: clicks, Shard: shard}
+	for i := range records {
 		batch.Records = append(batch.Records, dedupe.Record{
 			Sequence: sequence(i), PartitionKey: uuid.NewString(), Arrival: time.UnixMilli(1_795_176_000_123).UTC(), Data: pageView(b),
 		})
 	}
 	return batch
 }
+
+var clicks = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "clicks"}
 
 const shard = "shardId-000000000006"
 
@@ -316,8 +335,12 @@ func newEvent(b *testing.B, records int) []byte {
 	return event.Bytes()
 }
 
-// costless is a ledger that has no entries and keeps none, and a sink.
+// costless is a ledger that has no entries and keeps none, a sink, and a dead-letter store.
 type costless struct{}
+
+func (costless) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, costless{}, q), nil
+}
 
 func (costless) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	return make([]dedupe.PutResult, len(entries)), nil
@@ -326,24 +349,34 @@ func (costless) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe
 func (costless) RaisePurge(_ context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return make([]dedupe.RaiseResult, len(raises)), nil
 }
-func (costless) Check(dedupe.Output) error { return nil }
-func (costless) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
-	return len(outputs), nil
+
+func (costless) Check(context.Context, dedupe.Output) error { return nil }
+
+func (costless) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) {
+	return dedupe.Sent{}, nil
+}
+
+func (costless) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+	return len(letters), nil
 }
 
 // memory is a ledger of a map, and a sink that counts.
 type memory struct {
 	costless
-	dedupe.Checkpoints // none: the checkpoint is off
-	entries            map[dedupe.Key]dedupe.Entry
-	sent               int
+	entries map[dedupe.Key]dedupe.Entry
+	sent    int
+}
+
+func (m *memory) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, m, q), nil
 }
 
 func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	for i, e := range entries {
 		if there, ok := m.entries[e.Key]; ok {
-			results[i].Existing = &there
+			existing := there.Existing()
+			results[i].Existing = &existing
 			continue
 		}
 		m.entries[e.Key] = e
@@ -351,7 +384,7 @@ func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedup
 	return results, nil
 }
 
-func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (int, error) {
+func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	m.sent += len(outputs)
-	return len(outputs), nil
+	return dedupe.Sent{}, nil
 }

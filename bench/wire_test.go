@@ -75,6 +75,7 @@ func (m *meter) count(operation string, sent, received []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.spent.requests++
+	m.spent.sent += float64(len(sent))
 	switch operation {
 	case "TransactWriteItems":
 		var request struct{ TransactItems []json.RawMessage }
