@@ -9,12 +9,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -85,18 +85,18 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	results := make([]dedupe.PutResult, len(entries))
 	s.each(len(entries), func(i int, notSent error) error {
 		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.put(ctx, entries[i])
+			results[i] = s.put(ctx, &entries[i])
 		}
 		return results[i].Err
 	})
 	return results, nil
 }
 
-func (s *Store) put(ctx context.Context, e dedupe.Entry) dedupe.PutResult {
+func (s *Store) put(ctx context.Context, e *dedupe.Entry) dedupe.PutResult {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.table), Item: dynamo.Encode(newEntryRow(e)),
-		ConditionExpression:                 aws.String("attribute_not_exists(pk) OR purge_at < :arrival"),
-		ExpressionAttributeValues:           map[string]types.AttributeValue{":arrival": seconds(e.Arrival)},
+		TableName: &s.table, Item: entryItem(e),
+		ConditionExpression:                 aws.String("attribute_not_exists(pk) OR purge_at < :a"),
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":a": seconds(e.Arrival)},
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
 	old, there := dynamo.ConditionFailure(err)
@@ -155,27 +155,26 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 // errNotSent is the result of entries that were not sent to DynamoDB.
 var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, at most s.concurrency at a time. While most requests fail it passes notSent, with which
-// work only sets its result: with a table that is down, every entry would cost several attempts. A few that fail, as
-// under throttling, stop nobody else.
+// each runs work for 0 to n-1, s.concurrency at a time. While most requests fail it passes notSent, with which work
+// only sets its result: with a table that is down, every entry would cost several attempts. A few that fail, as under
+// throttling, stop nobody else.
 func (s *Store) each(n int, work func(i int, notSent error) error) {
-	var sent, failed atomic.Int64
-	var g errgroup.Group
-	g.SetLimit(s.concurrency)
-	for i := range n {
-		g.Go(func() error {
-			var notSent error
-			if f := failed.Load(); f >= int64(s.concurrency) && 2*f > sent.Load() {
-				notSent = errNotSent
+	var begun, failed atomic.Int64
+	var workers sync.WaitGroup
+	for range min(s.concurrency, n) {
+		workers.Go(func() {
+			for i := begun.Add(1) - 1; i < int64(n); i = begun.Add(1) - 1 {
+				var notSent error
+				if f := failed.Load(); f >= int64(s.concurrency) && 2*f > i {
+					notSent = errNotSent
+				}
+				if work(int(i), notSent) != nil {
+					failed.Add(1)
+				}
 			}
-			sent.Add(1)
-			if work(i, notSent) != nil {
-				failed.Add(1)
-			}
-			return nil
 		})
 	}
-	_ = g.Wait() // work stores its errors in the results
+	workers.Wait() // work stores its errors in the results
 }
 
 // ReadRun reads an offline run consistently.
