@@ -50,8 +50,12 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	if p.Format == nil {
 		p.Format = o.Format
 	}
+	o = o.withDefaults()
+	if o.Consumer == "" {
+		p.Consumers = nil
+	}
 	h := &Handler{
-		parts: p, options: o.withDefaults(), log: log,
+		parts: p, options: o, log: log,
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}

@@ -456,7 +456,7 @@ func TestDefaultsOfNew(t *testing.T) {
 	must(t, err)
 	consumer, err := b.store.ClaimConsumer(t.Context(), entry.Scope, stream, "other")
 	must(t, err)
-	equal(t, "consumer", consumer, "oncebox")
+	equal(t, "consumer: outside of Lambda a handler locks no function out", consumer, "other")
 }
 
 // TestTheSinkMayNotBeTheSource: records would go round for ever.

@@ -116,7 +116,8 @@ type Options struct {
 	PoisonLimit     dedupe.PoisonLimit
 	Unaggregated    bool // no record is opened as a KPL aggregate, and enhanced fan-out is allowed
 	// Consumer is the function's name: no other function may read the stream in this scope. "": the name of the Lambda
-	// function, or "oncebox" outside of Lambda.
+	// function. Outside of Lambda there is none, and no other is refused: who handles an event by hand must not lock the
+	// function out.
 	Consumer    string
 	Concurrency int // ledger requests at the same time, in an engine that has requests
 	LogLevel    slog.Level
@@ -138,7 +139,7 @@ func (o Options) withDefaults() Options {
 	if o.Retention == (dedupe.Retention{}) {
 		o.Retention = dedupe.Retention{Window: DefaultWindow, Horizon: DefaultHorizon}
 	}
-	o.Consumer = cmp.Or(o.Consumer, lambdacontext.FunctionName, outsideLambda)
+	o.Consumer = cmp.Or(o.Consumer, lambdacontext.FunctionName)
 	return o
 }
 
@@ -178,23 +179,18 @@ func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
 	s := Settings{DedupeTable: p.Table(varDedupeTable), Options: p.options(environ)}
-	s.Consumer = cmp.Or(s.Consumer, outsideLambda)
 	return s, p.Err()
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
-// chooses the store. Other ONCEBOX_ variables are ignored, except for the old names of settings. Outside of Lambda the
-// consumer is "oncebox". The error is like that of ParseSettings.
+// chooses the store. Other ONCEBOX_ variables are ignored, except for the old names of settings. The error is like that
+// of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseRenamed()
 	o := p.options(environ)
-	o.Consumer = cmp.Or(o.Consumer, outsideLambda)
 	return o, p.Err()
 }
-
-// outsideLambda is the consumer where Lambda names no function.
-const outsideLambda = "oncebox"
 
 type parser struct{ *settings.Parser }
 

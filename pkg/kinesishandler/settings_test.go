@@ -232,7 +232,7 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db"))
 	must(t, err)
-	equal(t, "consumer", o.Consumer, "oncebox")
+	equal(t, "consumer", o.Consumer, "")
 	equal(t, "sink", o.Sink.Stream, "unique")
 	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
 	_, err = kinesishandler.ParseOptions(
