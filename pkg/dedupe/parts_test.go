@@ -296,6 +296,17 @@ func wholeBatch(f *fixture) {
 	if b.calls[dedupefault.PutIfAbsent] != 1 || b.calls[dedupefault.Send] != 3 {
 		f.Errorf("got calls %v", b.calls)
 	}
+	b.sink.got = nil
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.Send && len(b.sink.got) == 0 {
+			b.hook = nil
+			return errCrash
+		}
+		return c.Do(ctx)
+	}
+	b.fails(11, rec(11, "f", "x"), rec(12, "g", "x"), rec(13, "h", "x")) // nothing is sent after the first failure
+	b.wantDelivered()
+
 	var poison []bool
 	p, err := dedupe.NewProcessor(dedupe.Parts{
 		Ledger: ledgerFunc(func(q dedupe.Question) (answers []dedupe.Answer, err error) {
