@@ -111,7 +111,7 @@ func (b *bench) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	b.calls = append(b.calls, order.ID+" "+order.Amount)
 }
 
-// handle gives an event to the function, as Lambda does. It returns the messages that are to come again, counted from 1.
+// handle gives an event to the function, as Lambda does. It returns which messages are to come again, counted from 1.
 func (b *bench) handle(t *testing.T, file string) (failed []int) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + file)

@@ -94,4 +94,35 @@
 //   - A producer that gives each retry a new id makes different records.
 //   - The order of records holds within a shard as far as the sink keeps it, and not across shards.
 //   - A scope and stream have one consumer; another function is refused with ErrOtherConsumer.
+//
+// # Programs with a pipeline of their own
+//
+// A program that reads a queue or a topic needs no Processor. Delivery.Read reads a message, Decider.Decide decides the
+// messages of a batch, and Delivery.Prepare returns what is to be delivered. The example of Decider is such a loop for
+// Kafka, and examples/queue is a Lambda function for SQS. The rule is:
+//
+//   - Go through the decisions in order, and stop at the first error. A source without an order, such as a standard SQS
+//     queue, may go on: an error says nothing about other messages.
+//   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare returns
+//     a *PoisonError, store the message as a dead letter. Every other error leaves the message undone.
+//   - Acknowledge a message after its effect. Acknowledge a duplicate, and a dead letter after it is stored.
+//
+// The owner of a message stays the same when the source delivers the message again, and no other message has it:
+//
+//	                    Owner.Source                  Owner.Sequence    Candidate.Arrival
+//	SQS                 the ARN of the queue          message id        SentTimestamp
+//	Kafka               cluster, topic, partition     offset            timestamp of the message
+//	Kinesis, by KCL     as Position.Owner makes it    sequence number   approximate arrival timestamp
+//	a file              a name of the import          line number       time of the import
+//
+// A message that comes back under another owner is taken for a copy of itself and is dropped, although its effect was
+// perhaps never done. SQS gives messages new ids when StartMessageMoveTask moves them out of a dead-letter queue. Read
+// the dead-letter queue with the same program instead: there a message has its old id, and the attribute
+// DeadLetterQueueSourceArn has the ARN of its queue.
+//
+// Each effect is then done at least once, always with the same id, and the effect of a copy is not done. A retry does
+// the effect again: after a crash or an error between the effect and its acknowledgement, and where a source delivers a
+// message twice. Give the id to the effect as its idempotency key, or make the effect harmless to repeat. A copy may be
+// dropped before the effect of the original is done. So the source must keep a message until it is acknowledged, and
+// store what it gives up. Retention.Horizon is at least as long as that takes.
 package dedupe
