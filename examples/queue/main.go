@@ -1,8 +1,11 @@
 // Command queue is a Lambda function that calls an API once for each order in an SQS queue, standard or FIFO. It uses a
 // Decider in a pipeline of its own: SQS has no shards and no sequence numbers, so a Processor does not fit.
 //
-// It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures, and the queue a
-// dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time.
+// It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
+//
+//   - a dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time;
+//   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible while
+//     it is processed is processed twice.
 package main
 
 import (
@@ -117,9 +120,10 @@ func (f *function) read(ctx context.Context, m events.SQSMessage) order {
 	return o
 }
 
-// ownerOf is the identity of a message. SQS keeps the message ID when it moves the message to the dead-letter queue, so
-// this function can read that queue too: there the owner is the same, and the order a retry. Never move messages back
-// with StartMessageMoveTask: they get new message IDs, and would be dropped as duplicates of themselves.
+// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names the
+// first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a retry.
+// Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as duplicates of
+// themselves.
 func ownerOf(m events.SQSMessage) dedupe.Owner {
 	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
 	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}

@@ -118,7 +118,7 @@
 // A message that comes back under another owner is taken for a copy of itself and is dropped, although its effect was
 // perhaps never done. SQS gives messages new ids when StartMessageMoveTask moves them out of a dead-letter queue. Read
 // the dead-letter queue with the same program instead: there a message has its old id, and the attribute
-// DeadLetterQueueSourceArn has the ARN of its queue.
+// DeadLetterQueueSourceArn has the ARN of the queue that it was in first.
 //
 // Each effect is then done at least once, always with the same id, and the effect of a copy is not done. A retry does
 // the effect again: after a crash or an error between the effect and its acknowledgement, and where a source delivers a
