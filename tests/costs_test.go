@@ -309,6 +309,7 @@ func (noDeadLetters) Put(context.Context, []dedupe.DeadLetter) (stored int, err 
 func (r *records) container(p dedupe.Parts) *kinesishandler.Handler {
 	options, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
+		"AWS_LAMBDA_FUNCTION_NAME=dedupe",
 	})
 	must(r, err)
 	p.Ledger, p.Sink, p.DeadLetters = r.store, dedupe.SinkFunc(r.sent.send), noDeadLetters{}
