@@ -24,7 +24,7 @@ var notRun = map[string]string{
 // TestEveryPackageHasAnExample: each public package has an Example that the tests run, as far as it can be run.
 func TestEveryPackageHasAnExample(t *testing.T) {
 	t.Parallel()
-	for _, path := range run(t, "go", "list", "../pkg/...") {
+	for _, path := range golist(t, "../pkg/...") {
 		name := strings.TrimPrefix(path, module+"/pkg/")
 		examples := examplesOf(t, filepath.Join("../pkg", name))
 		runs := slices.ContainsFunc(examples, func(e *doc.Example) bool { return e.Output != "" })
@@ -58,7 +58,7 @@ func TestExamplesBuildForLambda(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	const withLambda = `{{range .Imports}}{{if eq . "github.com/aws/aws-lambda-go/lambda"}}{{$.ImportPath}}{{end}}{{end}}`
-	functions := run(t, "go", "list", "-f", withLambda, "../examples/...")
+	functions := golist(t, "-f", withLambda, "../examples/...")
 	if len(functions) < 3 {
 		t.Fatalf("the Lambda functions of the examples are %q", functions)
 	}

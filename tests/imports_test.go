@@ -68,7 +68,7 @@ var (
 // user's module cannot import.
 func TestExamplesUseWhatUsersCan(t *testing.T) {
 	t.Parallel()
-	imports := run(t, "go", "list", "-f", `{{join .Imports "\n"}}`, "../examples/...")
+	imports := golist(t, "-f", `{{join .Imports "\n"}}`, "../examples/...")
 	if !slices.Contains(imports, module+"/infra") {
 		t.Fatalf("the examples import %v", imports)
 	}
@@ -84,19 +84,19 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 // and the harnesses under internal/.
 func dependencies(t *testing.T, pattern string) []string {
 	t.Helper()
-	packages := run(t, "go", "list", pattern)
+	packages := golist(t, pattern)
 	packages = slices.DeleteFunc(packages, func(p string) bool { return strings.HasSuffix(p, "test") || slices.Contains(testPackages, p) })
 	if len(packages) == 0 {
 		t.Fatalf("no packages in %s", pattern)
 	}
-	return run(t, "go", append([]string{"list", "-deps"}, packages...)...)
+	return golist(t, append([]string{"-deps"}, packages...)...)
 }
 
-func run(t *testing.T, name string, args ...string) []string {
+func golist(t *testing.T, args ...string) []string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).Output()
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
 	if err != nil {
-		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
 	}
 	return strings.Fields(string(out))
 }
