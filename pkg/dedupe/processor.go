@@ -149,7 +149,7 @@ func (p Parts) check() error {
 		{"DeadLetters", p.DeadLetters == nil},
 	} {
 		if part.nil {
-			missing = append(missing, fmt.Errorf("Parts.%s is nil", part.name))
+			missing = append(missing, fmt.Errorf("no %s among the parts", part.name))
 		}
 	}
 	return errors.Join(missing...)
