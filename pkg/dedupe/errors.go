@@ -3,7 +3,6 @@ package dedupe
 import (
 	"context"
 	"errors"
-	"net"
 )
 
 var (
@@ -36,9 +35,16 @@ var (
 	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )
 
+// networkError is net.Error, without package net.
+type networkError interface {
+	error
+	Timeout() bool
+	Temporary() bool
+}
+
 // passes reports whether an error of a format or a sink says nothing about the record: the record is tried again then.
 func passes(err error) bool {
-	_, network := errors.AsType[net.Error](err)
+	_, network := errors.AsType[networkError](err)
 	return network || errors.Is(err, ErrTryAgain) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
