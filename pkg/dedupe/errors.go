@@ -31,6 +31,9 @@ var (
 	// errIncomplete says that a sink or a dead-letter store did less than it was asked, and returned no error.
 	errIncomplete = errors.New("dedupe: the sink or the dead-letter store did only a part and returned no error")
 
+	// errCutShort says that a batch has ended before its last record, without a failure.
+	errCutShort = errors.New("dedupe: the batch ended before its last record: a part has ended its goroutine")
+
 	// errMisfit says that an answer of a ledger or a sink does not fit what it was asked.
 	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -419,4 +420,31 @@ func TestOverlap(t *testing.T) {
 		}
 	}()
 	newProcessor(dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { panic("a bug") })).Process(t.Context(), batch)
+}
+
+// readExits is a format that ends the goroutine in the place of reading some records.
+type readExits struct{ dedupe.Format }
+
+func (r readExits) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+	if strings.Contains(string(payload), `"b"`) {
+		runtime.Goexit()
+	}
+	return r.Format.Read(ctx, payload)
+}
+
+// TestGoexit: a part that ends the goroutine of the overlap does not end the batch as if it were done.
+func TestGoexit(t *testing.T) {
+	t.Parallel()
+	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
+	b := f.bench()
+	b.settings.Chunk = 1
+	p, err := dedupe.NewProcessor(
+		dedupe.Parts{Ledger: b.store, Format: readExits{b.format}, Sink: b.sink, DeadLetters: b.deadLetters}, b.settings)
+	f.must(err)
+	r := p.Process(t.Context(), dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{
+		rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"),
+	}})
+	if r.Err == nil || r.Failed != "2" || r.Done != 1 || r.Tally.Failed != 2 {
+		t.Errorf("want a failure at 2, got %+v", r)
+	}
 }

@@ -235,6 +235,9 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 		r.spare = c.users
 		c = following
 	}
+	if done := r.result.Done; done < len(b.Records) {
+		return r.failAt(done, done, errCutShort)
+	}
 	return r.result
 }
 
