@@ -53,7 +53,7 @@ func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
-	c.err = r.suspicion.look(c.users)
+	c.err = r.suspicion.look(c.users, r.ownerOf)
 	return c
 }
 

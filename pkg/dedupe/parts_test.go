@@ -27,6 +27,8 @@ var partCases = []testCase{
 	{"records/ledger-asked-again", askedAgain},
 	{"records/batches-that-are-none", notBatches},
 	{"records/wrong-setting", wrongSetting},
+	{"records/wrong-setting-behind-acked-records", wrongSettingBehindAcks},
+	{"records/poison-that-comes-again-is-no-wrong-setting", poisonAgain},
 	{"records/derived-ids", derivedIDs},
 	{"records/whole-batch", wholeBatch},
 	{"records/not-aggregated", notAggregated},
@@ -263,6 +265,52 @@ func wrongSetting(f *fixture) {
 	}
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Off: true}
 	b.wantTally(b.done(batch.Records...), dedupe.Tally{In: 5, DeadLettered: 5})
+}
+
+// wrongSettingBehindAcks: a Processor that has found a wrong setting gets a batch that begins with a chunk of records that
+// are done. The records behind it are not done.
+func wrongSettingBehindAcks(f *fixture) {
+	b := f.withAcks()
+	b.settings.Chunk = 2
+	b.done(rec(1, "a", "x"), rec(2, "b", "x"))
+	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 2}
+	p := b.processor()
+	process := func(records ...dedupe.Record) dedupe.Result {
+		return p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: records})
+	}
+	bad := []dedupe.Record{rawRec(11, "{}"), rawRec(12, "{}")}
+	if r := process(bad...); !errors.Is(r.Err, dedupe.ErrWrongSetting) {
+		b.Fatalf("want %v, got %+v", dedupe.ErrWrongSetting, r)
+	}
+	r := process(append([]dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x")}, bad...)...)
+	if !errors.Is(r.Err, dedupe.ErrWrongSetting) || r.Done != 2 || r.Failed != "11" {
+		b.Errorf("want a failure at 11, got %+v", r)
+	}
+	if r := process(rec(3, "c", "x")); r.Err != nil { // a good record of another shard is not stopped
+		b.Error(r.Err)
+	}
+	b.wantDeadLetters()
+}
+
+// poisonAgain: a poison record that comes again and again, since the dead-letter store is down, is one poison record.
+func poisonAgain(f *fixture) {
+	b := f.bench()
+	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 4}
+	p := b.processor()
+	process := func() dedupe.Result {
+		return p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{rawRec(1, "{}")}})
+	}
+	b.hook = failBefore(dedupefault.PutDeadLetters, dedupe.ErrTryAgain)
+	for range 5 {
+		if r := process(); !errors.Is(r.Err, dedupe.ErrTryAgain) {
+			b.Fatalf("want the error of the store, got %v", r.Err)
+		}
+	}
+	b.hook = nil
+	if r := process(); r.Err != nil {
+		b.Error(r.Err)
+	}
+	b.wantDeadLetters(1)
 }
 
 // derivedIDs: every delivered id is the derived one, whatever the order, with one put each.
