@@ -207,11 +207,11 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 }
 
 // newHandler is the function with parts of its own, and a dead-letter store that gets nothing.
-func newHandler(b *testing.B, p dedupe.Parts) *kinesishandler.Handler {
+func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandler.Handler {
 	b.Helper()
-	o, err := kinesishandler.ParseOptions([]string{
+	o, err := kinesishandler.ParseOptions(append(settings,
 		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
-	})
+	))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+const (
+	maxThrottled = 1.05        // write units a record while puts fail
+	maxWithAcks  = 1.02        // write units a record, acks included, without faults
+	timeout      = time.Minute // of the function
+)
+
+// BenchmarkRecordsThrottled measures what throttling costs the function: batches of 500
+// new records, of which some fail with all attempts of the SDK, and then no more.
+func BenchmarkRecordsThrottled(b *testing.B) {
+	for b.Loop() { // once or often: the rounds are its own
+	}
+	endpoint := testengine.Dynoxide(b)
+	for _, delay := range []time.Duration{network, 150 * time.Millisecond} {
+		for _, percent := range []uint32{0, 2, 5} {
+			s := newShop(b, endpoint)
+			var units, invocations []float64
+			var took pairs
+			for range 5 {
+				floor := timed(1, func() {
+					s.must(putBare(b.Context(), s.unmetered(delay), s.dedupe, newCandidates(batchRecords)))
+				})
+				before := s.meter.read()
+				var invoked int
+				took.add(timed(1, func() { invoked = s.drain(delay, percent) }), floor)
+				units = append(units, s.meter.read().minus(before).each(batchRecords).writeUnits)
+				invocations = append(invocations, float64(invoked))
+			}
+			name := fmt.Sprintf("%d %% of puts fail, %v a request: ", percent, delay)
+			goal := maxThrottled
+			if percent == 0 {
+				goal = maxWithAcks
+			}
+			note(name+"write units a record", median(units), goal, "with acks")
+			note(name+"invocations", median(invocations), 1, "")
+			took.report(name+"time, against the bare loop without faults", 0)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// drain takes a batch through a new function until it is done, and returns how many
+// invocations that took. What Lambda delivers again begins at the record of the answer;
+// a batch whose invocation failed is bisected.
+func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
+	s.Helper()
+	o := s.client.Options()
+	o.HTTPClient = &throttling{HTTPClient: s.meter, delay: delay, percent: percent, refused: map[string]int{}}
+	store := dynamostore.New(dynamodb.New(o), s.dedupe)
+	h := newHandler(s.B, dedupe.Parts{Ledger: store, Sink: slowSink{}, Acks: store, Consumers: store},
+		"ONCEBOX_SCOPE="+strings.ToLower(rand.Text()))
+	var event struct{ Records []json.RawMessage }
+	s.must(json.Unmarshal(newEvent(s.B, batchRecords), &event))
+	for open := event.Records; len(open) > 0; {
+		part := open
+		for {
+			invocations++
+			if invocations > 100 {
+				s.Fatal("100 invocations")
+			}
+			done, err := s.invokePart(h, part)
+			if err == nil {
+				open = open[done:]
+				break
+			}
+			if !errors.Is(err, kinesishandler.ErrNoProgress) {
+				s.Fatal(err)
+			}
+			part = part[:(len(part)+1)/2]
+		}
+	}
+	return invocations
+}
+
+// invokePart invokes the function with some records, and returns how many of them are
+// done.
+func (s *shop) invokePart(h *kinesishandler.Handler, records []json.RawMessage) (done int, err error) {
+	s.Helper()
+	event, err := json.Marshal(map[string]any{"Records": records})
+	s.must(err)
+	ctx, cancel := context.WithTimeout(s.Context(), timeout)
+	defer cancel()
+	result, err := h.Process(ctx, event)
+	return result.Done, err
+}
+
+// throttling is an HTTP client that refuses some percent of the puts of entries, with
+// all attempts of one call of the SDK. Such a request does not reach the engine.
+type throttling struct {
+	aws.HTTPClient
+	delay   time.Duration
+	percent uint32
+	mu      sync.Mutex
+	refused map[string]int // attempts, by the key of the entry
+}
+
+func (t *throttling) Do(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	time.Sleep(t.delay)
+	if !t.refuses(body) {
+		return t.HTTPClient.Do(r)
+	}
+	return &http.Response{
+		StatusCode: http.StatusBadRequest, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`)),
+	}, nil
+}
+
+func (t *throttling) refuses(body []byte) bool {
+	var put struct {
+		Item struct{ PK struct{ S string } }
+	}
+	if json.Unmarshal(body, &put) != nil || !strings.HasPrefix(put.Item.PK.S, "record#") {
+		return false
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(put.Item.PK.S)) // never fails
+	if hash.Sum32()%100 >= t.percent {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused[put.Item.PK.S]++
+	return t.refused[put.Item.PK.S] <= awsclient.MaxAttempts
+}
