@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"sync"
@@ -238,14 +237,8 @@ var concurrencies = []int{8, 16, 32, 64, 128}
 // local engine would take most of the processors. So this is client and server
 // together; on Lambda TLS takes the server's place.
 func BenchmarkRecordsLatency(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(network)
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		_, _ = w.Write([]byte("{}"))
-	}))
-	b.Cleanup(server.Close)
 	m := &meter{}
-	o := newClient(b, server.URL, m).Options()
+	o := newClient(b, server(b, yes), m).Options()
 	o.HTTPClient = m.http
 	client := dynamodb.New(o)
 	for b.Loop() { // once or often: the rounds are its own
@@ -274,9 +267,12 @@ func BenchmarkRecordsLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// invoke gives an event to a function, with the time that it has by default.
 func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
 	b.Helper()
-	answer, err := h.Invoke(b.Context(), event)
+	ctx, cancel := context.WithTimeout(b.Context(), timeout)
+	defer cancel()
+	answer, err := h.Invoke(ctx, event)
 	if err != nil || string(answer) != `{"batchItemFailures":[]}` {
 		b.Fatalf("%s, %v", answer, err)
 	}

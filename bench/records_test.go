@@ -317,19 +317,27 @@ func pageView(b *testing.B) []byte {
 	return bytes.Replace(page, []byte("0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d"), []byte(uuid.NewString()), 1)
 }
 
-// newEvent is an event of page views, with the members and the order that Lambda's
-// have.
+// newEvent is an event of page views.
 func newEvent(b *testing.B, records int) []byte {
 	b.Helper()
+	pages := make([][]byte, records)
+	for i := range pages {
+		pages[i] = pageView(b)
+	}
+	return eventOf(pages)
+}
+
+// eventOf is an event of records, with the members and the order that Lambda's have.
+func eventOf(records [][]byte) []byte {
 	event := bytes.NewBufferString(`{"Records":[`)
-	for i := range records {
+	for i, data := range records {
 		if i > 0 {
 			event.WriteByte(',')
 		}
 		fmt.Fprintf(event, `{"kinesis":{"kinesisSchemaVersion":"1.0","partitionKey":%q,"sequenceNumber":%q,"data":%q,"approximateArrivalTimestamp":1795176000.%03d},`+
 			`"eventSource":"aws:kinesis","eventVersion":"1.0","eventID":"%s:%s","eventName":"aws:kinesis:record",`+
 			`"invokeIdentityArn":"arn:aws:iam::123456789012:role/dedupe","awsRegion":"eu-central-1","eventSourceARN":"arn:aws:kinesis:eu-central-1:123456789012:stream/clicks"}`,
-			uuid.NewString(), sequence(i), base64.StdEncoding.EncodeToString(pageView(b)), rand.N(1000), shard, sequence(i))
+			uuid.NewString(), sequence(i), base64.StdEncoding.EncodeToString(data), rand.N(1000), shard, sequence(i))
 	}
 	event.WriteString("]}")
 	return event.Bytes()
