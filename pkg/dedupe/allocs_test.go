@@ -35,8 +35,8 @@ func (w *noWork) ReadAcks(context.Context, dedupe.AckKey, string, string) ([]ded
 func (w *noWork) WriteAck(context.Context, dedupe.AckKey, dedupe.Ack) error { return nil }
 
 // mostAllocs bounds the allocations for a new record, from its bytes to the sink, with the id and the fingerprint by
-// path: the texts of these two and of the owner. Everything else is allocated once for a chunk.
-const mostAllocs = 3.2
+// path: the texts of these two. Everything else is allocated once for a chunk.
+const mostAllocs = 2.2
 
 func TestAllocationsPerRecord(t *testing.T) {
 	const n = 500
