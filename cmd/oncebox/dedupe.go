@@ -219,7 +219,7 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 
 // openLedger opens the ledger. A missing file of --ledger is made.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
-	ledger recordStore, closeLedger func(), err error,
+	ledger dedupe.Store, closeLedger func(), err error,
 ) {
 	var store *ledgersqlite.Store
 	switch c.Ledger {

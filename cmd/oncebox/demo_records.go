@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -207,7 +208,7 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 	return s, err
 }
 
-func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (recordStore, error) {
+func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (dedupe.Store, error) {
 	ledger, closeLedger, err := d.app.openLedger(ctx, options.Concurrency)
 	if err == nil {
 		d.closers = append(d.closers, func() error { closeLedger(); return nil })

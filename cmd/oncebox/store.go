@@ -17,7 +17,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // The forms of --store.
@@ -117,14 +116,8 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, e
 	return &hintError{err, hint}
 }
 
-// recordStore is what the commands for records need of an engine.
-type recordStore interface {
-	kinesishandler.Store
-	dedupe.Runs
-}
-
 // openLedger opens the store of record entries, which must exist. Call closeLedger after use.
-func (g globals) openLedger(ctx context.Context, concurrency int) (ledger recordStore, closeLedger func(), err error) {
+func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe.Store, closeLedger func(), err error) {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
@@ -22,12 +22,12 @@ import (
 // Engine is a kind of store on which tests for records run.
 type Engine struct {
 	Name string
-	Open func(testing.TB) enginetest.Store
+	Open func(testing.TB) dedupe.Store
 }
 
 // The engines. Tests on other engines than Memory are part of `make check` only.
 var (
-	Memory        = Engine{"memory", func(testing.TB) enginetest.Store { return memstore.NewRecords() }}
+	Memory        = Engine{"memory", func(testing.TB) dedupe.Store { return memstore.NewRecords() }}
 	SQLiteMemory  = Engine{"sqlite-memory", openSQLiteMemory}
 	SQLiteFile    = Engine{"sqlite-file", openSQLiteFile}
 	Dynoxide      = Engine{"dynoxide", openDynamoDB(testengine.Dynoxide)}
@@ -67,17 +67,17 @@ func (e Engine) Randomly(t *testing.T, share int, property func(*rapid.T)) {
 	})
 }
 
-func openSQLiteMemory(t testing.TB) enginetest.Store {
+func openSQLiteMemory(t testing.TB) dedupe.Store {
 	s, err := sqlitestore.OpenMemory(t.Context())
 	return closedAtEnd(t, s, err)
 }
 
-func openSQLiteFile(t testing.TB) enginetest.Store {
+func openSQLiteFile(t testing.TB) dedupe.Store {
 	s, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
 	return closedAtEnd(t, s, err)
 }
 
-func closedAtEnd(t testing.TB, s *sqlitestore.Store, err error) enginetest.Store {
+func closedAtEnd(t testing.TB, s *sqlitestore.Store, err error) dedupe.Store {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ const table = "test-dedupe"
 var tables sync.Map
 
 // openDynamoDB opens stores on a DynamoDB that start starts.
-func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) enginetest.Store {
-	return func(t testing.TB) enginetest.Store {
+func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) dedupe.Store {
+	return func(t testing.TB) dedupe.Store {
 		t.Helper()
 		endpoint := start(t)
 		client := dynamodb.New(dynamodb.Options{

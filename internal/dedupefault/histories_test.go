@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -133,7 +133,7 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-func (h history) play(ctx context.Context, engine enginetest.Store, m *Mutant) error {
+func (h history) play(ctx context.Context, engine dedupe.Store, m *Mutant) error {
 	_, err := Play{Scenario: h.Scenario, Engine: engine, Plan: h.plan, Fates: h.fate, Mutant: m}.Run(ctx)
 	return err
 }

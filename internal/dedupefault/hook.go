@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 )
 
 // Method is a call that the dedupe function, or an offline run, makes.
@@ -62,10 +61,10 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 type Hook func(ctx context.Context, c *Call) error
 
 // HookStore makes all calls of a store through a hook.
-func HookStore(s enginetest.Store, h Hook) enginetest.Store { return hookedStore{s, h} }
+func HookStore(s dedupe.Store, h Hook) dedupe.Store { return hookedStore{s, h} }
 
 type hookedStore struct {
-	inner enginetest.Store
+	inner dedupe.Store
 	hook  Hook
 }
 

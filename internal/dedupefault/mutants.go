@@ -5,7 +5,6 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 )
 
 // Mutant is one rule for records that is broken, and the tests that must find it. The product's code runs in every
@@ -29,8 +28,8 @@ type Catch struct{ Engine, Processor, Scenario, Violates string }
 
 // Env is what a mutant works in.
 type Env struct {
-	Engine    enginetest.Store // the engine itself
-	Store     enginetest.Store // the store that the mutant is put before
+	Engine    dedupe.Store // the engine itself
+	Store     dedupe.Store // the store that the mutant is put before
 	Retention dedupe.Retention
 	World     *World // nil outside of scenarios
 }

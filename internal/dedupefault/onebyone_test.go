@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -49,7 +48,7 @@ func TestOneByOne(t *testing.T) {
 	})
 }
 
-func oneByOne(t *rapid.T, store enginetest.Store) {
+func oneByOne(t *rapid.T, store dedupe.Store) {
 	chunk := rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(t, "chunk")
 	lanes := rapid.SliceOfN(lanes, 1, 3).Draw(t, "lanes")
 	scopes := [2]string{freshScope(), freshScope()}
@@ -203,7 +202,7 @@ func (r *results) deadLettered(l dedupe.DeadLetter) {
 }
 
 // compare compares the results of all invocations with those of deciding the same records one by one.
-func (l lane) compare(ctx context.Context, s enginetest.Store, scopes [2]string, chunk int) error {
+func (l lane) compare(ctx context.Context, s dedupe.Store, scopes [2]string, chunk int) error {
 	for _, b := range l.Batches {
 		got, err := l.together(ctx, s, scopes[0], chunk, b[0], b[1])
 		if err != nil {
@@ -222,7 +221,7 @@ func (l lane) compare(ctx context.Context, s enginetest.Store, scopes [2]string,
 }
 
 // together gives records to the function in one invocation.
-func (l lane) together(ctx context.Context, s enginetest.Store, scope string, chunk, from, to int) (r results, err error) {
+func (l lane) together(ctx context.Context, s dedupe.Store, scope string, chunk, from, to int) (r results, err error) {
 	raw, err := l.event(from, to)
 	if err != nil {
 		return r, err
@@ -245,7 +244,7 @@ func (l lane) together(ctx context.Context, s enginetest.Store, scope string, ch
 }
 
 // apart decides the same records one at a time, and does what the decisions say.
-func (l lane) apart(ctx context.Context, s enginetest.Store, scope string, from, to int) (r results, err error) {
+func (l lane) apart(ctx context.Context, s dedupe.Store, scope string, from, to int) (r results, err error) {
 	d := dedupe.Decider{Ledger: s, Scope: scope, Retention: retention}
 	f := newFormat()
 	for i := from; i < to; i++ {

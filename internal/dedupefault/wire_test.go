@@ -23,7 +23,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/kpl"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -261,7 +260,7 @@ var plays atomic.Int64
 
 // play plays a scenario through a proxy before each engine, with the clients that the
 // function has, and returns the requests to each.
-func (w wire) play(ctx context.Context, s Scenario, e enginetest.Store, f wireFault) (requests [services][]string, err error) {
+func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault) (requests [services][]string, err error) {
 	by := &caller{}
 	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger, by))
 	defer stop()

@@ -19,7 +19,6 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -40,7 +39,7 @@ var streamName = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", 
 
 // Parts are the parts of the function, and ways to look into them.
 type Parts struct {
-	Store       enginetest.Store
+	Store       dedupe.Store
 	Sink        dedupe.Sink
 	DeadLetters dedupe.DeadLetterStore
 	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by
@@ -61,7 +60,7 @@ type Parts struct {
 type World struct {
 	ctx      context.Context
 	scenario Scenario
-	engine   enginetest.Store
+	engine   dedupe.Store
 	scope    string
 	parts    Parts
 	function eventsource.Function
@@ -86,7 +85,7 @@ type Plan func(n int, method Method) Fault
 // Play says how to play a scenario.
 type Play struct {
 	Scenario Scenario
-	Engine   enginetest.Store
+	Engine   dedupe.Store
 	Parts    *Parts                                         // nil means the engine, and memory
 	Plan     Plan                                           // nil means that no call fails
 	Fates    func(*eventsource.Invocation) eventsource.Fate // of invocations for which the scenario has none
@@ -163,7 +162,7 @@ func (w *World) clock() dedupe.Clock {
 
 // function is what the dedupe function is made of.
 type function struct {
-	store       enginetest.Store
+	store       dedupe.Store
 	sink        dedupe.Sink
 	deadLetters dedupe.DeadLetterStore
 	format      dedupe.Format

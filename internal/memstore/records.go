@@ -20,13 +20,7 @@ type Records struct {
 	runs      map[runKey]dedupe.Run
 }
 
-var _ interface {
-	dedupe.Ledger
-	dedupe.Entries
-	dedupe.Acks
-	dedupe.Consumers
-	dedupe.Runs
-} = (*Records)(nil)
+var _ dedupe.Store = (*Records)(nil)
 
 type entryKey struct {
 	scope string
@@ -120,10 +114,8 @@ func (s *Records) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last s
 
 // WriteAck is that of dedupe.Acks.
 func (s *Records) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
-	for _, sequence := range []string{a.First, a.Last} {
-		if _, err := dedupe.PadSequence(sequence); err != nil {
-			return err
-		}
+	if _, _, err := dedupe.PadSequences(a.First, a.Last); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,9 +4,10 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 )
 
 func TestRecords(t *testing.T) {
-	enginetest.Run(t, func(*testing.T) enginetest.Store { return memstore.NewRecords() })
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return memstore.NewRecords() })
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -96,12 +96,5 @@ func (b *Bucket) translate(doing string, err error) error {
 // backOff waits for a random time that grows with the attempts.
 func backOff(ctx context.Context, attempt int) error {
 	limit := min(maxBackoff, firstBackoff<<(attempt-1))
-	t := time.NewTimer(limit/2 + rand.N(limit/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.UpTo(ctx, limit)
 }

@@ -3,9 +3,10 @@ package dedupe
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pause"
 )
 
 // Clock is how a Decider and a Processor wait. The zero value is real time. Tests with a clock of their own set it.
@@ -24,23 +25,12 @@ func (c Clock) orReal() Clock {
 		c.Now = time.Now
 	}
 	if c.Pause == nil {
-		c.Pause = pause
+		c.Pause = pause.UpTo
 	}
 	if c.Both == nil {
 		c.Both = both
 	}
 	return c
-}
-
-func pause(ctx context.Context, limit time.Duration) error {
-	t := time.NewTimer(limit/2 + rand.N(limit/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Panic is a panic in the second goroutine of a Processor. It is thrown again in that of the caller, who may catch it.

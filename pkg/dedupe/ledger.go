@@ -2,6 +2,15 @@ package dedupe
 
 import "context"
 
+// Store is what the engines of this module offer, each with one row a key. Nothing needs all of it.
+type Store interface {
+	Ledger
+	Entries
+	Acks
+	Consumers
+	Runs
+}
+
 // Ledger says of records whether they were seen before. An engine is a Ledger; package enginetest has its suite.
 type Ledger interface {
 	// Enter enters records, with the result of entering them one by one, in order. The answers are in the order of the

@@ -68,6 +68,15 @@ func PadSequence(sequence string) (string, error) {
 	return strings.Repeat("0", sequenceDigits-len(digits)) + digits, nil
 }
 
+// PadSequences is PadSequence for the first and the last sequence number of a range.
+func PadSequences(first, last string) (from, to string, err error) {
+	if from, err = PadSequence(first); err != nil {
+		return "", "", err
+	}
+	to, err = PadSequence(last)
+	return from, to, err
+}
+
 // UnpadSequence removes the leading zeros that PadSequence added.
 func UnpadSequence(padded string) string {
 	if s := strings.TrimLeft(padded, "0"); s != "" {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -22,7 +21,7 @@ import (
 // fixture is what a case works with: an engine, and perhaps a mutant that the case must find.
 type fixture struct {
 	testing.TB
-	store  enginetest.Store
+	store  dedupe.Store
 	mutant *dedupefault.Mutant
 }
 
@@ -104,7 +103,7 @@ func (f *fixture) must(err error) {
 }
 
 // hookedStore is the engine with the bench's hook and the mutant before it.
-func (b *bench) hookedStore() enginetest.Store {
+func (b *bench) hookedStore() dedupe.Store {
 	return dedupefault.HookStore(dedupefault.HookStore(b.store, b.called), b.broken)
 }
 

@@ -3,22 +3,15 @@ package itembank
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/pause"
 )
 
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }
 
-func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (systemClock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
 
 // now returns the own time with the precision of the store.
 func (b *Bank) now() time.Time { return wholeMillis(b.clock.Now()) }

@@ -20,11 +20,7 @@ const ackPage = 100
 // than a page of others between, may be missed: its records are then processed again. (Such an ack is of a batch of a
 // rare partition key, with a parallelization above 1.)
 func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
-	from, err := dedupe.PadSequence(first)
-	if err != nil {
-		return nil, err
-	}
-	to, err := dedupe.PadSequence(last)
+	from, to, err := dedupe.PadSequences(first, last)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +55,11 @@ func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last strin
 
 // WriteAck puts an ack. Putting it again changes nothing.
 func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) error {
-	first, err := dedupe.PadSequence(a.First)
+	first, last, err := dedupe.PadSequences(a.First, a.Last)
 	if err != nil {
 		return err
 	}
-	row := ackRow{First: first, Owners: a.Owners, PurgeAt: a.PurgeAt}
-	if row.key, err = ackKey(k, a); err != nil {
-		return err
-	}
+	row := ackRow{key: ackKey(k, last, a.Owners), First: first, Owners: a.Owners, PurgeAt: a.PurgeAt}
 	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(row)})
 	return failed("write ack", err)
 }

@@ -22,13 +22,13 @@ func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestEngine(t *testing.T) {
 	client := newClient(t, testengine.Dynoxide(t))
-	enginetest.Run(t, func(*testing.T) enginetest.Store { return New(client, table) })
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
 }
 
 func TestEngineOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
 	client := newClient(t, testengine.DynamoDBLocal(t))
-	enginetest.Run(t, func(*testing.T) enginetest.Store { return New(client, table) })
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
 }
 
 // TestDeletedEntry: an entry that DynamoDB has deleted, as it does some time after the purge time, is absent.

@@ -38,13 +38,9 @@ func ackPartition(k dedupe.AckKey) string {
 
 // ackKey sorts acks by their last sequence number. Two acks may end at the same record, so their contents tell them
 // apart.
-func ackKey(k dedupe.AckKey, a dedupe.Ack) (key, error) {
-	last, err := dedupe.PadSequence(a.Last)
-	if err != nil {
-		return key{}, err
-	}
-	sum := sha256.Sum256(a.Owners)
-	return key{ackPartition(k), last + "#" + hex.EncodeToString(sum[:8])}, nil
+func ackKey(k dedupe.AckKey, last string, owners []byte) key {
+	sum := sha256.Sum256(owners)
+	return key{ackPartition(k), last + "#" + hex.EncodeToString(sum[:8])}
 }
 
 // entryRow is an entry as it is read. Its names are short, since they are sent with each put. purge_at is the TTL

@@ -44,13 +44,7 @@ type Store struct {
 	concurrency int
 }
 
-var _ interface {
-	dedupe.Ledger
-	dedupe.Entries
-	dedupe.Acks
-	dedupe.Consumers
-	dedupe.Runs
-} = (*Store)(nil)
+var _ dedupe.Store = (*Store)(nil)
 
 // Option changes a Store from its defaults.
 type Option func(*Store)

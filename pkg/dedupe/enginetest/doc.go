@@ -1,11 +1,11 @@
-// Package enginetest is the test suite for engines of package dedupe that store one row a key: see Store. An engine is
-// right if it passes the suite. The rules of records (retries, duplicates, poison, chunks) are not part of it, since
+// Package enginetest is the test suite for engines of package dedupe that store one row a key: see dedupe.Store. An engine
+// is right if it passes the suite. The rules of records (retries, duplicates, poison, chunks) are not part of it, since
 // package dedupe has them and no engine.
 //
 // An engine's test looks like this:
 //
 //	func TestEngine(t *testing.T) {
-//		enginetest.Run(t, func(t *testing.T) enginetest.Store {
+//		enginetest.Run(t, func(t *testing.T) dedupe.Store {
 //			store, err := myengine.Open(t.Context(), filepath.Join(t.TempDir(), "ledger"))
 //			if err != nil {
 //				t.Fatal(err)

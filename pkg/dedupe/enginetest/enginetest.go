@@ -9,18 +9,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Store is what the engines of this module with one row a key offer.
-type Store interface {
-	dedupe.Ledger
-	dedupe.Entries
-	dedupe.Acks
-	dedupe.Consumers
-	dedupe.Runs
-}
-
 // Run runs all cases as parallel subtests of t. open returns the engine under test. It may return the same engine each
 // time.
-func Run(t *testing.T, open func(*testing.T) Store) {
+func Run(t *testing.T, open func(*testing.T) dedupe.Store) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +30,7 @@ type Case struct {
 func Cases() []Case { return append([]Case(nil), cases...) }
 
 // Run runs the case on an engine. The case uses a scope of its own.
-func (c Case) Run(t testing.TB, store Store) {
+func (c Case) Run(t testing.TB, store dedupe.Store) {
 	c.test(&fixture{TB: t, ctx: t.Context(), store: store, scope: newScope()})
 }
 
@@ -47,7 +38,7 @@ func (c Case) Run(t testing.TB, store Store) {
 type fixture struct {
 	testing.TB
 	ctx   context.Context
-	store Store
+	store dedupe.Store
 	scope string
 }
 

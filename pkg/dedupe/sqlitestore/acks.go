@@ -22,11 +22,7 @@ const (
 // ReadAcks returns the acks that reach into the sequence numbers from first to last. Errors are dedupe.ErrTryAgain, or a
 // fault of the file.
 func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
-	from, err := dedupe.PadSequence(first)
-	if err != nil {
-		return nil, err
-	}
-	to, err := dedupe.PadSequence(last)
+	from, to, err := dedupe.PadSequences(first, last)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +44,7 @@ func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last strin
 
 // WriteAck stores an ack. Errors are those of ReadAcks.
 func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) error {
-	first, err := dedupe.PadSequence(a.First)
-	if err != nil {
-		return err
-	}
-	last, err := dedupe.PadSequence(a.Last)
+	first, last, err := dedupe.PadSequences(a.First, a.Last)
 	if err != nil {
 		return err
 	}

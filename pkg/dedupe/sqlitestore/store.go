@@ -25,13 +25,7 @@ var (
 // dedupe.ErrTryAgain.
 const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 
-var _ interface {
-	dedupe.Ledger
-	dedupe.Entries
-	dedupe.Acks
-	dedupe.Consumers
-	dedupe.Runs
-} = (*Store)(nil)
+var _ dedupe.Store = (*Store)(nil)
 
 // Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use.
 // Several processes may use one file.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -216,12 +216,5 @@ func backOff(ctx context.Context, attempt int) error {
 	if attempt < maxAttempts { // a larger shift would overflow
 		limit = min(maxBackoff, firstBackoff<<(attempt-1))
 	}
-	t := time.NewTimer(limit/2 + rand.N(limit/2))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.UpTo(ctx, limit)
 }
