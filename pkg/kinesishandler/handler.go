@@ -54,6 +54,9 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	if o.Consumer == "" {
 		p.Consumers = nil
 	}
+	if o.NoAcks {
+		p.Acks = nil
+	}
 	h := &Handler{
 		parts: p, options: o, log: log,
 		closeSink:  func() error { return nil },

@@ -33,10 +33,7 @@ func Open(
 	if err = errors.Join(err, sinkErr); err != nil {
 		return nil, errors.Join(err, closeSink())
 	}
-	parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: deadLetters, Consumers: store}
-	if !o.NoAcks {
-		parts.Acks = store
-	}
+	parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: deadLetters, Acks: store, Consumers: store}
 	h, err := New(parts, o, log)
 	if err != nil {
 		return nil, errors.Join(err, closeSink())

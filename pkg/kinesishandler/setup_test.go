@@ -49,10 +49,7 @@ func newBenchOver(t testing.TB, store *faults, environ ...string) *bench {
 	must(t, err)
 	o.Clock.Pause = func(context.Context, time.Duration) error { return errBroken } // a ledger is asked once
 	b := &bench{store: store, sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
-	parts := dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: b.deadLetters, Consumers: b.store}
-	if !o.NoAcks {
-		parts.Acks = b.store
-	}
+	parts := dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: b.deadLetters, Acks: b.store, Consumers: b.store}
 	b.Handler, err = kinesishandler.New(parts, o, slog.New(slog.NewJSONHandler(b.log, nil)))
 	must(t, err)
 	return b
