@@ -56,7 +56,8 @@ type Decider struct {
 
 // Decide decides records as if one by one, in order, with few calls to the ledger. The decisions are in the order of
 // the candidates; that of a poison one is not set. It is safe to decide a record again at any time: it finds its own
-// entry.
+// entry. Without a window, and for a candidate without an ID, a Fingerprint or a Sequence of its Owner, the decision is
+// an error: copies would be delivered, or other records dropped.
 //
 // If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about these alone, with
 // pauses, for at most half of the time that the context has left, or for 30 s if the context has no deadline.
@@ -67,6 +68,9 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 	}
 	open := make([]int, len(candidates)) // index of each record of q among the candidates
 	for i, c := range candidates {
+		if err := d.check(c); err != nil {
+			decisions[i], c.Poison = Decision{Err: err}, true
+		}
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines store it
 		if c.Derive && !c.Poison {
 			c.ID = format.DerivedID(c.ID, c.Fingerprint)
@@ -81,6 +85,18 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 			return decisions
 		}
 	}
+}
+
+// check refuses what would make copies of different records, or originals of copies.
+func (d *Decider) check(c Candidate) error {
+	switch {
+	case c.Poison:
+	case !d.Retention.ForGood && d.Retention.Window <= 0:
+		return errNoWindow
+	case c.ID == "" || c.Fingerprint == "" || c.Owner.Sequence == "":
+		return errNoIdentity
+	}
+	return nil
 }
 
 // ask asks the ledger once. It returns the records that may be asked about again, in order, and their indexes.

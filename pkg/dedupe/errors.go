@@ -34,6 +34,12 @@ var (
 	// errCutShort says that a batch has ended before its last record, without a failure.
 	errCutShort = errors.New("dedupe: the batch ended before its last record: a part has ended its goroutine")
 
+	// errNoWindow says that every copy would be taken for a new record.
+	errNoWindow = errors.New("dedupe: the Decider has no Retention: it needs a Window above 0, or ForGood")
+
+	// errNoIdentity says that a record would be taken for a copy of another one, or for another one that comes again.
+	errNoIdentity = errors.New("dedupe: a Candidate needs an ID, a Fingerprint and an Owner with a Sequence")
+
 	// errMisfit says that an answer of a ledger or a sink does not fit what it was asked.
 	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )

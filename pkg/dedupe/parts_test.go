@@ -26,6 +26,7 @@ var partCases = []testCase{
 	{"records/ledger-that-never-raises", neverRaises},
 	{"records/ledger-asked-again", askedAgain},
 	{"records/batches-that-are-none", notBatches},
+	{"records/candidates-that-are-none", notCandidates},
 	{"records/wrong-setting", wrongSetting},
 	{"records/wrong-setting-behind-acked-records", wrongSettingBehindAcks},
 	{"records/poison-that-comes-again-is-no-wrong-setting", poisonAgain},
@@ -232,6 +233,31 @@ func notBatches(f *fixture) {
 		}
 		b.wantDelivered()
 		b.wantDeadLetters()
+	}
+}
+
+// notCandidates: a program that decides by itself forgets a field. Nothing is a copy for that, and nothing new.
+func notCandidates(f *fixture) {
+	b := f.bench()
+	good := func(id string) dedupe.Candidate {
+		return dedupe.Candidate{ID: id, Fingerprint: "x", Owner: ownerNamed(id), Arrival: epoch}
+	}
+	d := b.decider(b.store)
+	for _, forget := range []func(*dedupe.Candidate){
+		func(c *dedupe.Candidate) { c.ID = "" },
+		func(c *dedupe.Candidate) { c.Fingerprint = "" },
+		func(c *dedupe.Candidate) { c.Owner = dedupe.Owner{} },
+	} {
+		bad := good("a")
+		forget(&bad)
+		got := d.Decide(b.ctx, []dedupe.Candidate{bad, good("b"), bad})
+		if got[0].Err == nil || got[1].Err != nil || got[2].Err == nil || got[2].Outcome != dedupe.Undecided {
+			f.Errorf("%+v: got %+v", bad, got)
+		}
+	}
+	d.Retention = dedupe.Retention{}
+	if got := d.Decide(b.ctx, []dedupe.Candidate{good("c")}); got[0].Err == nil {
+		f.Errorf("no window: got %+v", got)
 	}
 }
 
