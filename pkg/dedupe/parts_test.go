@@ -23,6 +23,7 @@ var partCases = []testCase{
 	{"records/format-with-empty-fields", emptyFields},
 	{"records/check-before-the-key", checkBeforeKey},
 	{"records/ledger-that-answers-nonsense", nonsense},
+	{"records/sink-that-answers-nonsense", sinkNonsense},
 	{"records/ledger-that-never-raises", neverRaises},
 	{"records/ledger-asked-again", askedAgain},
 	{"records/batches-that-are-none", notBatches},
@@ -233,6 +234,27 @@ func notBatches(f *fixture) {
 		}
 		b.wantDelivered()
 		b.wantDeadLetters()
+	}
+}
+
+// sinkNonsense: an answer of another length says nothing about any record. A record that an answer does not name is not
+// delivered, also without an error.
+func sinkNonsense(f *fixture) {
+	for _, answer := range []struct {
+		delivered []bool
+		failed    int
+	}{
+		{[]bool{}, 1}, {[]bool{true}, 1}, {[]bool{true, true, true}, 1}, {[]bool{true, false}, 2},
+	} {
+		b := f.bench()
+		b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+			err := c.Do(ctx)
+			if c.Method == dedupefault.Send {
+				c.Sent.Delivered = answer.delivered
+			}
+			return err
+		}
+		b.fails(answer.failed, rec(1, "a", "x"), rec(2, "b", "x"))
 	}
 }
 
