@@ -49,14 +49,17 @@ func TestOneByOne(t *testing.T) {
 }
 
 func oneByOne(t *rapid.T, store dedupe.Store) {
-	chunk := rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(t, "chunk")
+	o := kinesishandler.Options{
+		Chunk:  rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(t, "chunk"),
+		Derive: rapid.IntRange(0, 3).Draw(t, "derive") == 0,
+	}
 	lanes := rapid.SliceOfN(lanes, 1, 3).Draw(t, "lanes")
 	scopes := [2]string{freshScope(), freshScope()}
 	errs := make([]error, len(lanes))
 	var all sync.WaitGroup
 	for i, l := range lanes {
 		l.Shard = i // each shard has ids of its own, so that the order of the shards does not matter
-		all.Go(func() { errs[i] = l.compare(context.Background(), store, scopes, chunk) })
+		all.Go(func() { errs[i] = l.compare(context.Background(), store, scopes, o) })
 	}
 	all.Wait()
 	for _, err := range errs {
@@ -202,34 +205,37 @@ func (r *results) deadLettered(l dedupe.DeadLetter) {
 }
 
 // compare compares the results of all invocations with those of deciding the same records one by one.
-func (l lane) compare(ctx context.Context, s dedupe.Store, scopes [2]string, chunk int) error {
+func (l lane) compare(ctx context.Context, s dedupe.Store, scopes [2]string, o kinesishandler.Options) error {
 	for _, b := range l.Batches {
-		got, err := l.together(ctx, s, scopes[0], chunk, b[0], b[1])
+		got, err := l.together(ctx, s, scopes[0], o, b[0], b[1])
 		if err != nil {
 			return err
 		}
-		want, err := l.apart(ctx, s, scopes[1], b[0], b[1])
+		want, err := l.apart(ctx, s, scopes[1], o.Derive, b[0], b[1])
 		if err != nil {
 			return err
 		}
 		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-			return fmt.Errorf("shard %d, records %d to %d, in chunks of %d: got\n  %+v\none by one:\n  %+v\nof %+v",
-				l.Shard, b[0], b[1]-1, chunk, got, want, l)
+			return fmt.Errorf("shard %d, records %d to %d, in chunks of %d, derived ids %t: got\n  %+v\none by one:\n  %+v\nof %+v",
+				l.Shard, b[0], b[1]-1, o.Chunk, o.Derive, got, want, l)
 		}
 	}
 	return nil
 }
 
 // together gives records to the function in one invocation.
-func (l lane) together(ctx context.Context, s dedupe.Store, scope string, chunk, from, to int) (r results, err error) {
+func (l lane) together(ctx context.Context, s dedupe.Store, scope string, o kinesishandler.Options, from, to int) (
+	r results, err error,
+) {
 	raw, err := l.event(from, to)
 	if err != nil {
 		return r, err
 	}
 	var log bytes.Buffer
-	h, err := kinesishandler.New(dedupe.Parts{Ledger: s, Sink: &r, DeadLetters: &r}, kinesishandler.Options{
-		Format: newFormat(), Scope: scope, Chunk: chunk, Retention: retention, Clock: dedupe.Clock{Now: func() time.Time { return epoch }},
-	}, slog.New(slog.NewJSONHandler(&log, nil)))
+	o.Format, o.Scope, o.Retention = newFormat(), scope, retention
+	o.Clock.Now = func() time.Time { return epoch }
+	h, err := kinesishandler.New(
+		dedupe.Parts{Ledger: s, Sink: &r, DeadLetters: &r}, o, slog.New(slog.NewJSONHandler(&log, nil)))
 	if err != nil {
 		return r, err
 	}
@@ -244,7 +250,9 @@ func (l lane) together(ctx context.Context, s dedupe.Store, scope string, chunk,
 }
 
 // apart decides the same records one at a time, and does what the decisions say.
-func (l lane) apart(ctx context.Context, s dedupe.Store, scope string, from, to int) (r results, err error) {
+func (l lane) apart(ctx context.Context, s dedupe.Store, scope string, derive bool, from, to int) (
+	r results, err error,
+) {
 	d := dedupe.Decider{Ledger: s, Scope: scope, Retention: retention}
 	f := newFormat()
 	for i := from; i < to; i++ {
@@ -265,6 +273,7 @@ func (l lane) apart(ctx context.Context, s dedupe.Store, scope string, from, to 
 			}
 			decision := d.Decide(ctx, []dedupe.Candidate{{
 				ID: fields.ID, Owner: owner, Fingerprint: fields.Fingerprint, Version: fields.Version, Arrival: epoch.Add(l.Records[i].Arrival),
+				Derive: derive,
 			}})[0]
 			if err := r.follow(ctx, f, record, fields.ID, decision); err != nil {
 				return r, err
