@@ -180,7 +180,8 @@ type Result struct {
 	// Done is how many Kinesis records are done, counted from the first one on.
 	Done int
 	// Failed is the sequence number of the first record that is not done. It and all records after it must be
-	// delivered again; some of these may be done. It is empty if the whole batch is done.
+	// delivered again; some of these may be done. It is empty if the whole batch is done. It is also empty
+	// if that record has no sequence number: Err says that the batch failed.
 	Failed string
 	// Err says why a record failed. It is nil if and only if the whole batch is done.
 	Err error

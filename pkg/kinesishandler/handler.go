@@ -105,10 +105,12 @@ func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Resu
 	return i.result, i.fault
 }
 
-// Answer makes the answer for Lambda: the first record that failed, or an empty list.
+// Answer makes the answer for Lambda: the first record that failed, or an empty list. If that record has no sequence
+// number, its identifier is empty, which Lambda takes for a failure of the whole batch (Lambda Developer Guide,
+// "Configuring partial batch response with Kinesis Data Streams and Lambda").
 func Answer(result dedupe.Result) events.KinesisEventResponse {
 	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-	if result.Failed != "" {
+	if result.Err != nil {
 		failure := events.KinesisBatchItemFailure{ItemIdentifier: result.Failed}
 		answer.BatchItemFailures = append(answer.BatchItemFailures, failure)
 	}

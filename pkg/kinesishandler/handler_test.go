@@ -459,6 +459,18 @@ func TestDefaultsOfNew(t *testing.T) {
 	equal(t, "consumer: outside of Lambda a handler locks no function out", consumer, "other")
 }
 
+// TestAnswerOfAFailure: an empty list would say that all records are done.
+func TestAnswerOfAFailure(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []string{"7", ""} {
+		answer := kinesishandler.Answer(dedupe.Result{Failed: failed, Err: dedupe.ErrNotABatch})
+		if len(answer.BatchItemFailures) != 1 || answer.BatchItemFailures[0].ItemIdentifier != failed {
+			t.Errorf("failed at %q: got %+v", failed, answer)
+		}
+	}
+	equal(t, "failures of a batch that is done", len(kinesishandler.Answer(dedupe.Result{}).BatchItemFailures), 0)
+}
+
 // TestTheSinkMayNotBeTheSource: records would go round for ever.
 func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	t.Parallel()
