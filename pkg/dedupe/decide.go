@@ -73,7 +73,7 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 		}
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines store it
 		if c.Derive && !c.Poison {
-			c.ID = format.DerivedID(c.ID, c.Fingerprint)
+			c.ID, c.Derive = format.DerivedID(c.ID, c.Fingerprint), false // a ledger must not do it again
 		}
 		q.Records[i], open[i] = c, i
 	}

@@ -382,6 +382,15 @@ func derivedIDs(f *fixture) {
 			f.Errorf("want %v with 4 puts and no raise, got %v with %d puts and calls %v", want, ids, b.puts, b.calls)
 		}
 	}
+	d := f.bench().decider(ledgerFunc(func(q dedupe.Question) ([]dedupe.Answer, error) {
+		if c := q.Records[0]; c.ID != ax || c.Derive { // an engine must not derive it again
+			f.Errorf("the ledger is asked about %+v", c)
+		}
+		return []dedupe.Answer{{Found: dedupe.Put}}, nil
+	}))
+	d.Decide(f.Context(), []dedupe.Candidate{{
+		ID: "a", Fingerprint: "x", Owner: ownerNamed("a"), Arrival: epoch, Derive: true,
+	}})
 }
 
 // wholeBatch: a ledger that decides a whole batch at once is asked once, with the places of the poison; the records are
