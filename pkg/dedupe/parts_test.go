@@ -311,6 +311,8 @@ func wrongSetting(f *fixture) {
 	if r := p.Process(b.ctx, batch); r.Err != nil || r.Tally.DeadLettered != 5 || r.Reasons["the id is missing, null or empty"] != 5 {
 		f.Errorf("got %+v", r)
 	}
+	b.settings.PoisonLimit = dedupe.PoisonLimit{Records: 4} // the share is the default
+	b.wantTally(b.done(first...), dedupe.Tally{In: 5, Retry: 2, DeadLettered: 3, Out: 2})
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Off: true}
 	b.wantTally(b.done(batch.Records...), dedupe.Tally{In: 5, DeadLettered: 5})
 }
