@@ -38,7 +38,7 @@ func TestRowNames(t *testing.T) {
 	id := format.KeyOf("order-1")
 	entry := "record#rows#" + base64.RawURLEncoding.EncodeToString(id[:])
 	for _, want := range []struct{ pk, sk, name, value string }{
-		{entry, "entry", "r", owner.String()},
+		{entry, "entry", "r", "1/4711#3"},
 		{entry, "entry", "purge_at", "1.7952e+09"},
 		{"consumer#rows", "123456789012/eu-central-1/clicks", "function", "the-function"},
 	} {
