@@ -2,6 +2,7 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -142,5 +143,15 @@ func TestKilledWithDerivedIDs(t *testing.T) {
 		if !slices.Contains(keys, format.KeyOf("1")) || !slices.Contains(keys, format.KeyOf(deepest)) {
 			t.Errorf("%s: a key is missing among %x", policy, keys)
 		}
+	}
+}
+
+// TestRenameAllOfAStream: an input that can be read only once would be empty the second time.
+func TestRenameAllOfAStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, `{"id":"1","fp":"x"}`+"\n")
+	b.job.IDs, b.job.Inputs[0].Size = RenameAll, Unknown
+	if _, err := b.job.Run(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -133,6 +134,9 @@ func newRun(j Job) (*run, error) {
 	}
 	if j.PoisonLimit == (dedupe.PoisonLimit{}) {
 		j.PoisonLimit = dedupe.DefaultPoisonLimit
+	}
+	if j.IDs == RenameAll && slices.ContainsFunc(j.Inputs, func(in Input) bool { return in.Size == Unknown }) {
+		return nil, refuse("rename-all reads its inputs twice, and one of them can be read only once: spool it to a file")
 	}
 	j.Inputs = peekable(j.Inputs)
 	if j.Now == nil {

@@ -142,13 +142,13 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 func (p Parts) check() error {
 	var missing []error
 	for _, part := range []struct {
-		name string
-		nil  bool
+		name    string
+		missing bool
 	}{
 		{"Ledger", p.Ledger == nil}, {"Format", p.Format == nil}, {"Sink", p.Sink == nil},
 		{"DeadLetters", p.DeadLetters == nil},
 	} {
-		if part.nil {
+		if part.missing {
 			missing = append(missing, fmt.Errorf("no %s among the parts", part.name))
 		}
 	}
@@ -167,7 +167,8 @@ func (s Settings) check(p Parts) error {
 		"Settings.Retention needs a Window and a Horizon above 0, or ForGood: without them every copy would be delivered")
 	refuse(s.Chunk < 0, "Settings.Chunk is below 0")
 	refuse(s.PoisonLimit.Share < 0 || s.PoisonLimit.Share > 1, "Settings.PoisonLimit.Share is not between 0 and 1")
-	refuse(s.PoisonLimit.Records < 0, "Settings.PoisonLimit.Records is below 0")
+	refuse(s.PoisonLimit.Records < 0 || s.PoisonLimit.Records > DefaultChunk,
+		fmt.Sprintf("Settings.PoisonLimit.Records is not between 0 and %d, the records of a chunk", DefaultChunk))
 	refuse(p.Acks != nil && s.Sink == "", "Settings.Sink is empty: acks need the sink's name")
 	refuse(p.Consumers != nil && s.Consumer == "", "Settings.Consumer is empty: consumers need the function's name")
 	refuse(s.Derive && (s.PassNatural || s.PassSynthetic),
@@ -225,10 +226,16 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	for c := r.nextChunk(ctx, 0); c != nil; {
 		var following *chunk
 		// The ledger step of the following chunk begins after that of this one has ended. It may overlap its sink.
+		ahead, stop := context.WithCancel(ctx)
 		r.clock.Both(
-			func() { err = r.deliver(ctx, c) },
-			func() { following = r.following(ctx, c) },
+			func() {
+				if err = r.deliver(ctx, c); err != nil {
+					stop() // the batch ends with this chunk
+				}
+			},
+			func() { following = r.following(ahead, c) },
 		)
+		stop()
 		if failed := r.count(c); failed < c.next {
 			return r.failAt(failed, c.next, cmp.Or(err, errIncomplete))
 		}

@@ -60,7 +60,7 @@ func TestSettingsGiven(t *testing.T) {
 		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_ACKS=off",
-		"ONCEBOX_POISON_LIMIT=50% of 1000", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
+		"ONCEBOX_POISON_LIMIT=50% of 400", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
 	equal(t, "dead-letter store", s.DeadLetterStore, "dir:/tmp/bad")
@@ -70,7 +70,7 @@ func TestSettingsGiven(t *testing.T) {
 	equal(t, "natural duplicates pass", s.PassNatural, true)
 	equal(t, "synthetic duplicates pass", s.PassSynthetic, false)
 	equal(t, "no acks", s.NoAcks, true)
-	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Share: 0.5, Records: 1000})
+	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Share: 0.5, Records: 400})
 	equal(t, "no aggregates in the source", s.Unaggregated, true)
 	equal(t, "consumer", s.Consumer, "dedupe-clicks")
 	equal(t, "concurrency", s.Concurrency, 100)
