@@ -22,6 +22,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/kpl"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
@@ -143,6 +144,18 @@ func (s *streams) poll(
 	return cmp.Or(context.Cause(ctx), err)
 }
 
+// userPayloads returns the payloads in a record of the destination: what came in a KPL aggregate is aggregated again.
+func userPayloads(data []byte) (payloads [][]byte, err error) {
+	parts, aggregated, err := new(kpl.Decoder).Decode(data)
+	if !aggregated {
+		return [][]byte{data}, err
+	}
+	for _, part := range parts {
+		payloads = append(payloads, part.Data)
+	}
+	return payloads, err
+}
+
 func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
 	var mu sync.Mutex // the shards are polled at the same time
 	err = s.poll(ctx, s.out, nil, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
@@ -154,8 +167,12 @@ func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, r := range event.Records {
-			id, err := demoID(r.Kinesis.Data)
-			ids, errs = append(ids, id), append(errs, err)
+			payloads, err := userPayloads(r.Kinesis.Data)
+			errs = append(errs, err)
+			for _, payload := range payloads {
+				id, err := demoID(payload)
+				ids, errs = append(ids, id), append(errs, err)
+			}
 		}
 		return nil, errors.Join(errs...)
 	})

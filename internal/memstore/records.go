@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Records is a ledger, with acks, consumers and runs, in memory. It is safe for concurrent use. A context that has ended
-// ends each call before it has an effect.
+// Records is a ledger, with acks, consumers and runs, in memory. It is safe for concurrent use. A context that has
+// ended ends each call before it has an effect.
 type Records struct {
 	mu        sync.Mutex
 	entries   map[entryKey]dedupe.Entry

@@ -131,8 +131,8 @@ func TestCheckedOnce(t *testing.T) {
 	b.refused("cannot be processed")
 }
 
-// TestFirstLinesOfStreams: what the check has read of an input that can be opened only once is not lost, and what it has
-// not read is not kept.
+// TestFirstLinesOfStreams: what the check has read of an input that can be opened only once is not lost, and what it
+// has not read is not kept.
 func TestFirstLinesOfStreams(t *testing.T) {
 	t.Parallel()
 	var long strings.Builder

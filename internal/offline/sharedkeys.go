@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// sharedKeys are the keys that have two or more fingerprints among the inputs. They are in a temporary database, so that
-// the memory does not depend on the number of records. SQLite adds rows at the end of a table and sorts them with files
-// of its own, which takes some microseconds a record, however many there are.
+// sharedKeys are the keys that have two or more fingerprints among the inputs. They are in a temporary database, so
+// that the memory does not depend on the number of records. SQLite adds rows at the end of a table and sorts them with
+// files of its own, which takes some microseconds a record, however many there are.
 type sharedKeys struct{ db *sqlite.DB }
 
 var sharedKeysPart = sqlite.Part{

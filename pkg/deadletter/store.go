@@ -188,10 +188,10 @@ var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 // prefix, below the 1,024 bytes of a key.
 const maxReadable = 150
 
-// Name returns the name of the object of a record. It begins with the owner, in characters that every file system and S3
-// take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of owner and data make it unique, also
-// in a file system that ignores case. The data is part of it because two records can share an owner: Lambda gives all
-// records of a KPL aggregate one sequence number where it opens the aggregate itself.
+// Name returns the name of the object of a record. It begins with the owner, in characters that every file system and
+// S3 take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of owner and data make it unique,
+// also in a file system that ignores case. The data is part of it because two records can share an owner: Lambda gives
+// all records of a KPL aggregate one sequence number where it opens the aggregate itself.
 func Name(owner string, data []byte) string {
 	h := sha256.New()
 	h.Write(binary.AppendUvarint(nil, uint64(len(owner))))

@@ -65,8 +65,8 @@ type doneRecord struct {
 	sub    int
 }
 
-// newlyDone returns the records that are done and that no ack names yet. A Kinesis record of which all is done counts as
-// one, and is not even opened when it comes again.
+// newlyDone returns the records that are done and that no ack names yet. A Kinesis record of which all is done counts
+// as one, and is not even opened when it comes again.
 func (r *batchRun) newlyDone(users []userRecord) (records []doneRecord) {
 	for begin := 0; begin < len(users); {
 		end := begin + 1

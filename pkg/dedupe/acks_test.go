@@ -107,8 +107,8 @@ func acksNotRead(f *fixture) {
 	}
 }
 
-// acksEnd: an ack is of use for as long as its records may be processed, and not longer. Records that are older than that
-// are counted, since copies of them may be delivered.
+// acksEnd: an ack is of use for as long as its records may be processed, and not longer. Records that are older than
+// that are counted, since copies of them may be delivered.
 func acksEnd(f *fixture) {
 	b := f.withAcks()
 	var acks []dedupe.Ack
@@ -181,7 +181,8 @@ func ackInRows(f *fixture) {
 	b.wantTally(b.done(whole), dedupe.Tally{In: n + 1, Skipped: n - 1, Retry: 2, Out: 2})
 }
 
-// secondConsumer: two functions on one stream and scope would both find their own entries, and deliver everything twice.
+// secondConsumer: two functions on one stream and scope would both find their own entries, and deliver everything
+// twice.
 func secondConsumer(f *fixture) {
 	b := f.withAcks()
 	b.done(rec(1, "a", "x"))

@@ -25,13 +25,13 @@ func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 	return keys
 }
 
-// maxStuck bounds the calls for one Question that bring no record further. A record needs a call for each derived id, and
-// one more each time that another record takes an entry between two calls.
+// maxStuck bounds the calls for one Question that bring no record further. A record needs a call for each derived id,
+// and one more each time that another record takes an entry between two calls.
 const maxStuck = 10 + MaxDerivations
 
-// EnterByKey is Ledger.Enter for an engine that stores one row a key. It puts an entry for the first record of each key.
-// The entry that is there afterwards, new or old, decides the other records of the key in memory. So most records cost
-// one put, and a copy in the same call costs nothing.
+// EnterByKey is Ledger.Enter for an engine that stores one row a key. It puts an entry for the first record of each
+// key. The entry that is there afterwards, new or old, decides the other records of the key in memory. So most records
+// cost one put, and a copy in the same call costs nothing.
 func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
 	answers := make([]Answer, len(q.Records))
 	all := make([]pending, len(q.Records))

@@ -59,8 +59,8 @@ type Decider struct {
 // entry. Without a window, and for a candidate without an ID, a Fingerprint or a Sequence of its Owner, the decision is
 // an error: copies would be delivered, or other records dropped.
 //
-// If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about these alone, with
-// pauses, for at most half of the time that the context has left, or for 30 s if the context has no deadline.
+// If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about these alone,
+// with pauses, for at most half of the time that the context has left, or for 30 s if the context has no deadline.
 func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision {
 	decisions := make([]Decision, len(candidates))
 	q := Question{

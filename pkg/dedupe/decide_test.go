@@ -362,8 +362,8 @@ func ledgerFailures(f *fixture) {
 	}
 }
 
-// ledgerCost: one put for each new key, whatever copies are in the batch; with acks one read for a batch and one write for a
-// chunk.
+// ledgerCost: one put for each new key, whatever copies are in the batch; with acks one read for a batch and one write
+// for a chunk.
 func ledgerCost(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x"), rec(5, "b", "x"))

@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,8 +13,8 @@ import (
 // pipeline of its own uses it together with a Decider.
 //
 // The errors of both methods are a *PoisonError for a record that can never be processed, whatever went wrong, a panic
-// of the format included; and every error that may pass by itself: of the family ErrTryAgain, of the context, and of the
-// network. After such an error the record is to be tried again.
+// of the format included; and every error that may pass by itself: of the family ErrTryAgain, of the context, and of
+// the network. After such an error the record is to be tried again.
 type Delivery struct {
 	Format      Format
 	PassNatural bool // natural duplicates pass unchanged
@@ -211,8 +212,8 @@ func (s Sent) check(asked int, err error) (delivered []bool, _ error) {
 		return delivered, err
 	case len(s.Delivered) != asked:
 		return make([]bool, asked), fmt.Errorf("%w: %d results for %d outputs: %w", errMisfit, len(s.Delivered), asked, err)
-	case err == nil && slices.Contains(s.Delivered, false):
-		err = errIncomplete
+	case !slices.Contains(s.Delivered, false):
+		return s.Delivered, nil
 	}
-	return s.Delivered, err
+	return s.Delivered, cmp.Or(err, errIncomplete)
 }

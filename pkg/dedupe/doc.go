@@ -34,8 +34,8 @@
 //  5. Acknowledge (acks.go): write down which records are done.
 //
 // Steps 2 to 5 take one chunk of records at a time. The ledger step of a chunk begins when that of the chunk before has
-// ended, and it overlaps the sink of that one. After the first failure the batch ends, and Result.Failed names the first
-// record that is not done. Records after it may be done: when they come again, their acks say so.
+// ended, and it overlaps the sink of that one. After the first failure the batch ends, and Result.Failed names the
+// first record that is not done. Records after it may be done: when they come again, their acks say so.
 //
 // # Deciding
 //

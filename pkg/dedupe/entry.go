@@ -35,8 +35,8 @@ func (e Entry) Existing() Existing {
 	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt}
 }
 
-// purgedAt reports whether a record of this arrival may replace an entry. It is the condition of Entries.PutIfAbsent, in
-// memory. Only the time decides: whether the engine has deleted the row yet does not matter.
+// purgedAt reports whether a record of this arrival may replace an entry. It is the condition of Entries.PutIfAbsent,
+// in memory. Only the time decides: whether the engine has deleted the row yet does not matter.
 func purgedAt(purgeAt int64, arrival time.Time) bool {
 	return purgeAt != Never && time.Unix(purgeAt, 0).Before(arrival)
 }

@@ -57,8 +57,8 @@ type Answer struct {
 
 // Entries is what an engine implements that stores one row a key. EnterByKey makes the answers of a Ledger of it.
 //
-// For both methods: reads are strongly consistent. An engine that is busy, throttled or out of reach returns an error of
-// the family ErrTryAgain; the call may have had its effect then. Both methods are safe to repeat.
+// For both methods: reads are strongly consistent. An engine that is busy, throttled or out of reach returns an error
+// of the family ErrTryAgain; the call may have had its effect then. Both methods are safe to repeat.
 type Entries interface {
 	// PutIfAbsent puts each entry whose key is free in its scope. A key is free if it has no entry, or one whose purge
 	// time is before the arrival of the new entry. The owner is not part of the condition: the record that holds an
@@ -109,8 +109,8 @@ type Acks interface {
 	WriteAck(ctx context.Context, key AckKey, a Ack) error
 }
 
-// AckKey names the acks of a shard. The sink is part of it, since a record that is done for one is not done for another,
-// and the scope, so that a new scope replays a stream.
+// AckKey names the acks of a shard. The sink is part of it, since a record that is done for one is not done for
+// another, and the scope, so that a new scope replays a stream.
 type AckKey struct {
 	Scope  string
 	Stream Stream
@@ -118,8 +118,8 @@ type AckKey struct {
 	Sink   string
 }
 
-// Ack says which records of a chunk are done: delivered, dropped as duplicates, or dead-lettered. It names each of them;
-// a range would also cover records that are not done.
+// Ack says which records of a chunk are done: delivered, dropped as duplicates, or dead-lettered. It names each of
+// them; a range would also cover records that are not done.
 type Ack struct {
 	First, Last string // the lowest and the highest sequence number among the records
 	Owners      []byte // OwnerMark of each record, one after the other

@@ -17,7 +17,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The cases of parts that a program brings along: formats, sinks and ledgers that fail for a moment, or answer nonsense.
+// The cases of parts that a program brings along: formats, sinks and ledgers that fail for a moment, or answer
+// nonsense.
 var partCases = []testCase{
 	{"records/format-that-fails-for-a-moment", formatFails},
 	{"records/format-with-empty-fields", emptyFields},
@@ -317,8 +318,8 @@ func wrongSetting(f *fixture) {
 	b.wantTally(b.done(batch.Records...), dedupe.Tally{In: 5, DeadLettered: 5})
 }
 
-// wrongSettingBehindAcks: a Processor that has found a wrong setting gets a batch that begins with a chunk of records that
-// are done. The records behind it are not done.
+// wrongSettingBehindAcks: a Processor that has found a wrong setting gets a batch that begins with a chunk of records
+// that are done. The records behind it are not done.
 func wrongSettingBehindAcks(f *fixture) {
 	b := f.withAcks()
 	b.settings.Chunk = 2

@@ -8,9 +8,9 @@ import (
 
 // PoisonLimit says when poison is taken for a wrong setting: when at least Share of the first Records records of a
 // Processor are poison for one reason. Then a batch with such records fails with ErrWrongSetting, instead of emptying
-// the stream into the dead-letter store. Once enough of the first records were good, a Processor never looks again: then
-// a producer that breaks later blocks nothing. A Processor that is made while a stretch of poison is all there is takes
-// that for a wrong setting too, and its shard waits: Off lets the stretch through.
+// the stream into the dead-letter store. Once enough of the first records were good, a Processor never looks again:
+// then a producer that breaks later blocks nothing. A Processor that is made while a stretch of poison is all there is
+// takes that for a wrong setting too, and its shard waits: Off lets the stretch through.
 type PoisonLimit struct {
 	Share   float64 // above 0, up to 1; 0 means that of DefaultPoisonLimit
 	Records int     // up to DefaultChunk; 0 means that of DefaultPoisonLimit

@@ -29,9 +29,9 @@
 //
 // # Wrong settings
 //
-// Three functions help to explain a wrong setting. [LooksLike] says what a payload is that is not a record: gzip, TSV, a
-// JSON array. [MemberNames] lists the members of a record, for a message about a wrong path. [Digest.DiffersOnlyIn] says
-// in which one or two members two records of one id differ: such a member may belong into Volatile.
+// Three functions help to explain a wrong setting. [LooksLike] says what a payload is that is not a record: gzip, TSV,
+// a JSON array. [MemberNames] lists the members of a record, for a message about a wrong path. [Digest.DiffersOnlyIn]
+// says in which one or two members two records of one id differ: such a member may belong into Volatile.
 //
 // # Limits
 //

@@ -137,8 +137,8 @@ func everything() events.KinesisEvent {
 	return event(`{"id":"a"}`, `{"id":"a"}`, `{"id":"a","n":1}`, "poison", string(aggregate), `{"id":"b"}`)
 }
 
-// TestAfterAnAckNothingIsSentAgain: the process dies between the ack and the answer, and Lambda delivers the batch again
-// to another container. Without acks all that is not a duplicate is sent again.
+// TestAfterAnAckNothingIsSentAgain: the process dies between the ack and the answer, and Lambda delivers the batch
+// again to another container. Without acks all that is not a duplicate is sent again.
 func TestAfterAnAckNothingIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, acks := range []string{"on", "off"} {

@@ -163,7 +163,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeOfAConsumer: with enhanced fan-out, an event is refused unless consumers are allowed. The stream is the same.
+// TestDecodeOfAConsumer: with enhanced fan-out, an event is refused unless consumers are allowed. The stream is the
+// same.
 func TestDecodeOfAConsumer(t *testing.T) {
 	t.Parallel()
 	raw := eventOf(change(t, "stream/clicks", "stream/clicks/consumer/fast:1795100000"))

@@ -58,8 +58,8 @@
 //	stack                       of a panic
 //
 // The level is error if there is an error; warn with dead letters, records past the horizon or an ack_error; else info.
-// There are lines of their own, with the level warn and an error, for a dead letter whose notification was not sent, for
-// a ledger that was not warmed, and for a sink that cannot make aggregates and sends plain records.
+// There are lines of their own, with the level warn and an error, for a dead letter whose notification was not sent,
+// for a ledger that was not warmed, and for a sink that cannot make aggregates and sends plain records.
 //
 // # Life of an invocation
 //

@@ -24,8 +24,8 @@ var ErrLoop = errors.New(
 	"kinesishandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
 // ErrNoProgress means that the first record of a batch of several is not done. After an answer that names this record,
-// Lambda may retry the whole batch as it is: it "retries only the remaining records". Only a failed invocation is sure to
-// be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
+// Lambda may retry the whole batch as it is: it "retries only the remaining records". Only a failed invocation is sure
+// to be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
 var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
 
 var errNoLog = errors.New("kinesishandler: the log is nil")
@@ -220,8 +220,8 @@ func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
 	}
 }
 
-// report writes the log line of an invocation: an error if something failed; a warning if there are dead letters, records
-// past the horizon, or acks that could not be read or written.
+// report writes the log line of an invocation: an error if something failed; a warning if there are dead letters,
+// records past the horizon, or acks that could not be read or written.
 func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) {
 	r, t := i.result, i.result.Tally
 	level := slog.LevelInfo

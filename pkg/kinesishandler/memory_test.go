@@ -116,9 +116,9 @@ func aggregateOf(bytes int, data func(n int) []byte) []byte {
 
 // TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever they hold. A chunk ends only
 // between Kinesis records, and two chunks are in memory at a time, so that aggregates of the smallest records take the
-// most: 310 MB live. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory: with
-// the events here a process took up to 490 MiB. The test is not parallel, since it measures the memory of the whole
-// process.
+// most: 310 MB live. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory:
+// with the events here a process took up to 490 MiB. The test is not parallel, since it measures the memory of the
+// whole process.
 func TestMemoryIsBounded(t *testing.T) {
 	testengine.CheckOnly(t)
 	small := func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d"}`, n) }

@@ -102,8 +102,8 @@ func failingAWS(t *testing.T) (url string) {
 }
 
 // TestOpenOnAWS: the sink is a stream and the notifier is a queue, and both fail. The dead letter stays stored, and the
-// log says that no notification was sent. The sink may not list the shards, so it sends plain records, one of them above
-// 1 MiB, and sends them again after the fault.
+// log says that no notification was sent. The sink may not list the shards, so it sends plain records, one of them
+// above 1 MiB, and sends them again after the fault.
 func TestOpenOnAWS(t *testing.T) {
 	endpoint := failingAWS(t)
 	for name, value := range map[string]string{

@@ -1,6 +1,6 @@
-// Package enginetest is the test suite for engines of package dedupe that store one row a key: see dedupe.Store. An engine
-// is right if it passes the suite. The rules of records (retries, duplicates, poison, chunks) are not part of it, since
-// package dedupe has them and no engine.
+// Package enginetest is the test suite for engines of package dedupe that store one row a key: see dedupe.Store. An
+// engine is right if it passes the suite. The rules of records (retries, duplicates, poison, chunks) are not part of
+// it, since package dedupe has them and no engine.
 //
 // An engine's test looks like this:
 //
@@ -16,8 +16,8 @@
 //
 // The cases run in parallel, each in scopes of its own, so they may share one store or one server. They use arrivals in
 // the year 2050, so that an engine that deletes by the real clock deletes nothing while they run. In the cases of
-// consumers an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other cases ErrTryAgain is a
-// failure.
+// consumers an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other cases ErrTryAgain is
+// a failure.
 //
 // What each case wants is in cases.go. Some points that engines get wrong:
 //

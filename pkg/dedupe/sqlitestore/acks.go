@@ -19,8 +19,8 @@ const (
 	selectConsumer = `SELECT function FROM consumer WHERE scope = ? AND stream = ?`
 )
 
-// ReadAcks returns the acks that reach into the sequence numbers from first to last. Errors are dedupe.ErrTryAgain, or a
-// fault of the file.
+// ReadAcks returns the acks that reach into the sequence numbers from first to last. Errors are dedupe.ErrTryAgain, or
+// a fault of the file.
 func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
 	from, to, err := dedupe.PadSequences(first, last)
 	if err != nil {
