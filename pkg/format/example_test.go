@@ -27,6 +27,5 @@ func ExampleJSON() {
 	}
 	fmt.Println(string(renamed))
 	// Output:
-	// {"id":"a78d0945-7855-5071-b185-8466c665a24d", "fp":"fp1",
-	// "total":12.50,"contexts":[{"schema":"iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0","data":{"originalEventId":"order-1"}}]}
+	// {"id":"a78d0945-7855-5071-b185-8466c665a24d", "fp":"fp1", "total":12.50,"contexts":[{"schema":"iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0","data":{"originalEventId":"order-1"}}]}
 }
