@@ -18,7 +18,7 @@ type PoisonLimit struct {
 const maxPoisonRecords = 500
 
 // PoisonLimitForms are examples of poison limits, for messages and help texts.
-const PoisonLimitForms = "90% of 100, at most of 500, or off"
+const PoisonLimitForms = "90% of 100, or off"
 
 var errPoisonLimit = errors.New("not a share of a number of records; write it as in " + PoisonLimitForms)
 

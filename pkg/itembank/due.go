@@ -73,10 +73,10 @@ func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]e
 		if err != nil {
 			return nil, err
 		}
-		if len(later.Claims) == 0 {
-			later.Claims = crowded.first
-		}
 		due = append(due, later.Claims...)
+		if len(later.Claims) < maxDueCloses { // the moment was close to the last claim, or after it
+			due = append(due, crowded.first...)
+		}
 	}
 	random.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	return due[:min(len(due), maxDueCloses)], nil
