@@ -155,7 +155,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "aggregates", Violates: "G6"}},
 	},
 	{
-		Name: "acks-not-read", hook: acksNotRead,
+		Name: "acks-not-read", hook: acksNotRead, Rare: true,
 		CaughtBy: []Catch{{Scenario: "timed-out", Violates: "G11"}},
 	},
 
