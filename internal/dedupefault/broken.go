@@ -382,31 +382,27 @@ func (env Env) acknowledge(ctx context.Context, p dedupe.Position) {
 
 // ackedRange: an ack stands for all records between its first and its last.
 func ackedRange(env Env) Hook {
-	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
-		err := c.Do(ctx)
-		for i, a := range c.Acks {
-			c.Acks[i].Owners = slices.Clone(a.Owners)
-			for _, in := range env.World.inputs {
-				if in.position.Shard == c.Key.Shard && between(in.position.Sequence, a.First, a.Last) {
-					mark := in.wholeMark()
-					c.Acks[i].Owners = append(c.Acks[i].Owners, mark[:]...)
-				}
-			}
-		}
-		return err
-	})
+	return env.ackedToo(func(a dedupe.Ack, in *input) bool { return between(in.position.Sequence, a.First, a.Last) })
 }
 
 // wholeForPart: an ack of a part of an aggregate stands for the aggregate.
 func wholeForPart(env Env) Hook {
+	return env.ackedToo(func(a dedupe.Ack, in *input) bool {
+		mark := in.mark()
+		return bytes.Contains(a.Owners, mark[:])
+	})
+}
+
+// ackedToo makes each ack that is read stand for more records of its shard.
+func (env Env) ackedToo(standsFor func(dedupe.Ack, *input) bool) Hook {
 	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
 		for i, a := range c.Acks {
 			c.Acks[i].Owners = slices.Clone(a.Owners)
 			for _, in := range env.World.inputs {
-				mark, whole := in.mark(), in.wholeMark()
-				if bytes.Contains(a.Owners, mark[:]) {
-					c.Acks[i].Owners = append(c.Acks[i].Owners, whole[:]...)
+				if in.position.Shard == c.Key.Shard && standsFor(a, in) {
+					mark := in.wholeMark()
+					c.Acks[i].Owners = append(c.Acks[i].Owners, mark[:]...)
 				}
 			}
 		}

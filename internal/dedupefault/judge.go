@@ -125,8 +125,8 @@ func (inv *invocation) skips(in *input) bool {
 // noteAck notes an ack, and checks that what it names is done.
 func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 	now := w.tick()
-	for marks := a.Owners; len(marks) >= dedupe.OwnerMarkSize; marks = marks[dedupe.OwnerMarkSize:] {
-		mark, known := dedupe.OwnerMark(marks), false
+	for mark := range a.Marks() {
+		known := false
 		for _, in := range w.inputs {
 			if in.mark() != mark && in.wholeMark() != mark {
 				continue
@@ -156,8 +156,8 @@ func between(sequence, first, last string) bool {
 func (w *World) noteRead(inv *invocation, before int, acks []dedupe.Ack) {
 	inv.acked = map[dedupe.OwnerMark]bool{}
 	for _, a := range acks {
-		for marks := a.Owners; len(marks) >= dedupe.OwnerMarkSize; marks = marks[dedupe.OwnerMarkSize:] {
-			inv.acked[dedupe.OwnerMark(marks)] = true
+		for mark := range a.Marks() {
+			inv.acked[mark] = true
 		}
 	}
 	for record := range inv.Records {

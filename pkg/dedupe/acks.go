@@ -20,11 +20,11 @@ func (a ackedOwners) has(o Owner) bool {
 // readAcks finds out which records of the batch are done. A failed read does not fail the batch: the records are
 // processed again, as retries.
 func (r *batchRun) readAcks(ctx context.Context) {
-	if r.Acks == nil {
+	if r.parts.Acks == nil {
 		return
 	}
 	records := r.batch.Records
-	acks, err := r.Acks.ReadAcks(ctx, r.ackKey(), records[0].Sequence, records[len(records)-1].Sequence)
+	acks, err := r.parts.Acks.ReadAcks(ctx, r.ackKey(), records[0].Sequence, records[len(records)-1].Sequence)
 	if err != nil {
 		r.result.AckErr = err
 		return
@@ -33,8 +33,8 @@ func (r *batchRun) readAcks(ctx context.Context) {
 		r.acked = ackedOwners{}
 	}
 	for _, ack := range acks {
-		for marks := ack.Owners; len(marks) >= OwnerMarkSize; marks = marks[OwnerMarkSize:] {
-			r.acked[OwnerMark(marks)] = struct{}{}
+		for mark := range ack.Marks() {
+			r.acked[mark] = struct{}{}
 		}
 	}
 }
@@ -49,11 +49,11 @@ const maxMarks = 40_000
 // acknowledge writes down which of the user records are done. It comes after the sink and the dead-letter store have
 // confirmed them. A failed write does not fail the batch: if the records come again, they are retries.
 func (r *batchRun) acknowledge(ctx context.Context, users []userRecord) {
-	if r.Acks == nil {
+	if r.parts.Acks == nil {
 		return
 	}
 	for owners := range slices.Chunk(r.newlyDone(users), maxMarks) {
-		if err := r.Acks.WriteAck(ctx, r.ackKey(), r.ackOf(owners)); err != nil {
+		if err := r.parts.Acks.WriteAck(ctx, r.ackKey(), r.ackOf(owners)); err != nil {
 			r.result.AckErr = err
 		}
 	}

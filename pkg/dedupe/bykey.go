@@ -148,10 +148,7 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 		entries[i] = e.entryOf(group[0])
 	}
 	results, err := e.store.PutIfAbsent(ctx, entries)
-	if err == nil && len(results) != len(entries) {
-		err = fmt.Errorf("%w: %d results for %d entries", errMisfit, len(results), len(entries))
-	}
-	if err != nil {
+	if err := checkNumber(len(results), len(entries), err); err != nil {
 		failAll(open, err)
 		return nil
 	}
@@ -230,10 +227,7 @@ func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Ex
 		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // both are Never, or none
 	}
 	results, err := e.store.RaisePurge(ctx, raises)
-	if err == nil && len(results) != len(raises) {
-		err = fmt.Errorf("%w: %d results for %d raises", errMisfit, len(results), len(raises))
-	}
-	if err != nil {
+	if err := checkNumber(len(results), len(raises), err); err != nil {
 		failAll(synthetic, err)
 		return nil
 	}

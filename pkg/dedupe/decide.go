@@ -102,9 +102,7 @@ func (d *Decider) check(c Candidate) error {
 // ask asks the ledger once. It returns the records that may be asked about again, in order, and their indexes.
 func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []Decision) (again []Candidate, at []int) {
 	answers, err := d.Ledger.Enter(ctx, q)
-	if err == nil && len(answers) != len(q.Records) {
-		err = fmt.Errorf("%w: %d answers for %d records", errMisfit, len(answers), len(q.Records))
-	}
+	err = checkNumber(len(answers), len(q.Records), err)
 	for i, c := range q.Records {
 		if c.Poison {
 			continue

@@ -30,7 +30,6 @@ func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.
 // chunk is a part of a batch: user records that are decided together.
 type chunk struct {
 	users []userRecord
-	first int   // index of its first Kinesis record
 	next  int   // index of the first Kinesis record after it
 	err   error // ends the batch before this chunk
 	ends  bool  // the batch ends with this chunk: a record has no decision
@@ -48,7 +47,7 @@ func (r *batchRun) emptyChunk() *chunk {
 // records, and at a record that cannot be read now. Records that are done as a whole are not opened.
 func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
-	c.first, c.next = first, first
+	c.next = first
 	for c.next < len(r.batch.Records) && len(c.users) < size && (len(c.users) == 0 || c.users[len(c.users)-1].err == nil) {
 		r.openRecord(ctx, c, c.next)
 		c.next++

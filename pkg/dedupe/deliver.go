@@ -155,7 +155,7 @@ func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stor
 		for _, u := range part {
 			letters = append(letters, r.deadLetter(u))
 		}
-		n, err := r.DeadLetters.Put(ctx, letters)
+		n, err := r.parts.DeadLetters.Put(ctx, letters)
 		if n = min(max(n, 0), len(letters)); err == nil && n < len(letters) {
 			err = errIncomplete
 		}
@@ -189,7 +189,7 @@ func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 	if len(outputs) == 0 {
 		return nil
 	}
-	answer, err := r.Sink.Send(ctx, outputs)
+	answer, err := r.parts.Sink.Send(ctx, outputs)
 	delivered, err := answer.check(len(outputs), err)
 	for i, u := range sent {
 		if u.done = delivered[i]; u.done {

@@ -3,6 +3,7 @@ package dedupe
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 var (
@@ -43,6 +44,14 @@ var (
 	// errMisfit says that an answer of a ledger or a sink does not fit what it was asked.
 	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )
+
+// checkNumber checks how many answers there are to a question about some records.
+func checkNumber(answers, asked int, err error) error {
+	if err == nil && answers != asked {
+		err = fmt.Errorf("%w: %d answers for %d records", errMisfit, answers, asked)
+	}
+	return err
+}
 
 // networkError is net.Error, without package net.
 type networkError interface {

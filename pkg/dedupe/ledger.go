@@ -1,6 +1,9 @@
 package dedupe
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // Store is what the engines of this module offer, each with one row a key. Nothing needs all of it.
 type Store interface {
@@ -132,6 +135,17 @@ const OwnerMarkSize = 8
 // OwnerMark is what an Ack stores of an owner. With 64 bits, a batch of 10,000 records that comes again together with
 // 10,000 others skips one of these wrongly once in 10^11 times.
 type OwnerMark [OwnerMarkSize]byte
+
+// Marks are the marks in Owners.
+func (a Ack) Marks() iter.Seq[OwnerMark] {
+	return func(yield func(OwnerMark) bool) {
+		for rest := a.Owners; len(rest) >= OwnerMarkSize; rest = rest[OwnerMarkSize:] {
+			if !yield(OwnerMark(rest)) {
+				return
+			}
+		}
+	}
+}
 
 // Mark returns the owner's mark.
 func (o Owner) Mark() OwnerMark {

@@ -113,7 +113,7 @@ type Settings struct {
 
 // Processor takes batches from a stream to a sink. It is safe for concurrent use.
 type Processor struct {
-	Parts
+	parts     Parts
 	settings  Settings
 	clock     Clock
 	decider   Decider
@@ -130,7 +130,7 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	}
 	s.Chunk = cmp.Or(s.Chunk, DefaultChunk)
 	return &Processor{
-		Parts: p, settings: s, clock: s.Clock.orReal(),
+		parts: p, settings: s, clock: s.Clock.orReal(),
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},
@@ -252,13 +252,13 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 // claim makes this function the consumer of a stream in the scope, once for each Processor. Claiming twice at the same
 // time does no harm.
 func (p *Processor) claim(ctx context.Context, s Stream) error {
-	if p.Consumers == nil {
+	if p.parts.Consumers == nil {
 		return nil
 	}
 	if _, claimed := p.claimed.Load(s); claimed {
 		return nil
 	}
-	consumer, err := p.Consumers.ClaimConsumer(ctx, p.settings.Scope, s, p.settings.Consumer)
+	consumer, err := p.parts.Consumers.ClaimConsumer(ctx, p.settings.Scope, s, p.settings.Consumer)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ const longestReserve = 500 * time.Millisecond
 
 func (r *batchRun) reserveOf(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
-	if !ok || r.Acks == nil {
+	if !ok || r.parts.Acks == nil {
 		return 0
 	}
 	return min(longestReserve, deadline.Sub(r.clock.Now())/8)
@@ -340,7 +340,7 @@ func (r *batchRun) failAt(failed, notDecoded int, err error) Result {
 // done, which is c.next if all are.
 func (r *batchRun) count(c *chunk) (failed int) {
 	failed = c.next
-	t := &r.result.Tally
+	t, now := &r.result.Tally, r.clock.Now()
 	for i := range c.users {
 		u := &c.users[i]
 		switch {
@@ -356,7 +356,7 @@ func (r *batchRun) count(c *chunk) (failed int) {
 			t.Failed++
 			failed = min(failed, u.record)
 		}
-		if r.pastHorizon(u.source.Arrival) {
+		if r.settings.Retention.pastHorizon(u.source.Arrival, now) {
 			t.PastHorizon++
 		}
 	}
@@ -371,9 +371,4 @@ func (r *batchRun) countReason(poison *PoisonError) {
 		r.result.Reasons = map[string]int64{}
 	}
 	r.result.Reasons[poison.Reason]++
-}
-
-func (r *batchRun) pastHorizon(arrival time.Time) bool {
-	keep := r.settings.Retention
-	return !keep.ForGood && r.clock.Now().Sub(arrival) > keep.Horizon
 }
