@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -119,7 +120,7 @@ type container struct {
 func (c *container) send(ctx context.Context, about string) error {
 	r := c.random(about)
 	c.count(func(n *Cost) { n.Requests++ })
-	return wait(ctx, untilTurn(c.number, c.model.Latency.of(r)))
+	return pause.For(ctx, untilTurn(c.number, c.model.Latency.of(r)))
 }
 
 // random returns the random numbers of the next request about something.
@@ -162,7 +163,7 @@ func (c *container) read(ctx context.Context, r reading, result func() (rows int
 		if attempt == r.attempts {
 			return engine.ErrThrottled
 		}
-		if err := wait(ctx, c.model.Limits.Retries.wait(c.random("retry "+r.about))); err != nil {
+		if err := pause.For(ctx, c.model.Limits.Retries.wait(c.random("retry "+r.about))); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package simulated
 
 import (
-	"context"
 	"time"
 )
 
@@ -16,15 +15,4 @@ const arrival = turns - 1
 func untilTurn(turn int, d time.Duration) time.Duration {
 	late := (time.Now().UnixNano() + int64(d) - int64(turn)) % turns
 	return d + time.Duration((turns-late)%turns)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	alarm := time.NewTimer(d)
-	defer alarm.Stop()
-	select {
-	case <-alarm.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -19,6 +19,15 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Growing is UpTo for a limit that doubles with each attempt, from the first on, up to the most.
+func Growing(ctx context.Context, attempt int, first, most time.Duration) error {
+	limit := first
+	for ; attempt > 1 && limit < most; attempt-- {
+		limit *= 2
+	}
+	return UpTo(ctx, min(limit, most))
+}
+
 // UpTo is For for a random time between half of the limit and the limit, so that clients that were refused together do
 // not come back together.
 func UpTo(ctx context.Context, limit time.Duration) error { return For(ctx, limit/2+rand.N(limit/2)) }

@@ -21,6 +21,13 @@ func TestFor(t *testing.T) {
 		if err := pause.UpTo(t.Context(), time.Minute); err != nil || time.Since(begun) < 30*time.Second || time.Since(begun) >= time.Minute {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
+		for attempt, limit := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 4: 5, 1000: 5} {
+			begun = time.Now()
+			err := pause.Growing(t.Context(), attempt, time.Second, 5*time.Second)
+			if took := time.Since(begun); err != nil || took < limit*time.Second/2 || took >= limit*time.Second {
+				t.Errorf("attempt %d: %v after %v", attempt, err, took)
+			}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun = time.Now()

@@ -95,6 +95,5 @@ func (b *Bucket) translate(doing string, err error) error {
 
 // backOff waits for a random time that grows with the attempts.
 func backOff(ctx context.Context, attempt int) error {
-	limit := min(maxBackoff, firstBackoff<<(attempt-1))
-	return pause.UpTo(ctx, limit)
+	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
 }

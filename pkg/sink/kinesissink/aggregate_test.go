@@ -262,7 +262,7 @@ func TestWithoutTheListOfShards(t *testing.T) {
 					t.Errorf("%s: send %d: delivered %d, %d aggregates, %d plain, %d lists: %v",
 						name, i, delivered(sent), a, p, s.backend.(*memory).lists, err)
 				}
-				if i > 0 { // the pause of 10 s ends after the second Send
+				if i > 0 { // the pause of 10 s ends after the second Send; in this bubble it takes no time
 					time.Sleep(10 * time.Second)
 				}
 			}

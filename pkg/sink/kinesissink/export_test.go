@@ -5,6 +5,9 @@ import "context"
 // MaxAttempts is the number of attempts without progress.
 const MaxAttempts = maxAttempts
 
+// AggregationMaxSize is the size of the largest aggregate in bytes.
+const AggregationMaxSize = aggregationMaxSize
+
 // SetWait replaces the pauses between attempts.
 func (s *Sink) SetWait(wait func(ctx context.Context, attempt int) error) { s.wait = wait }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// AggregationMaxSize is the size of the largest aggregate in bytes, without its partition key: the default of
+// aggregationMaxSize is the size of the largest aggregate in bytes, without its partition key: the default of
 // AggregationMaxSize of the KPL (configuration.h of awslabs/amazon-kinesis-producer). A record that does not fit is
 // sent plain.
-const AggregationMaxSize = 51_200
+const aggregationMaxSize = 51_200
 
 // aggregateKey is the partition key of an aggregate, as in the KPL: its explicit hash key chooses the shard.
 const aggregateKey = "a"
@@ -43,7 +43,7 @@ func keyOf(o dedupe.Output) string {
 
 // pack makes Kinesis records of all outputs that are not delivered. Outputs of one key keep their order.
 func (d *delivery) pack(shards *shardMap) []record {
-	limit := min(AggregationMaxSize, d.sink.maxRecord-len(aggregateKey))
+	limit := min(aggregationMaxSize, d.sink.maxRecord-len(aggregateKey))
 	p := packer{delivery: d, limit: limit, open: map[*shard]*aggregate{}}
 	for i, o := range d.outputs {
 		switch {

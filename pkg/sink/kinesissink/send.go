@@ -212,9 +212,5 @@ func (d *delivery) countCopies(r *record) {
 
 // backOff waits for a random time that grows with the attempts.
 func backOff(ctx context.Context, attempt int) error {
-	limit := maxBackoff
-	if attempt < maxAttempts { // a larger shift would overflow
-		limit = min(maxBackoff, firstBackoff<<(attempt-1))
-	}
-	return pause.UpTo(ctx, limit)
+	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
 }
