@@ -73,7 +73,7 @@ type delayed struct {
 }
 
 func (d delayed) Do(r *http.Request) (*http.Response, error) {
-	time.Sleep(d.Duration)
+	time.Sleep(d.Duration) // the network, which a request to an engine on this machine lacks
 	return d.HTTPClient.Do(r)
 }
 
@@ -291,6 +291,6 @@ func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
 type slowSink struct{ costless }
 
 func (slowSink) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) {
-	time.Sleep(network)
+	time.Sleep(network) // in the place of a request
 	return dedupe.Sent{}, nil
 }

@@ -109,7 +109,7 @@ func serve(conn net.Conn, answer func(body []byte) string) {
 		if _, err := io.ReadFull(in, body); err != nil {
 			return
 		}
-		time.Sleep(network)
+		time.Sleep(network) // to and fro: the server is in this process
 		text := answer(body)
 		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nContent-Length: %d\r\n\r\n%s",
 			len(text), text); err != nil {

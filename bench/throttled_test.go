@@ -71,7 +71,7 @@ func BenchmarkRecordsThrottled(b *testing.B) {
 func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
 	s.Helper()
 	o := s.client.Options()
-	o.HTTPClient = &throttling{HTTPClient: s.meter, delay: delay, percent: percent, refused: map[string]int{}}
+	o.HTTPClient = delayed{&throttling{HTTPClient: s.meter, percent: percent, refused: map[string]int{}}, delay}
 	store := dynamostore.New(dynamodb.New(o), s.dedupe)
 	h := newHandler(s.B, dedupe.Parts{Ledger: store, Sink: slowSink{}, Acks: store, Consumers: store},
 		"ONCEBOX_SCOPE="+strings.ToLower(rand.Text()))
@@ -114,7 +114,6 @@ func (s *shop) invokePart(h *kinesishandler.Handler, records []json.RawMessage) 
 // all attempts of one call of the SDK. Such a request does not reach the engine.
 type throttling struct {
 	aws.HTTPClient
-	delay   time.Duration
 	percent uint32
 	mu      sync.Mutex
 	refused map[string]int // attempts, by the key of the entry
@@ -126,7 +125,6 @@ func (t *throttling) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	time.Sleep(t.delay)
 	if !t.refuses(body) {
 		return t.HTTPClient.Do(r)
 	}
