@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -95,7 +96,7 @@ func (r rateFlag) option() itembank.Option { return itembank.WithRate(int(r.Rate
 type poisonLimit settings.PoisonLimit
 
 func parsePoisonLimit(text string) (poisonLimit, error) {
-	limit, err := settings.ParsePoisonLimit(text)
+	limit, err := settings.ParsePoisonLimit(text, dedupe.DefaultChunk)
 	if err != nil {
 		return poisonLimit{}, fmt.Errorf("%q is not a share of a number of records; use for example %s",
 			text, settings.PoisonLimitForms)

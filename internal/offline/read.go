@@ -96,6 +96,22 @@ func (r *run) nextRecord(ctx context.Context) (rec *record, err error) {
 
 // identify reads what identifies a record, apart from its owner.
 func (r *run) identify(ctx context.Context, rec *record) error {
+	if err := r.readFields(ctx, rec); err != nil || rec.blank || rec.poison != nil {
+		return err
+	}
+	rec.arrival = rec.fields.Time
+	if rec.arrival.IsZero() {
+		rec.arrival = r.start
+	}
+	keep := r.Retention
+	if !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
+		rec.poison = errTooOld
+	}
+	return nil
+}
+
+// readFields reads the fields of a line, if it is a record.
+func (r *run) readFields(ctx context.Context, rec *record) error {
 	switch {
 	case rec.tooLong:
 		rec.poison = errTooLong
@@ -109,18 +125,8 @@ func (r *run) identify(ctx context.Context, rec *record) error {
 		rec.poison = poison
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	rec.fields, rec.arrival = fields, fields.Time
-	if rec.arrival.IsZero() {
-		rec.arrival = r.start
-	}
-	keep := r.Retention
-	if !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
-		rec.poison = errTooOld
-	}
-	return nil
+	rec.fields = fields
+	return err
 }
 
 // ownerOf is the identity of a record: the text at the owner path, or its run and its place in the inputs. The batch is

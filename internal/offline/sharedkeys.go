@@ -64,29 +64,24 @@ func (r *run) findSharedKeys(ctx context.Context) (err error) {
 func (r *run) readSeen(ctx context.Context, lines *lineReader) (seen []seenRecord, last bool, err error) {
 	seen = make([]seenRecord, 0, DefaultBatchSize)
 	for len(seen) < DefaultBatchSize {
-		var l line
-		l, r.buffer, err = lines.next(ctx, r.buffer[:0])
-		switch {
-		case errors.Is(err, io.EOF):
+		rec := &record{}
+		rec.line, r.buffer, err = lines.next(ctx, r.buffer[:0])
+		if errors.Is(err, io.EOF) {
 			return seen, true, nil
-		case err != nil:
-			return nil, false, err
-		case l.tooLong:
-			if err := lines.rest(io.Discard); err != nil {
-				return nil, false, err
-			}
-			continue
-		case l.blank():
-			continue
 		}
-		fields, err := r.delivery.Read(ctx, dedupe.Output{Data: l.text})
-		if _, poison := errors.AsType[*dedupe.PoisonError](err); poison {
-			continue
+		if err == nil {
+			err = r.readFields(ctx, rec)
+		}
+		if err == nil && rec.tooLong {
+			err = lines.rest(io.Discard)
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		seen = append(seen, seenRecord{format.KeyOf(fields.ID), dedupe.ContentDigest(fields.Fingerprint)})
+		if !rec.blank && rec.poison == nil {
+			fields := rec.fields
+			seen = append(seen, seenRecord{format.KeyOf(fields.ID), dedupe.ContentDigest(fields.Fingerprint)})
+		}
 	}
 	return seen, false, nil
 }

@@ -14,25 +14,22 @@ type PoisonLimit struct {
 	Off     bool
 }
 
-// maxPoisonRecords is dedupe.DefaultChunk: the first records are judged together, before any of them is dead-lettered.
-const maxPoisonRecords = 500
-
 // PoisonLimitForms are examples of poison limits, for messages and help texts.
 const PoisonLimitForms = "90% of 100, or off"
 
 var errPoisonLimit = errors.New("not a share of a number of records; write it as in " + PoisonLimitForms)
 
-// ParsePoisonLimit reads a share in whole percent and a number of records up to 500, as in 90% of
-// 100, or off. The error does not
+// ParsePoisonLimit reads a share in whole percent and a number of records, at most so many, as in
+// 90% of 100, or off. The error does not
 // repeat the text, which may be a secret in the wrong place.
-func ParsePoisonLimit(text string) (PoisonLimit, error) {
+func ParsePoisonLimit(text string, most int) (PoisonLimit, error) {
 	if text == "off" {
 		return PoisonLimit{Off: true}, nil
 	}
 	share, count, _ := strings.Cut(text, "% of ")
 	percent, err := strconv.Atoi(share)
 	records, countErr := strconv.Atoi(count)
-	if err != nil || countErr != nil || percent < 1 || percent > 100 || records < 1 || records > maxPoisonRecords {
+	if err != nil || countErr != nil || percent < 1 || percent > 100 || records < 1 || records > most {
 		return PoisonLimit{}, errPoisonLimit
 	}
 	return PoisonLimit{Share: float64(percent) / 100, Records: records}, nil

@@ -327,7 +327,7 @@ func (p parser) poisonLimit() dedupe.PoisonLimit {
 	if text == "" {
 		return dedupe.DefaultPoisonLimit
 	}
-	limit, err := settings.ParsePoisonLimit(text)
+	limit, err := settings.ParsePoisonLimit(text, dedupe.DefaultChunk)
 	if err != nil {
 		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in "+settings.PoisonLimitForms)
 		return dedupe.DefaultPoisonLimit
