@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/suggest"
 )
@@ -92,7 +94,7 @@ func (a *app) remarkDifferences(r offline.Report) {
 		return len(d.Members) > 1 && d.Records < sureOfTwo
 	})
 	for _, d := range shown[:min(len(shown), shownDifferences)] {
-		records := thousands(d.Records) + " records share an id with another and differ"
+		records := humanize.Comma(d.Records) + " records share an id with another and differ"
 		advice := "If these are not part of the record, leave them out:"
 		if d.Records == 1 {
 			records = "1 record shares an id with another and differs"
@@ -106,17 +108,8 @@ func (a *app) remarkDifferences(r offline.Report) {
 		a.remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
 	}
 	if len(shown) > 0 && r.ComparedIDs > 0 {
-		a.remark("only the records of the first %s ids were compared", thousands(int64(r.ComparedIDs)))
+		a.remark("only the records of the first %s ids were compared", humanize.Comma(int64(r.ComparedIDs)))
 	}
-}
-
-// thousands writes a number with commas, as in 9,990.
-func thousands(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 // shellWord quotes a text for a shell, if it needs that.
