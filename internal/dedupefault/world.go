@@ -157,6 +157,11 @@ func (w *World) clock() dedupe.Clock {
 			f()
 			g()
 		},
+		Each: func(n, _ int, f func(int)) {
+			for _, i := range w.sim.Rand.Perm(n) {
+				f(i)
+			}
+		},
 	}
 }
 

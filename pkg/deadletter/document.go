@@ -17,6 +17,7 @@ const DocumentFormat = 1
 type Document struct {
 	Format       int      `json:"format"`
 	Owner        string   `json:"owner"`
+	Scope        string   `json:"scope,omitempty"` // documents of older programs have none
 	Position     Position `json:"position"`
 	Reason       string   `json:"reason"`
 	PartitionKey string   `json:"partition_key"`
@@ -42,7 +43,7 @@ type Position struct {
 // Encode writes a record as a Document.
 func Encode(letter dedupe.DeadLetter) ([]byte, error) {
 	d := Document{
-		Format: DocumentFormat, Owner: letter.Owner, Position: position(letter.Position), Reason: letter.Reason,
+		Format: DocumentFormat, Owner: letter.Owner, Scope: letter.Scope, Position: position(letter.Position), Reason: letter.Reason,
 		Arrival: letter.Arrival.UTC(), Data: letter.Data,
 	}
 	d.PartitionKey, d.RawPartitionKey = textOrRaw(letter.PartitionKey)
@@ -72,7 +73,7 @@ func Decode(content []byte) (dedupe.DeadLetter, error) {
 		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner or no data")
 	}
 	return dedupe.DeadLetter{
-		Owner: d.Owner, Position: d.Position.position(), Reason: d.Reason,
+		Owner: d.Owner, Scope: d.Scope, Position: d.Position.position(), Reason: d.Reason,
 		PartitionKey:    d.PartitionKey + string(d.RawPartitionKey),
 		ExplicitHashKey: d.ExplicitHashKey + string(d.RawExplicitHashKey),
 		Arrival:         d.Arrival, Data: d.Data,

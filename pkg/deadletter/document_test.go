@@ -28,7 +28,7 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	content, err := deadletter.Encode(newLetter("42"))
 	must(t, err)
-	const want = `{"format":1,"owner":"123456789012/eu-west-1/orders/shardId-000000000000/42#3",` +
+	const want = `{"format":1,"owner":"123456789012/eu-west-1/orders/shardId-000000000000/42#3","scope":"orders",` +
 		`"position":{"account":"123456789012","region":"eu-west-1","stream":"orders","shard":"shardId-000000000000",` +
 		`"sequence":"42","sub_sequence":3},"reason":"no id","partition_key":"key",` +
 		`"arrival":"2026-11-20T01:02:03.456Z","data":"cGF5bG9hZCAA/wo="}` + "\n"

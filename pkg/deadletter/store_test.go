@@ -49,7 +49,7 @@ func newLetter(sequence string) dedupe.DeadLetter {
 		Shard:  "shardId-000000000000", Sequence: sequence, Sub: 3,
 	}
 	return dedupe.DeadLetter{
-		Owner: p.Owner().String(), Position: p, Reason: "no id", PartitionKey: "key",
+		Owner: p.Owner().String(), Scope: "orders", Position: p, Reason: "no id", PartitionKey: "key",
 		Arrival: time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC), Data: []byte("payload \x00\xff\n"),
 	}
 }

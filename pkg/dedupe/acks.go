@@ -20,7 +20,7 @@ func (a ackedOwners) has(o Owner) bool {
 // readAcks finds out which records of the batch are done. A failed read does not fail the batch: the records are
 // processed again, as retries.
 func (r *batchRun) readAcks(ctx context.Context) {
-	if r.parts.Acks == nil {
+	if !r.keepsAcks() {
 		return
 	}
 	records := r.batch.Records
@@ -39,6 +39,12 @@ func (r *batchRun) readAcks(ctx context.Context) {
 	}
 }
 
+// keepsAcks reports whether the records have positions that acks can name. The ack of a dead letter would say nothing
+// new: it was done before, as one.
+func (r *batchRun) keepsAcks() bool {
+	return r.parts.Acks != nil && r.batch.Order == ByPosition && r.letter == nil
+}
+
 func (r *batchRun) ackKey() AckKey {
 	return AckKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard, Sink: r.settings.Sink}
 }
@@ -49,7 +55,7 @@ const maxMarks = 40_000
 // acknowledge writes down which of the user records are done. It comes after the sink and the dead-letter store have
 // confirmed them. A failed write does not fail the batch: if the records come again, they are retries.
 func (r *batchRun) acknowledge(ctx context.Context, users []userRecord) {
-	if r.parts.Acks == nil {
+	if !r.keepsAcks() {
 		return
 	}
 	for owners := range slices.Chunk(r.newlyDone(users), maxMarks) {

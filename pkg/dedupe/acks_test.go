@@ -44,7 +44,7 @@ func acksSkip(f *fixture) {
 func acksOfPart(f *fixture) {
 	b := f.withAcks()
 	whole := aggregate(6, payload(60, "f", "x"), payload(61, "g", "x"), payload(62, "f", "x"))
-	b.hook = sends(1, 1, errCrash)
+	b.hook = sends(1, errCrash)
 	b.wantTally(b.fails(6, whole).Tally, dedupe.Tally{In: 3, New: 1, Natural: 1, Failed: 1, Out: 1})
 	b.hook = nil
 	b.wantTally(b.done(whole), dedupe.Tally{In: 3, Skipped: 2, Retry: 1, Out: 1})

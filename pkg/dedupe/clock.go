@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/pause"
@@ -18,6 +20,9 @@ type Clock struct {
 	Pause func(ctx context.Context, limit time.Duration) error
 	// Both runs two functions, at the same time if it can, and returns when both have ended.
 	Both func(f, g func())
+	// Each runs f for the numbers from 0 to n-1, up to limit of them at the same time if it can, and returns when all have
+	// ended.
+	Each func(n, limit int, f func(i int))
 }
 
 func (c Clock) orReal() Clock {
@@ -30,10 +35,13 @@ func (c Clock) orReal() Clock {
 	if c.Both == nil {
 		c.Both = both
 	}
+	if c.Each == nil {
+		c.Each = each
+	}
 	return c
 }
 
-// Panic is a panic in the second goroutine of a Processor. It is thrown again in that of the caller, who may catch it.
+// Panic is a panic in another goroutine of a Processor. It is thrown again in that of the caller, who may catch it.
 type Panic struct {
 	Value any
 	Stack []byte // at the place of the panic
@@ -48,19 +56,43 @@ func both(f, g func()) {
 	go func() {
 		var thrown *Panic
 		defer func() { ended <- thrown }()
-		defer func() {
-			if value := recover(); value != nil {
-				thrown = &Panic{value, debug.Stack()}
-			}
-		}()
+		defer catch(&thrown)
 		g()
 	}()
-	defer func() {
-		if thrown := <-ended; thrown != nil {
-			panic(thrown)
-		}
-	}()
+	defer func() { (<-ended).throw() }()
 	f()
+}
+
+// each runs f in as many goroutines as the limit allows.
+func each(n, limit int, f func(i int)) {
+	var next atomic.Int64
+	var all sync.WaitGroup
+	thrown := make([]*Panic, min(n, limit))
+	for worker := range thrown {
+		all.Go(func() {
+			defer catch(&thrown[worker])
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+	for _, p := range thrown {
+		p.throw()
+	}
+}
+
+// catch keeps a panic. It is deferred.
+func catch(p **Panic) {
+	if value := recover(); value != nil {
+		*p = &Panic{value, debug.Stack()}
+	}
+}
+
+func (p *Panic) throw() {
+	if p != nil {
+		panic(p)
+	}
 }
 
 // patience is how long a ledger is asked again: half of the time that is left, so that the sink has the other half.

@@ -150,8 +150,11 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 	return Decision{Outcome: outcome, ID: id}
 }
 
-// decide asks the ledger about the records of a chunk.
+// decide asks the ledger about the records of a chunk. A TxSink decides them when it delivers them.
 func (r *batchRun) decide(ctx context.Context, c *chunk) {
+	if r.parts.Tx != nil {
+		return
+	}
 	candidates := make([]Candidate, len(c.users))
 	asked := false
 	for i := range c.users {
@@ -175,9 +178,9 @@ func (r *batchRun) decide(ctx context.Context, c *chunk) {
 	}
 }
 
-// undecided reports whether a record of the chunk has no decision, so that nothing after it is sent.
-func (c *chunk) undecided() bool {
-	return slices.ContainsFunc(c.users, func(u userRecord) bool {
-		return u.err != nil || u.open() && u.decision.Outcome == Undecided
+// blocks reports whether nothing may be sent after the chunk, since a record of it has no decision.
+func (r *batchRun) blocks(c *chunk) bool {
+	return r.batch.Order != None && slices.ContainsFunc(c.users, func(u userRecord) bool {
+		return u.err != nil || r.parts.Tx == nil && u.open() && u.decision.Outcome == Undecided
 	})
 }

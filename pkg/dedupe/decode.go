@@ -9,10 +9,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// userRecord is one record of a producer: a Kinesis record, or one part of a Kinesis record that is a KPL aggregate.
+// userRecord is one record of a producer: a Kinesis record, or one part of a Kinesis record that is a KPL aggregate or a
+// frame.
 type userRecord struct {
 	record   int // index of the Kinesis record in the batch
-	sub      int // index in the aggregate, or Plain
+	sub      int // index in the aggregate or the frame, or Plain
+	frame    int // number of the frame in the chunk, from 1; 0: not in a frame
 	source   *Record
 	output   Output // as the record was read, and after Delivery.Prepare as it is sent
 	fields   format.Fields
@@ -20,8 +22,10 @@ type userRecord struct {
 	deliver  bool         // output is to be sent
 	poison   *PoisonError // nil unless the record can never be processed
 	err      error        // why the record could not be read; it comes again
-	acked    bool         // an ack says that it was done before
+	acked    bool         // an ack or an object says that it was done before, or there is nothing to do
 	done     bool         // delivered, dropped, dead-lettered, or acked
+
+	superseded bool // delivered by a TxSink that had a newer version
 }
 
 // open reports whether the record is to be decided.
@@ -29,10 +33,11 @@ func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.
 
 // chunk is a part of a batch: user records that are decided together.
 type chunk struct {
-	users []userRecord
-	next  int   // index of the first Kinesis record after it
-	err   error // ends the batch before this chunk
-	ends  bool  // the batch ends with this chunk: a record has no decision
+	users  []userRecord
+	frames int
+	next   int   // index of the first Kinesis record after it
+	err    error // ends the batch before this chunk
+	ends   bool  // the batch ends with this chunk: a record has no decision
 }
 
 // emptyChunk returns a chunk without records, in the memory of one that is done.
@@ -48,47 +53,110 @@ func (r *batchRun) emptyChunk() *chunk {
 func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
-	for c.next < len(r.batch.Records) && len(c.users) < size && (len(c.users) == 0 || c.users[len(c.users)-1].err == nil) {
+	for c.next < len(r.batch.Records) && len(c.users) < size && (!c.failed() || r.batch.Order == None) {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
-	c.err = r.suspicion.look(c.users, r.ownerOf)
+	if r.parts.Tx == nil { // a TxSink finds poison later
+		c.err = r.suspect(c.users)
+	}
 	return c
 }
 
-// openRecord makes the user records of one Kinesis record.
+// suspect looks for a wrong setting. A dead letter that comes again says nothing about the settings.
+func (r *batchRun) suspect(users []userRecord) error {
+	if r.letter != nil {
+		return nil
+	}
+	return r.suspicion.look(users, r.ownerOf)
+}
+
+// openRecord makes the user records of one Kinesis record: one, or several if it is a KPL aggregate or a frame. Inside
+// an aggregate each part may be a frame. All user records are numbered in one series.
 func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	source := &r.batch.Records[record]
 	whole := userRecord{record: record, sub: Plain, source: source}
 	whole.output.PartitionKey, whole.output.Data = source.PartitionKey, source.Data
-	if whole.acked = r.acked.has(r.ownerOf(&whole)); whole.acked {
+	if r.letter != nil {
+		whole.sub, whole.output = r.letter.Position.Sub, r.letter.output()
+	}
+	if whole.acked = r.isDone(&whole); whole.acked {
+		c.users = append(c.users, whole)
+		return
+	}
+	if whole.sub != Plain { // a part, by itself in a dead letter
+		r.read(ctx, &whole)
 		c.users = append(c.users, whole)
 		return
 	}
 	parts, aggregated, err := r.disaggregate(source.Data)
-	if err != nil {
+	switch {
+	case err != nil:
 		whole.setErr(err)
-	} else if !aggregated {
-		r.read(ctx, &whole)
-	}
-	if err != nil || !aggregated {
 		c.users = append(c.users, whole)
+	case !aggregated:
+		r.openFrame(ctx, c, whole, true)
+	default:
+		c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands
+		for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
+			part := whole
+			part.sub = len(c.users) - begin
+			part.output = Output{
+				PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
+				Aggregated: true, Data: parts[0].Data,
+			}
+			r.openFrame(ctx, c, part, false)
+		}
+	}
+}
+
+// openFrame makes the user records of a payload. alone says that the payload is a whole Kinesis record.
+func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone bool) {
+	records, framed, err := r.unframe(ctx, u.output.Data)
+	switch {
+	case err != nil:
+		u.setErr(err)
+		c.users = append(c.users, u)
+		return
+	case !framed:
+		r.add(ctx, c, u)
+		return
+	case len(records) == 0: // nothing to be delivered
+		u.acked = true
+		c.users = append(c.users, u)
 		return
 	}
-	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands
-	for i, part := range parts {
-		u := userRecord{record: record, sub: i, source: source}
-		u.output = Output{
-			PartitionKey: string(part.PartitionKey), ExplicitHashKey: string(part.ExplicitHashKey),
-			Aggregated: true, Data: part.Data,
-		}
-		if u.acked = r.acked.has(r.ownerOf(&u)); !u.acked {
-			r.read(ctx, &u)
-		}
-		if c.users = append(c.users, u); u.err != nil {
+	if alone {
+		u.sub = 0
+	}
+	c.frames++
+	for _, data := range records {
+		part := u
+		part.output.Data, part.frame = data, c.frames
+		if r.add(ctx, c, part); c.failed() {
 			return
 		}
+		u.sub++
 	}
+}
+
+// add reads a user record, unless it is done, and adds it to the chunk.
+func (r *batchRun) add(ctx context.Context, c *chunk, u userRecord) {
+	if u.acked = u.sub != Plain && r.isDone(&u); !u.acked {
+		r.read(ctx, &u)
+	}
+	c.users = append(c.users, u)
+}
+
+// failed reports whether the last user record cannot be read now.
+func (c *chunk) failed() bool { return len(c.users) > 0 && c.users[len(c.users)-1].err != nil }
+
+// isDone reports whether an ack or an object says that a record is done.
+func (r *batchRun) isDone(u *userRecord) bool {
+	if r.chain != nil {
+		return r.chain.Done(u.source.Sequence)
+	}
+	return r.acked.has(r.ownerOf(u))
 }
 
 // disaggregate opens a KPL aggregate. A broken aggregate is poison as a whole.
@@ -101,6 +169,18 @@ func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated
 		err = &PoisonError{reasonAggregate}
 	}
 	return parts, aggregated, err
+}
+
+// unframe opens a frame. A broken frame is poison as a whole.
+func (r *batchRun) unframe(ctx context.Context, data []byte) (records [][]byte, framed bool, err error) {
+	if r.parts.Framing == nil {
+		return nil, false, nil
+	}
+	defer poisonOnPanic(&err)
+	if records, framed, err = r.parts.Framing.Open(ctx, data); err != nil {
+		err = aboutRecord(err)
+	}
+	return records, framed, err
 }
 
 func (r *batchRun) read(ctx context.Context, u *userRecord) {

@@ -83,9 +83,9 @@ func (r *batchRun) deliver(ctx context.Context, c *chunk) (err error) {
 	if c.err != nil {
 		return c.err
 	}
-	for begin := 0; begin < len(c.users) && err == nil; {
+	for begin := 0; begin < len(c.users) && (err == nil || r.batch.Order == None); {
 		end := r.endOfPiece(c.users, begin)
-		err = r.deliverPiece(ctx, c.users[begin:end])
+		err = cmp.Or(err, r.deliverPiece(ctx, c.users[begin:end]))
 		begin = end
 	}
 	return err
@@ -100,44 +100,69 @@ func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 	return end
 }
 
-func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) error {
+// deliverPiece delivers user records in the way of the sink.
+func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) (err error) {
 	work, cancel := r.workTime(ctx)
 	defer cancel()
-	ready, err := r.prepare(work, users)
-	if stored, putErr := r.putDeadLetters(work, users[:ready]); putErr != nil {
-		ready, err = stored, putErr
-	}
-	if sendErr := r.send(work, users[:ready]); sendErr != nil {
-		err = sendErr
+	switch {
+	case r.parts.Tx != nil:
+		err = r.transact(work, users)
+	case r.parts.Objects != nil:
+		err = r.commit(work, users)
+	default:
+		err = r.sendReady(work, users)
 	}
 	r.acknowledge(ctx, users)
 	return err
 }
 
-// prepare prepares the user records up to the first one that has no decision. It returns how many it prepared.
+// sendReady dead-letters the poison among user records, and sends the others, up to the first one that is not ready.
+func (r *batchRun) sendReady(ctx context.Context, users []userRecord) error {
+	ready, err := r.prepare(ctx, users)
+	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
+		err = putErr
+		if r.batch.Order != None {
+			ready = stored
+		}
+	}
+	if sendErr := r.send(ctx, users[:ready]); sendErr != nil {
+		err = sendErr
+	}
+	return err
+}
+
+// prepare prepares the user records up to the first one that has no decision. It returns how many it prepared. Without
+// an order it prepares all that have one.
 func (r *batchRun) prepare(ctx context.Context, users []userRecord) (ready int, err error) {
 	for i := range users {
 		u := &users[i]
-		switch {
-		case u.err != nil:
-			return i, u.err
-		case u.acked:
-			u.done = true
-		case u.poison != nil:
-		case u.decision.Outcome == Undecided:
-			return i, u.decision.Err
-		default:
-			out, deliver, err := r.delivery.Prepare(ctx, u.output, u.fields, u.decision)
-			if err != nil {
-				if u.setErr(err); u.err != nil {
-					return i, err
-				}
-				continue
-			}
-			u.output, u.deliver, u.done = out, deliver, !deliver
+		r.prepareOne(ctx, u)
+		if u.err == nil {
+			continue
 		}
+		if r.batch.Order != None {
+			return i, u.err
+		}
+		err = cmp.Or(err, u.err)
 	}
-	return len(users), nil
+	return len(users), err
+}
+
+func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
+	switch {
+	case u.acked:
+		u.done = true
+	case u.err != nil, u.poison != nil:
+	case u.decision.Outcome == Undecided:
+		u.err = cmp.Or(u.decision.Err, errIncomplete)
+	default:
+		out, deliver, err := r.delivery.Prepare(ctx, u.output, u.fields, u.decision)
+		if err != nil {
+			u.setErr(err)
+			return
+		}
+		u.output, u.deliver, u.done = out, deliver, !deliver
+	}
 }
 
 // putDeadLetters stores the poison among the user records, one chunk at a time: a KPL aggregate may hold hundreds of
@@ -148,6 +173,9 @@ func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stor
 		if users[i].poison != nil {
 			poison = append(poison, &users[i])
 		}
+	}
+	if r.letter != nil && len(poison) > 0 && poison[0].sub == r.letter.Position.Sub {
+		return 0, poison[0].poison // it is in the store already
 	}
 	letters := make([]DeadLetter, 0, min(len(poison), r.settings.Chunk))
 	for part := range slices.Chunk(poison, r.settings.Chunk) {
@@ -172,7 +200,7 @@ func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stor
 func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 	position := Position{Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: u.source.Sequence, Sub: u.sub}
 	return DeadLetter{
-		Owner: position.Owner().String(), Position: position, Reason: u.poison.Reason,
+		Owner: position.Owner().String(), Scope: r.settings.Scope, Position: position, Reason: u.poison.Reason,
 		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
 		Arrival: u.source.Arrival, Data: u.output.Data,
 	}
@@ -180,20 +208,23 @@ func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 
 // send sends what is to be delivered of the user records.
 func (r *batchRun) send(ctx context.Context, users []userRecord) error {
-	outputs, sent := make([]Output, 0, len(users)), make([]*userRecord, 0, len(users))
+	ready := make([]*userRecord, 0, len(users))
 	for i := range users {
 		if u := &users[i]; u.deliver {
-			outputs, sent = append(outputs, u.output), append(sent, u)
+			ready = append(ready, u)
 		}
 	}
-	if len(outputs) == 0 {
-		return nil
+	outputs, of, err := r.pack(ctx, ready)
+	if err != nil || len(outputs) == 0 {
+		return err
 	}
 	answer, err := r.parts.Sink.Send(ctx, outputs)
 	delivered, err := answer.check(len(outputs), err)
-	for i, u := range sent {
-		if u.done = delivered[i]; u.done {
-			r.result.Tally.Out++
+	for i, users := range of {
+		for _, u := range users {
+			if u.done = delivered[i]; u.done {
+				r.result.Tally.Out++
+			}
 		}
 	}
 	r.result.Tally.Repeated += int64(answer.Repeated)

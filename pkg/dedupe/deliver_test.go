@@ -176,7 +176,7 @@ func wholeOutputs(f *fixture) {
 func sinkDoesTooLittle(f *fixture) {
 	b := f.bench()
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
-	b.hook = sends(0, 1, nil)
+	b.hook = sends(0, nil)
 	b.fails(2, batch...)
 	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
 		if c.Method == dedupefault.Send {
@@ -192,7 +192,7 @@ func sinkDoesTooLittle(f *fixture) {
 
 func sinkFails(f *fixture) {
 	b := f.bench()
-	b.hook = sends(2, 1, errCrash) // the second one was delivered too
+	b.hook = sends(2, errCrash) // the second one was delivered too
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x")}
 	b.wantTally(b.fails(3, batch...).Tally, dedupe.Tally{In: 4, New: 1, Natural: 1, Failed: 2, Out: 1})
 	b.hook = nil

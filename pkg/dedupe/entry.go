@@ -21,6 +21,8 @@ type Entry struct {
 	Version     string // of the settings that made the fingerprint; it is not compared
 	Arrival     time.Time
 	PurgeAt     int64 // epoch seconds, or Never
+	// Done says that the effect of the record is done. Only a TxSink stores it, with the effect.
+	Done bool
 }
 
 // Existing is the entry that a put found. The digests suffice to compare it with a record.
@@ -28,11 +30,12 @@ type Existing struct {
 	Owner   Digest // Owner.Digest of the record that holds the entry
 	Content Digest // ContentDigest of its fingerprint
 	PurgeAt int64  // epoch seconds, or Never
+	Done    bool   // as in Entry
 }
 
 // Existing is what a later put finds of the entry.
 func (e Entry) Existing() Existing {
-	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt}
+	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt, Done: e.Done}
 }
 
 // purgedAt reports whether a record of this arrival may replace an entry. It is the condition of Entries.PutIfAbsent,

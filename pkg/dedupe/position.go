@@ -27,8 +27,8 @@ func ParseStreamARN(arn string) (Stream, error) {
 // Position is the place of a user record in a stream.
 type Position struct {
 	Stream   Stream
-	Shard    string
-	Sequence string // decimal
+	Shard    string // "" for a source without shards
+	Sequence string // in a shard: decimal
 	Sub      int    // index in a KPL aggregate, or Plain
 }
 
@@ -36,6 +36,9 @@ type Position struct {
 func (p Position) Owner() Owner { return Owner{sourceOf(p.Stream, p.Shard), p.Sequence, p.Sub} }
 
 func sourceOf(s Stream, shard string) string {
+	if shard == "" { // such as a queue
+		return s.String()
+	}
 	return s.Account + "/" + s.Region + "/" + s.Name + "/" + shard
 }
 

@@ -25,15 +25,34 @@ type Record struct {
 	Data         []byte
 }
 
-// Batch is what one invocation gets: records of one shard, in order.
+// Order says how the records of a batch follow each other.
+type Order int
+
+const (
+	// ByPosition is the order of a shard: sequence numbers are numbers that ascend. Nothing is sent after a record that
+	// failed.
+	ByPosition Order = iota
+	// AsGiven is the order of the batch itself, such as that of a message group. Sequence numbers are texts that differ
+	// from each other. Nothing is sent after a record that failed. There are no acks.
+	AsGiven
+	// None has records that do not depend on each other, such as those of a queue. Sequence numbers are as with AsGiven.
+	// A record that fails says nothing about the others. There are no acks.
+	None
+)
+
+// Batch is what one invocation gets: records of one shard, or of another source.
 type Batch struct {
 	Stream  Stream
 	Shard   string
+	Order   Order
 	Records []Record
 }
 
 // check refuses records that cannot be told apart, or whose order is not known.
 func (b Batch) check() error {
+	if b.Order != ByPosition {
+		return b.checkDistinct()
+	}
 	for i := range b.Records {
 		sequence := b.Records[i].Sequence
 		if !IsSequence(sequence) {
@@ -53,9 +72,25 @@ func (b Batch) check() error {
 	return nil
 }
 
+func (b Batch) checkDistinct() error {
+	seen := make(map[string]bool, len(b.Records))
+	for i := range b.Records {
+		sequence := b.Records[i].Sequence
+		if sequence == "" {
+			return fmt.Errorf("%w: record %d has no sequence number", ErrNotABatch, i)
+		}
+		if seen[sequence] {
+			return fmt.Errorf("%w (record %d)", ErrSharedSequence, i)
+		}
+		seen[sequence] = true
+	}
+	return nil
+}
+
 // DeadLetter is a record that can never be processed, with the reason.
 type DeadLetter struct {
 	Owner           string // Owner.String: with the data it names the stored object
+	Scope           string // in which it was processed
 	Position        Position
 	Reason          string // a fixed text
 	PartitionKey    string // of the user record, if it has its own
@@ -80,12 +115,15 @@ type Format interface {
 	Rename(ctx context.Context, payload []byte, oldID, newID string) ([]byte, error)
 }
 
-// Parts are what a Processor works with.
+// Parts are what a Processor works with. It has one of Sink, Tx and Objects.
 type Parts struct {
-	Ledger      Ledger
+	Ledger      Ledger // not with Tx
 	Format      Format
 	Sink        Sink
+	Tx          TxSink
+	Objects     ObjectSink
 	DeadLetters DeadLetterStore
+	Framing     Framing // nil: a payload is a record
 	// Acks remember which records are done, so that a batch that comes again sends them no second time. nil: no acks.
 	Acks Acks
 	// Consumers refuse a second function on the stream and scope. nil: nothing is refused.
@@ -104,7 +142,9 @@ type Settings struct {
 	Sink          string // the sink's name, needed with Acks: what is done for one sink is not done for another
 	Consumer      string // the function's name, needed with Consumers
 
-	Chunk int // user records that are delivered and acknowledged at a time; 0 means DefaultChunk
+	// Chunk is how many user records are delivered and acknowledged at a time. 0 means DefaultChunk, or 10,000 with
+	// an ObjectSink, which writes an object for each chunk.
+	Chunk int
 	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
 	// one before is sent.
 	WholeBatch bool
@@ -125,34 +165,45 @@ type Processor struct {
 
 // NewProcessor makes a Processor. The error lists what is missing or wrong.
 func NewProcessor(p Parts, s Settings) (*Processor, error) {
-	if err := errors.Join(p.check(), s.check(p)); err != nil {
+	if err := errors.Join(p.missing(), s.check(p)); err != nil {
 		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
 	}
-	s.Chunk = cmp.Or(s.Chunk, DefaultChunk)
+	s.Chunk = s.chunkFor(p)
 	return &Processor{
 		parts: p, settings: s, clock: s.Clock.orReal(),
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},
-		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.Sink.Check},
+		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.check()},
 		suspicion: newSuspicion(s.PoisonLimit),
 	}, nil
 }
 
-func (p Parts) check() error {
+func (p Parts) missing() error {
 	var missing []error
 	for _, part := range []struct {
 		name    string
 		missing bool
 	}{
-		{"Ledger", p.Ledger == nil}, {"Format", p.Format == nil}, {"Sink", p.Sink == nil},
-		{"DeadLetters", p.DeadLetters == nil},
+		{"Ledger", p.Ledger == nil && p.Tx == nil}, {"Format", p.Format == nil},
+		{"Sink, Tx or Objects", p.Sink == nil && p.Tx == nil && p.Objects == nil}, {"DeadLetters", p.DeadLetters == nil},
 	} {
 		if part.missing {
 			missing = append(missing, fmt.Errorf("no %s among the parts", part.name))
 		}
 	}
 	return errors.Join(missing...)
+}
+
+// check returns the Check of the sink.
+func (p Parts) check() func(context.Context, Output) error {
+	switch {
+	case p.Tx != nil:
+		return p.Tx.Check
+	case p.Objects != nil:
+		return p.Objects.Check
+	}
+	return p.Sink.Check
 }
 
 func (s Settings) check(p Parts) error {
@@ -171,6 +222,11 @@ func (s Settings) check(p Parts) error {
 		fmt.Sprintf("Settings.PoisonLimit.Records is not between 0 and %d, the records of a chunk", DefaultChunk))
 	refuse(p.Acks != nil && s.Sink == "", "Settings.Sink is empty: acks need the sink's name")
 	refuse(p.Consumers != nil && s.Consumer == "", "Settings.Consumer is empty: consumers need the function's name")
+	refuse(p.Sink != nil && (p.Tx != nil || p.Objects != nil) || p.Tx != nil && p.Objects != nil,
+		"there are two sinks among the parts: choose one of Sink, Tx and Objects")
+	refuse(p.Objects != nil && p.Acks != nil, "Acks are not for an ObjectSink: its objects say which records are done")
+	refuse(p.Tx != nil && (s.PassNatural || s.PassSynthetic),
+		"a TxSink excludes PassNatural and PassSynthetic: an effect needs an entry of its own")
 	refuse(s.Derive && (s.PassNatural || s.PassSynthetic),
 		"Settings.Derive excludes PassNatural and PassSynthetic, with which records pass under the id that they have")
 	return errors.Join(wrong...)
@@ -184,6 +240,8 @@ type Result struct {
 	// delivered again; some of these may be done. It is empty if the whole batch is done. It is also empty
 	// if that record has no sequence number: Err says that the batch failed.
 	Failed string
+	// Undone are the sequence numbers of all records that are not done. It is set only with the order None.
+	Undone []string
 	// Err says why a record failed. It is nil if and only if the whole batch is done.
 	Err error
 	// AckErr says why acks could not be read or written. The batch does not fail for that: records that come again are
@@ -198,7 +256,9 @@ type Result struct {
 type batchRun struct {
 	*Processor
 	batch   Batch
-	source  string // of the owners
+	source  string    // of the owners
+	letter  *redriven // the batch is a dead letter that comes again
+	chain   Chain     // with an ObjectSink
 	acked   ackedOwners
 	reserve time.Duration // is left of the time for acks
 	size    int           // user records of the next chunk
@@ -214,22 +274,36 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	if len(b.Records) == 0 {
 		return r.result
 	}
-	err := b.check()
-	if err == nil {
-		err = p.claim(ctx, b.Stream)
-	}
-	if err != nil {
-		return r.failAt(0, 0, err)
+	if err := r.begin(ctx); err != nil {
+		r.fail(0, err)
+		return r.failRest(0)
 	}
 	r.reserve = r.reserveOf(ctx)
 	r.readAcks(ctx)
+	return r.run(ctx)
+}
+
+// begin checks what has to be right before anything of the batch is done.
+func (r *batchRun) begin(ctx context.Context) error {
+	if err := r.batch.check(); err != nil {
+		return err
+	}
+	if err := r.claim(ctx, r.batch.Stream); err != nil {
+		return err
+	}
+	return r.openChain(ctx)
+}
+
+// run takes the batch through its steps, chunk by chunk.
+func (r *batchRun) run(ctx context.Context) Result {
 	for c := r.nextChunk(ctx, 0); c != nil; {
+		var err error
 		var following *chunk
 		// The ledger step of the following chunk begins after that of this one has ended. It may overlap its sink.
 		ahead, stop := context.WithCancel(ctx)
 		r.clock.Both(
 			func() {
-				if err = r.deliver(ctx, c); err != nil {
+				if err = r.deliver(ctx, c); err != nil && r.batch.Order != None {
 					stop() // the batch ends with this chunk
 				}
 			},
@@ -237,14 +311,20 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 		)
 		stop()
 		if failed := r.count(c); failed < c.next {
-			return r.failAt(failed, c.next, cmp.Or(err, errIncomplete))
+			r.fail(failed, cmp.Or(err, errIncomplete))
+			if r.batch.Order != None || c.err != nil {
+				return r.failRest(c.next)
+			}
 		}
-		r.result.Done = c.next
+		if r.result.Err == nil {
+			r.result.Done = c.next
+		}
 		r.spare = c.users
 		c = following
 	}
-	if done := r.result.Done; done < len(b.Records) {
-		return r.failAt(done, done, errCutShort)
+	if done := r.result.Done; r.result.Err == nil && done < len(r.batch.Records) {
+		r.fail(done, errCutShort)
+		return r.failRest(done)
 	}
 	return r.result
 }
@@ -280,7 +360,7 @@ func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 	if c.err == nil {
 		r.decide(ctx, c)
 	}
-	c.ends = c.err != nil || c.undecided()
+	c.ends = c.err != nil || r.blocks(c)
 	r.grow(ctx, r.clock.Now().Sub(begun))
 	return c
 }
@@ -327,13 +407,30 @@ func (r *batchRun) workTime(ctx context.Context) (context.Context, context.Cance
 	return context.WithDeadline(ctx, deadline.Add(-r.reserve))
 }
 
-// failAt ends the batch at the first record that is not done. Records from notDecoded on count as one each.
-func (r *batchRun) failAt(failed, notDecoded int, err error) Result {
-	r.result.Done, r.result.Failed, r.result.Err = failed, r.batch.Records[failed].Sequence, err
-	left := int64(len(r.batch.Records) - notDecoded)
-	r.result.Tally.In += left
-	r.result.Tally.Failed += left
+// fail notes the first record that is not done, and why.
+func (r *batchRun) fail(record int, err error) {
+	if r.result.Err == nil {
+		r.result.Done, r.result.Failed, r.result.Err = record, r.batch.Records[record].Sequence, err
+	}
+}
+
+// failRest ends the batch. The records that are not decoded, from an index on, count as one each.
+func (r *batchRun) failRest(notDecoded int) Result {
+	rest := r.batch.Records[notDecoded:]
+	r.result.Tally.In += int64(len(rest))
+	r.result.Tally.Failed += int64(len(rest))
+	for i := range rest {
+		r.undone(&rest[i])
+	}
 	return r.result
+}
+
+// undone notes a record that has to come again without its neighbours.
+func (r *batchRun) undone(record *Record) {
+	list := r.result.Undone
+	if r.batch.Order == None && (len(list) == 0 || list[len(list)-1] != record.Sequence) {
+		r.result.Undone = append(list, record.Sequence)
+	}
 }
 
 // count adds the user records of a chunk to the tally. It returns the index of the first Kinesis record that is not
@@ -355,6 +452,7 @@ func (r *batchRun) count(c *chunk) (failed int) {
 			t.In++
 			t.Failed++
 			failed = min(failed, u.record)
+			r.undone(u.source)
 		}
 		if r.settings.Retention.pastHorizon(u.source.Arrival, now) {
 			t.PastHorizon++

@@ -18,7 +18,9 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-var cases = slices.Concat(decodeCases, decideCases, deliverCases, ackCases, partCases)
+var cases = slices.Concat(
+	decodeCases, decideCases, deliverCases, ackCases, partCases, framingCases, orderCases, txCases, objectCases, redriveCases,
+)
 
 // TestProcessor runs all cases, in memory and in `make check` on the other engines.
 func TestProcessor(t *testing.T) {

@@ -34,6 +34,9 @@ type bench struct {
 	clock       *clock
 	format      dedupe.Format
 	sink        *sink
+	tx          dedupe.TxSink     // in the place of sink
+	objects     dedupe.ObjectSink // in the place of sink
+	framing     dedupe.Framing
 	deadLetters *deadLetters
 
 	hook   dedupefault.Hook // of the calls to store, sink and dead-letter store; nil changes nothing
@@ -92,7 +95,14 @@ func (c *clock) pause(ctx context.Context, limit time.Duration) error {
 
 // inTurn is a dedupe.Clock that does one thing at a time, so that hooks need no lock.
 func (c *clock) inTurn() dedupe.Clock {
-	return dedupe.Clock{Now: func() time.Time { return c.now }, Pause: c.pause, Both: func(f, g func()) { f(); g() }}
+	return dedupe.Clock{
+		Now: func() time.Time { return c.now }, Pause: c.pause, Both: func(f, g func()) { f(); g() },
+		Each: func(n, _ int, f func(int)) {
+			for i := range n {
+				f(i)
+			}
+		},
+	}
 }
 
 func (f *fixture) must(err error) {
@@ -129,6 +139,10 @@ func (b *bench) processor() *dedupe.Processor {
 		Ledger: store, Format: b.mutant.FormatOf(b.format),
 		Sink:        dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
 		DeadLetters: dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken),
+	}
+	parts.Framing, parts.Tx, parts.Objects = b.framing, b.tx, b.objects
+	if b.tx != nil || b.objects != nil {
+		parts.Sink = nil
 	}
 	if b.acks {
 		parts.Acks, parts.Consumers = store, store
@@ -240,6 +254,7 @@ type sink struct {
 	got     []delivery
 	outputs []dedupe.Output
 	check   func(dedupe.Output) error
+	raw     bool // only outputs are kept: their data are not records of the tests
 }
 
 func (s *sink) Check(_ context.Context, o dedupe.Output) error {
@@ -253,6 +268,9 @@ func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outputs = append(s.outputs, outputs...)
+	if s.raw {
+		return dedupe.Sent{}, nil
+	}
 	for _, o := range outputs {
 		s.got = append(s.got, deliveryOf(o))
 	}
@@ -335,8 +353,8 @@ func failAfter(method dedupefault.Method, err error) dedupefault.Hook {
 	}
 }
 
-// sends makes a sink deliver a number of records, and answer with another number and an error.
-func sends(deliver, answer int, err error) dedupefault.Hook {
+// sends makes a sink deliver a number of records, and answer that the first one is delivered, with an error.
+func sends(deliver int, err error) dedupefault.Hook {
 	return func(ctx context.Context, c *dedupefault.Call) error {
 		if c.Method != dedupefault.Send {
 			return c.Do(ctx)
@@ -346,7 +364,21 @@ func sends(deliver, answer int, err error) dedupefault.Hook {
 		if fault := c.Do(ctx); fault != nil {
 			return fault
 		}
-		c.Sent = dedupefault.FirstDelivered(answer, asked)
+		c.Sent = dedupefault.FirstDelivered(1, asked)
 		return err
 	}
+}
+
+// failingFormat is a Format that fails for payloads that contain a text.
+type failingFormat struct {
+	dedupe.Format
+	text string
+	err  error
+}
+
+func (f failingFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+	if strings.Contains(string(payload), f.text) {
+		return format.Fields{}, f.err
+	}
+	return f.Format.Read(ctx, payload)
 }

@@ -15,6 +15,8 @@ type Tally struct {
 
 	// Repeated is how many records the sink sent again by itself although an earlier request may have delivered them.
 	Repeated int64 `json:"repeated,omitempty"`
+	// Superseded is how many of Out a TxSink did not need to write, since a version that is not older was there.
+	Superseded int64 `json:"superseded,omitempty"`
 	// PastHorizon is how many records are older than the horizon. Copies of them may be delivered, since their entries
 	// may be purged: the horizon must be at least the stream's retention.
 	PastHorizon int64 `json:"past_horizon,omitempty"`

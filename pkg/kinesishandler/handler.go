@@ -54,7 +54,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	if o.Consumer == "" {
 		p.Consumers = nil
 	}
-	if o.NoAcks {
+	if o.NoAcks || p.Objects != nil {
 		p.Acks = nil
 	}
 	h := &Handler{
@@ -235,6 +235,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
 		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
+		slog.Int64("superseded", t.Superseded),
 		slog.Int64("past_horizon", t.PastHorizon),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}

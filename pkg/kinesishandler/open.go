@@ -29,11 +29,11 @@ func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
 	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
-	sink, closeSink, sinkErr := openSink(ctx, load, o, log)
+	parts := dedupe.Parts{Ledger: store, DeadLetters: deadLetters, Acks: store, Consumers: store}
+	closeSink, sinkErr := openSink(ctx, load, o, log, &parts)
 	if err = errors.Join(err, sinkErr); err != nil {
 		return nil, errors.Join(err, closeSink())
 	}
-	parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: deadLetters, Acks: store, Consumers: store}
 	h, err := New(parts, o, log)
 	if err != nil {
 		return nil, errors.Join(err, closeSink())
@@ -42,26 +42,34 @@ func Open(
 	return h, nil
 }
 
+// openSink adds the sink of the options to the parts.
 func openSink(
-	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger,
-) (sink dedupe.Sink, closeSink func() error, err error) {
+	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger, p *dedupe.Parts,
+) (closeSink func() error, err error) {
 	nothing := func() error { return nil }
 	if o.Sink.File != "" {
 		sink, err := ndjsonsink.Open(o.Sink.File)
 		if err != nil {
-			return nil, nothing, err
+			return nothing, err
 		}
-		return sink, sink.Close, nil
+		p.Sink = sink
+		return sink.Close, nil
 	}
+	p.Sink, err = openStream(ctx, load, o, log)
+	return nothing, err
+}
+
+func openStream(
+	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger,
+) (dedupe.Sink, error) {
 	client, err := kinesissink.NewClient(ctx, load)
 	if err != nil {
-		return nil, nothing, err
+		return nil, err
 	}
-	sink, err = kinesissink.New(client, o.Sink.Stream,
+	return kinesissink.New(client, o.Sink.Stream,
 		kinesissink.WithAggregation(cmp.Or(o.SinkAggregation, kinesissink.AggregateAuto)),
 		kinesissink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, kinesissink.DefaultMaxRecord)),
 		kinesissink.WithFallback(unaggregated(log)))
-	return sink, nothing, err
 }
 
 // unaggregated logs that the sink cannot make aggregates.

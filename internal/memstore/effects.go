@@ -1,0 +1,71 @@
+package memstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Effects is a dedupe.TxSink in memory, over the entries of a Records. It is safe for concurrent use.
+type Effects struct {
+	records *Records
+	// Effect does the effect of an output, in the transaction. An error undoes the transaction.
+	Effect func(o dedupe.Output) (superseded bool, err error)
+	mu     sync.Mutex
+}
+
+var _ dedupe.TxSink = (*Effects)(nil)
+
+// NewEffects makes a TxSink whose effects are calls of a function, one at a time.
+func NewEffects(r *Records, effect func(dedupe.Output) (superseded bool, err error)) *Effects {
+	return &Effects{records: r, Effect: effect}
+}
+
+// Check takes every output.
+func (*Effects) Check(context.Context, dedupe.Output) error { return nil }
+
+// Transact is that of dedupe.TxSink.
+func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.TxResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if existing, err := s.records.conflict(ctx, t); existing != nil || err != nil {
+		return dedupe.TxResult{Existing: existing}, err
+	}
+	superseded, err := s.Effect(t.Output)
+	if err != nil {
+		return dedupe.TxResult{}, err
+	}
+	s.records.enter(t.Entry)
+	return dedupe.TxResult{Superseded: superseded}, nil
+}
+
+// RaisePurge is that of dedupe.TxSink.
+func (s *Effects) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+	return s.records.RaisePurge(ctx, raises)
+}
+
+// conflict returns the entry that is in the way of a transaction.
+func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.Existing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	old, found := s.entries[entryKey{t.Entry.Scope, t.Entry.Key}]
+	existing := old.Existing()
+	switch {
+	case t.Finish && !found:
+		return &dedupe.Existing{}, nil
+	case t.Finish && (existing.Done || existing.Owner != t.Entry.Owner.Digest()),
+		!t.Finish && found && !isOver(old, t.Entry.Arrival):
+		return &existing, nil
+	}
+	return nil, nil
+}
+
+func (s *Records) enter(e dedupe.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[entryKey{e.Scope, e.Key}] = e
+}

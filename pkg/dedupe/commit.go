@@ -1,0 +1,131 @@
+package dedupe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+)
+
+// objectChunk is how many user records go into an object at most, unless a Kinesis record alone has more. It is the
+// largest batch of a mapping (Lambda Developer Guide, "Lambda quotas").
+const objectChunk = 10_000
+
+// openChain finds out which records of the batch are in objects. Unlike acks, these have to be known.
+func (r *batchRun) openChain(ctx context.Context) (err error) {
+	switch {
+	case r.parts.Objects == nil, r.letter != nil:
+		return nil
+	case r.batch.Order != ByPosition:
+		return fmt.Errorf("%w: an object sink takes records of shards only", ErrNotABatch)
+	}
+	records := r.batch.Records
+	r.chain, err = r.parts.Objects.Open(ctx, r.chainKey(), records[0].Sequence, records[len(records)-1].Sequence)
+	return err
+}
+
+func (r *batchRun) chainKey() ChainKey {
+	return ChainKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard}
+}
+
+// commit prepares user records, dead-letters the poison among them, and then writes the others into an object. The
+// object handles whole Kinesis records only: it ends before the first one of which a part is not ready.
+func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
+	ready, err := r.prepare(ctx, users)
+	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
+		ready, err = stored, putErr
+	}
+	for ready > 0 && ready < len(users) && users[ready].record == users[ready-1].record {
+		ready--
+	}
+	commitReady := r.commitReady
+	if r.letter != nil {
+		commitReady = r.commitLetter
+	}
+	if commitErr := commitReady(ctx, users[:ready]); commitErr != nil {
+		return commitErr
+	}
+	return err
+}
+
+// commitLetter writes what is to be delivered of a dead letter. The positions of other objects say nothing about it:
+// its record was handled when it was dead-lettered.
+func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
+	var outputs []Output
+	for i := range users {
+		if users[i].deliver {
+			outputs = append(outputs, users[i].output)
+		}
+	}
+	created, err := r.parts.Objects.CommitLetter(ctx, r.chainKey(), r.letter.name, outputs)
+	if err != nil {
+		return err
+	}
+	for i := range users {
+		if u := &users[i]; u.deliver {
+			u.done, u.acked = true, !created
+			if created {
+				r.result.Tally.Out++
+			}
+		}
+	}
+	return nil
+}
+
+func (r *batchRun) commitReady(ctx context.Context, users []userRecord) error {
+	records, begins := chainRecords(users)
+	if len(records) == 0 {
+		return nil
+	}
+	committed, err := r.chain.Commit(ctx, records)
+	done := min(max(committed.Done, 0), len(records))
+	if err == nil && done < len(records) {
+		err = errIncomplete
+	}
+	for i := range done {
+		end := len(users)
+		if i+1 < len(begins) {
+			end = begins[i+1]
+		}
+		written := committed.Written == nil || i < len(committed.Written) && committed.Written[i]
+		for j := begins[i]; j < end; j++ {
+			u := &users[j]
+			u.done = true
+			if u.deliver && written {
+				r.result.Tally.Out++
+			}
+			u.acked = u.acked || u.deliver && !written // another invocation has delivered it
+		}
+	}
+	return err
+}
+
+// chainRecords makes the records of an object of user records. begins are the indexes of their first user records. It
+// returns none if nothing is to be delivered: what was dropped will be dropped again.
+func chainRecords(users []userRecord) (records []ChainRecord, begins []int) {
+	some := false
+	for i := range users {
+		u := &users[i]
+		if u.acked {
+			continue
+		}
+		if i == 0 || users[i-1].record != u.record {
+			records, begins = append(records, ChainRecord{Sequence: u.source.Sequence}), append(begins, i)
+		}
+		if u.deliver {
+			some = true
+			last := &records[len(records)-1]
+			last.Outputs = append(last.Outputs, u.output)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	return records, begins
+}
+
+func (s Settings) chunkFor(p Parts) int {
+	if p.Objects != nil {
+		return cmp.Or(s.Chunk, objectChunk)
+	}
+	return cmp.Or(s.Chunk, DefaultChunk)
+}

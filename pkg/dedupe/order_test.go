@@ -1,0 +1,82 @@
+package dedupe_test
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+var orderCases = []testCase{
+	{"order/none", noOrder},
+	{"order/none-and-a-failing-sink", noOrderFailingSink},
+	{"order/as-given", orderAsGiven},
+	{"order/records-that-cannot-be-told-apart", orderShared},
+}
+
+func (b *bench) processOrder(o dedupe.Order, records ...dedupe.Record) dedupe.Result {
+	return b.processor().Process(b.ctx, dedupe.Batch{Stream: stream, Order: o, Records: records})
+}
+
+func queued(id string, r dedupe.Record) dedupe.Record {
+	r.Sequence = id
+	return r
+}
+
+// noOrder: a record that fails says nothing about the others.
+func noOrder(f *fixture) {
+	b := f.withAcks()
+	b.format = failingFormat{b.format, `"id":"c"`, dedupe.ErrTryAgain}
+	b.settings.Chunk = 2
+	batch := []dedupe.Record{
+		queued("m-9", rec(1, "a", "x")), queued("m-2", rec(2, "c", "x")), queued("m-5", rec(3, "a", "x")),
+		queued("m-1", rec(4, "b", "x")),
+	}
+	r := b.processOrder(dedupe.None, batch...)
+	b.wantTally(r.Tally, dedupe.Tally{In: 4, New: 2, Natural: 1, Failed: 1, Out: 2})
+	if !slices.Equal(r.Undone, []string{"m-2"}) || r.Failed != "m-2" || r.Done != 1 || !errors.Is(r.Err, dedupe.ErrTryAgain) {
+		b.Errorf("undone %v, failed %s, done %d: %v", r.Undone, r.Failed, r.Done, r.Err)
+	}
+	if b.calls[dedupefault.WriteAck]+b.calls[dedupefault.ReadAcks] > 0 {
+		b.Error("acks name positions, and these records have none")
+	}
+	b.wantDelivered(delivery{"a", 1}, delivery{"b", 4})
+}
+
+// noOrderFailingSink: the records that the sink did not take come again, and no others.
+func noOrderFailingSink(f *fixture) {
+	b := f.bench()
+	b.hook = sends(2, errCrash)
+	r := b.processOrder(dedupe.None, queued("m-1", rec(1, "a", "x")), queued("m-2", rec(2, "b", "x")))
+	if !slices.Equal(r.Undone, []string{"m-2"}) {
+		b.Errorf("undone %v: %v", r.Undone, r.Err)
+	}
+}
+
+// orderAsGiven: the order is that of the batch, whatever the sequence numbers are.
+func orderAsGiven(f *fixture) {
+	b := f.bench()
+	b.format = failingFormat{b.format, `"id":"c"`, dedupe.ErrTryAgain}
+	r := b.processOrder(dedupe.AsGiven,
+		queued("m-9", rec(1, "a", "x")), queued("m-2", rec(2, "c", "x")), queued("m-1", rec(4, "b", "x")))
+	if r.Failed != "m-2" || r.Done != 1 || r.Undone != nil {
+		b.Errorf("failed %s, done %d, undone %v", r.Failed, r.Done, r.Undone)
+	}
+	b.wantDelivered(delivery{"a", 1})
+}
+
+// orderShared: records that share a sequence number, or have none, are refused.
+func orderShared(f *fixture) {
+	b := f.bench()
+	for _, o := range []dedupe.Order{dedupe.AsGiven, dedupe.None} {
+		r := b.processOrder(o, queued("m", rec(1, "a", "x")), queued("m", rec(2, "b", "x")))
+		if !errors.Is(r.Err, dedupe.ErrSharedSequence) {
+			b.Error(r.Err)
+		}
+		if r = b.processOrder(o, queued("", rec(1, "a", "x"))); !errors.Is(r.Err, dedupe.ErrNotABatch) {
+			b.Error(r.Err)
+		}
+	}
+	b.wantDelivered()
+}

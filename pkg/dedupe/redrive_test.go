@@ -1,0 +1,90 @@
+package dedupe_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+var redriveCases = []testCase{
+	{"redrive/original-owner", redriveOwner},
+	{"redrive/still-poison", redriveStillPoison},
+	{"redrive/aggregate", redriveAggregate},
+	{"redrive/objects", redriveObjects},
+}
+
+func (b *bench) redrive(d dedupe.DeadLetter) dedupe.Result {
+	return b.processor().Redrive(b.ctx, d, fmt.Sprint(d.Owner, d.Reason))
+}
+
+// letter is the only dead letter of the bench.
+func (b *bench) letter() (letter dedupe.DeadLetter) {
+	b.Helper()
+	if len(b.deadLetters.byOwner) != 1 {
+		b.Fatalf("want one dead letter, got %+v", b.deadLetters.byOwner)
+	}
+	for _, letter = range b.deadLetters.byOwner {
+	}
+	return letter
+}
+
+// redriveOwner: a dead letter is the record that it was, also if an ack says that it is done. A copy of it that came in
+// between is the original.
+func redriveOwner(f *fixture) {
+	b := f.withAcks()
+	good := b.format
+	b.format = failingFormat{good, `"n":1`, errors.New("cannot be read")}
+	b.done(rec(1, "a", "x"), rec(2, "b", "x"))
+	b.format = good
+	letter := b.letter()
+	if letter.Scope != b.settings.Scope {
+		b.Errorf("the letter has scope %q", letter.Scope)
+	}
+	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, Retry: 1, Out: 1})
+	b.wantTally(b.done(rec(3, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
+}
+
+// redriveStillPoison: a record that is still poison stays a dead letter, and is not stored again.
+func redriveStillPoison(f *fixture) {
+	b := f.bench()
+	b.done(rawRec(1, "?"))
+	stored := b.calls[dedupefault.PutDeadLetters]
+	r := b.redrive(b.letter())
+	var poison *dedupe.PoisonError
+	if !errors.As(r.Err, &poison) || poison.Reason == "" || b.calls[dedupefault.PutDeadLetters] != stored {
+		b.Errorf("%v, %d puts", r.Err, b.calls[dedupefault.PutDeadLetters])
+	}
+}
+
+// redriveAggregate: a part of an aggregate is redriven alone, under its own owner.
+func redriveAggregate(f *fixture) {
+	b := f.bench()
+	good := b.format
+	b.format = failingFormat{good, `"id":"b"`, errors.New("cannot be read")}
+	r := aggregate(1, payload(1, "a", "x"), payload(2, "b", "x"), payload(3, "c", "x"))
+	b.done(r)
+	b.format = good
+	b.wantTally(b.redrive(b.letter()).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantTally(b.done(r), dedupe.Tally{In: 3, Retry: 3, Out: 3})
+	last := b.sink.outputs[2]
+	if last.PartitionKey != "own" || last.ExplicitHashKey != "7" || !last.Aggregated {
+		b.Errorf("the redriven record has the keys %q and %q", last.PartitionKey, last.ExplicitHashKey)
+	}
+}
+
+// redriveObjects: an object that reaches over the position of a dead letter says nothing about it. Its own object does.
+func redriveObjects(f *fixture) {
+	b := f.bench()
+	b.withObjects()
+	good := b.format
+	b.format = failingFormat{good, `"id":"b"`, errors.New("cannot be read")}
+	b.done(rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"))
+	b.format = good
+	letter := b.letter()
+	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, Skipped: 1})
+	b.wantDelivered(delivery{"a", 1}, delivery{"c", 3}, delivery{"b", 2})
+}

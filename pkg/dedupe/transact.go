@@ -1,0 +1,278 @@
+package dedupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// txConcurrency is how many transactions a Processor has in progress at most.
+const txConcurrency = 32
+
+// transact decides and delivers user records in transactions, and then dead-letters the poison among them. Records that
+// depend on each other are done one by one, in order: those of a partition key, so that effects come in the order of
+// the stream, and those of a key, so that the first one gets the entry.
+func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
+	lanes := r.lanes(users)
+	until := r.clock.patience(ctx)
+	var failed atomic.Bool
+	r.clock.Each(len(lanes), txConcurrency, func(i int) {
+		lane := txLane{batchRun: r, until: until, holders: map[Key]Existing{}}
+		for _, u := range lanes[i] {
+			if failed.Load() && r.batch.Order != None {
+				return // the batch comes again from the failed record on
+			}
+			if u.err == nil {
+				lane.do(ctx, u)
+			}
+			if u.err != nil {
+				failed.Store(true)
+				return
+			}
+		}
+	})
+	r.countTransactions(users)
+	// Effects that are refused count as poison, too: nearly all of them for one reason are a wrong setting.
+	if err := r.suspect(users); err != nil {
+		return err
+	}
+	_, err := r.putDeadLetters(ctx, users)
+	for i := range users {
+		if u := &users[i]; u.err != nil {
+			return u.err
+		}
+	}
+	return err
+}
+
+func (r *batchRun) countTransactions(users []userRecord) {
+	for i := range users {
+		if u := &users[i]; u.deliver {
+			r.result.Tally.Out++
+			if u.superseded {
+				r.result.Tally.Superseded++
+			}
+		}
+	}
+}
+
+// lanes divides user records into lists whose records depend on no record of another list. Each list is in order. Acked
+// records and poison wait for nothing.
+func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
+	group := newGroups(len(users))
+	partition, key := map[string]int{}, map[Key]int{}
+	derived := containsUUIDv5(users) // then an id may be one that is derived for another record
+	for i := range users {
+		u := &users[i]
+		if !u.open() {
+			continue
+		}
+		if u.output.PartitionKey != "" {
+			join(group, partition, u.output.PartitionKey, i)
+		}
+		if !derived && !r.settings.Derive {
+			join(group, key, format.KeyOf(u.fields.ID), i)
+			continue
+		}
+		for _, k := range PossibleKeys(u.fields.ID, u.fields.Fingerprint) {
+			join(group, key, k, i)
+		}
+	}
+	at := map[int]int{}
+	for i := range users {
+		u := &users[i]
+		if u.acked {
+			u.done = true
+		}
+		if u.acked || u.poison != nil {
+			continue
+		}
+		root := group.root(i)
+		lane, known := at[root]
+		if !known {
+			lane = len(lanes)
+			at[root] = lane
+			lanes = append(lanes, nil)
+		}
+		lanes[lane] = append(lanes[lane], u)
+	}
+	return lanes
+}
+
+func containsUUIDv5(users []userRecord) bool {
+	for i := range users {
+		if isUUIDv5(users[i].fields.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// groups are disjoint sets of the numbers from 0 on. The root of a set is its lowest number.
+type groups []int
+
+func newGroups(n int) groups {
+	g := make(groups, n)
+	for i := range g {
+		g[i] = i
+	}
+	return g
+}
+
+func (g groups) root(i int) int {
+	for g[i] != i {
+		g[i] = g[g[i]]
+		i = g[i]
+	}
+	return i
+}
+
+func (g groups) unite(i, j int) {
+	i, j = g.root(i), g.root(j)
+	g[max(i, j)] = min(i, j)
+}
+
+// join unites a number with the last one that had the same key.
+func join[K comparable](g groups, last map[K]int, key K, i int) {
+	if before, ok := last[key]; ok {
+		g.unite(before, i)
+	}
+	last[key] = i
+}
+
+// txLane does the transactions of records that depend on each other.
+type txLane struct {
+	*batchRun
+	until   time.Time        // busy stores are asked again so long
+	holders map[Key]Existing // the entries that this lane has put or found
+}
+
+// do decides and delivers one user record. It sets the record's decision, and whether it is done, poison or failed.
+func (l *txLane) do(ctx context.Context, u *userRecord) {
+	err := l.decide(ctx, u)
+	if err != nil {
+		u.setErr(err)
+	}
+}
+
+// decide is the rule of EnterByKey for one record, with a transaction in the place of the put.
+func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
+	defer poisonOnPanic(&err)
+	id := u.fields.ID
+	if l.settings.Derive {
+		id = format.DerivedID(id, u.fields.Fingerprint)
+	}
+	derived := 0
+	for range maxStuck {
+		holder, err := l.enter(ctx, u, id, derived)
+		switch {
+		case err != nil || u.done:
+			return err
+		case holder == nil: // it is gone by now
+		case holder.Content == ContentDigest(u.fields.Fingerprint):
+			u.decision, u.done = Decision{Outcome: Natural, ID: id}, true
+			return nil
+		case derived == MaxDerivations:
+			u.decision = Decision{Outcome: NoID}
+			return &PoisonError{reasonNoID}
+		default:
+			raised, err := l.raise(ctx, u, format.KeyOf(id), *holder)
+			if err != nil {
+				return err
+			}
+			if raised {
+				id, derived = format.DerivedID(id, u.fields.Fingerprint), derived+1
+			} else {
+				delete(l.holders, format.KeyOf(id))
+			}
+		}
+	}
+	return fmt.Errorf("%w: the ledger was asked %d times, and its answers still change", ErrTryAgain, maxStuck)
+}
+
+// enter puts the entry of a record under an id, with the effect. If the effect is done, now or before, the record is
+// done. Otherwise enter returns the entry of another record, or nil if the record has to be entered again.
+func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived int) (*Existing, error) {
+	key := format.KeyOf(id)
+	entry := Entry{
+		Scope: l.settings.Scope, Key: key, Owner: l.ownerOf(u), Fingerprint: u.fields.Fingerprint,
+		Version: u.fields.Version, Arrival: u.source.Arrival.Truncate(time.Millisecond), Done: true,
+	}
+	entry.PurgeAt = l.settings.Retention.PurgeAt(entry.Arrival)
+	holder, known := l.holders[key]
+	if !known || purgedAt(holder.PurgeAt, entry.Arrival) {
+		existing, err := l.apply(ctx, u, Transaction{Entry: entry}, id, outcomeOf(derived))
+		if err != nil || existing == nil {
+			return nil, err
+		}
+		holder = *existing
+	}
+	l.holders[key] = holder
+	switch {
+	case holder.Owner != entry.Owner.Digest():
+		return &holder, nil
+	case holder.Done:
+		u.decision, u.done = Decision{Outcome: Retry, ID: id}, true
+		return nil, nil
+	}
+	existing, err := l.apply(ctx, u, Transaction{Entry: entry, Finish: true}, id, Retry)
+	if existing != nil { // it has changed in between
+		delete(l.holders, key)
+	}
+	return nil, err
+}
+
+func outcomeOf(derived int) Outcome {
+	if derived == 0 {
+		return New
+	}
+	return Synthetic
+}
+
+// apply does a transaction under an id. If that has its effect, the record is done.
+func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id string, o Outcome) (*Existing, error) {
+	decision := Decision{Outcome: o, ID: id}
+	out, _, err := l.delivery.Prepare(ctx, u.output, u.fields, decision)
+	if err != nil {
+		return nil, err
+	}
+	t.Output = out
+	result, err := l.ask(ctx, t)
+	if err != nil || result.Existing != nil {
+		return result.Existing, err
+	}
+	l.holders[t.Entry.Key] = t.Entry.Existing()
+	u.decision, u.done, u.deliver, u.superseded = decision, true, true, result.Superseded
+	return nil, nil
+}
+
+// ask does a transaction, and repeats it while the store is busy.
+func (l *txLane) ask(ctx context.Context, t Transaction) (result TxResult, err error) {
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
+		result, err = l.parts.Tx.Transact(ctx, t)
+		if err == nil {
+			return result, nil
+		}
+		if !errors.Is(err, ErrTryAgain) || ctx.Err() != nil ||
+			l.clock.Now().Add(wait).After(l.until) || l.clock.Pause(ctx, wait) != nil {
+			return TxResult{}, err
+		}
+	}
+}
+
+// raise makes the entry of another record outlive the one under the next derived id. It reports whether the entry is
+// still that record's.
+func (l *txLane) raise(ctx context.Context, u *userRecord, key Key, holder Existing) (bool, error) {
+	raises := []RaiseRequest{{
+		Scope: l.settings.Scope, Key: key, Owner: holder.Owner, PurgeAt: l.settings.Retention.PurgeAt(u.source.Arrival),
+	}}
+	results, err := l.parts.Tx.RaisePurge(ctx, raises)
+	if err = checkNumber(len(results), 1, err); err != nil {
+		return false, err
+	}
+	return results[0].Raised, results[0].Err
+}

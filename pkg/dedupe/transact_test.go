@@ -1,0 +1,149 @@
+package dedupe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+var txCases = []testCase{
+	{"tx/once", txOnce},
+	{"tx/finishes-entries-of-a-stream-sink", txFinishes},
+	{"tx/refused-effects", txRefused},
+	{"tx/nearly-all-effects-refused", txWrongSetting},
+	{"tx/busy-store", txBusy},
+	{"tx/failed-record", txFailed},
+}
+
+// withTx gives the bench a TxSink over entries in memory. Effects are deliveries of its sink.
+func (b *bench) withTx(effect func(dedupe.Output) error) *bench {
+	records, inMemory := b.store.(*memstore.Records)
+	if !inMemory {
+		b.Skip("the entries of a TxSink in memory are in memory")
+	}
+	b.tx = memstore.NewEffects(records, func(o dedupe.Output) (bool, error) {
+		if err := effect(o); err != nil {
+			return false, err
+		}
+		_, err := b.sink.Send(b.ctx, []dedupe.Output{o})
+		return false, err
+	})
+	return b
+}
+
+func anyEffect(dedupe.Output) error { return nil }
+
+// txOnce: the effect of a record is done once, however often the record comes.
+func txOnce(f *fixture) {
+	b := f.bench().withTx(anyEffect)
+	batch := []dedupe.Record{
+		rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), aggregate(4, payload(4, "b", "x"), payload(5, "a", "y")),
+	}
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 5, New: 2, Natural: 2, Synthetic: 1, Out: 3})
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 5, Retry: 3, Natural: 2})
+	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 3}, delivery{"b", 4})
+}
+
+// txFinishes: a record whose entry was put for another sink gets its effect. A copy of it does not.
+func txFinishes(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"))
+	b.sink.got = nil
+	b.withTx(anyEffect)
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x")), dedupe.Tally{In: 2, Retry: 1, Natural: 1, Out: 1})
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1})
+	b.wantDelivered(delivery{"a", 1})
+}
+
+// txRefused: an effect that can never be done makes its record a dead letter. The id stays free.
+func txRefused(f *fixture) {
+	refuse := true
+	b := f.bench().withTx(func(o dedupe.Output) error {
+		if refuse && o.ID == "a" {
+			return &dedupe.PoisonError{Reason: "refused"}
+		}
+		return nil
+	})
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "x")), dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
+	b.wantDeadLetters(1)
+	refuse = false
+	b.wantTally(b.done(rec(3, "a", "x")), dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantDelivered(delivery{"b", 2}, delivery{"a", 3})
+}
+
+// txWrongSetting: nearly all effects refused for one reason are a wrong setting. Nothing is dead-lettered.
+func txWrongSetting(f *fixture) {
+	b := f.bench().withTx(func(dedupe.Output) error { return &dedupe.PoisonError{Reason: "refused"} })
+	batch := make([]dedupe.Record, 120)
+	for i := range batch {
+		batch[i] = rec(i+1, fmt.Sprint("id", i), "x")
+	}
+	if r := b.process(batch...); !errors.Is(r.Err, dedupe.ErrWrongSetting) || r.Done != 0 {
+		b.Errorf("done %d, %v", r.Done, r.Err)
+	}
+	b.wantDeadLetters()
+}
+
+// txBusy: a busy store is asked again.
+func txBusy(f *fixture) {
+	busy := 3
+	b := f.bench().withTx(func(dedupe.Output) error {
+		if busy--; busy >= 0 {
+			return dedupe.ErrTryAgain
+		}
+		return nil
+	})
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, New: 1, Out: 1})
+	if b.clock.pauses != 3 {
+		b.Errorf("%d pauses", b.clock.pauses)
+	}
+}
+
+// txFailed: nothing of the partition key is done after a record that failed, and the batch fails there.
+func txFailed(f *fixture) {
+	b := f.bench().withTx(func(o dedupe.Output) error {
+		if o.ID == "b" {
+			return errCrash
+		}
+		return nil
+	})
+	r := b.fails(2, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"))
+	b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
+	b.wantDelivered(delivery{"a", 1})
+}
+
+// TestTransactionsAtTheSameTime: records that do not depend on each other are done at the same time, the others in
+// order.
+func TestTransactionsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	f := &fixture{TB: t, store: memstore.NewRecords()}
+	b := f.bench().withTx(anyEffect)
+	var batch []dedupe.Record
+	for i := range 400 {
+		r := rec(i+1, fmt.Sprint("id", i%150), fmt.Sprint("fp", i%3))
+		r.PartitionKey = fmt.Sprint("pk", i%40)
+		batch = append(batch, r)
+	}
+	p, err := dedupe.NewProcessor(dedupe.Parts{Format: b.format, Tx: b.tx, DeadLetters: b.deadLetters}, b.settings)
+	b.must(err)
+	for range 2 {
+		r := p.Process(context.Background(), dedupe.Batch{Stream: stream, Shard: shard, Records: batch})
+		b.must(r.Err)
+	}
+	last := map[string]int{}
+	for _, d := range b.sink.got {
+		pk := batch[d.n-1].PartitionKey
+		if d.n < last[pk] {
+			b.Errorf("record %d came after %d of the same partition key", d.n, last[pk])
+		}
+		last[pk] = d.n
+	}
+	if len(b.sink.got) != 150 {
+		b.Errorf("%d effects", len(b.sink.got))
+	}
+}
