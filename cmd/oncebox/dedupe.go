@@ -175,15 +175,15 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := format.Options{
+	lines, err := offline.JSON(format.Options{
 		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
 		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
-	}
-	if _, err := format.NewJSON(paths); err != nil {
+	})
+	if err != nil {
 		return nil, &usageError{errors.New(flagOf.Replace(err.Error())), ""}
 	}
 	return &offline.Job{
-		Format: paths, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
+		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
 		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }

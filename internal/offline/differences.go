@@ -25,8 +25,7 @@ type Difference struct {
 
 // differences compares the records of the first ids of a run with the first record of their id.
 type differences struct {
-	format  *format.JSON
-	off     bool // the records name their fingerprints
+	digest  func(record []byte) format.Digest // nil: records are not compared
 	first   map[format.Key]firstRecord
 	partial bool // there were more ids
 	counts  map[string]*Difference
@@ -37,15 +36,13 @@ type firstRecord struct {
 	digest  format.Digest
 }
 
-func newDifferences(f *format.JSON, o format.Options) differences {
-	return differences{
-		format: f, off: o.FingerprintPath != "", first: map[format.Key]firstRecord{}, counts: map[string]*Difference{},
-	}
+func newDifferences(f Format) differences {
+	return differences{digest: f.Digest(), first: map[format.Key]firstRecord{}, counts: map[string]*Difference{}}
 }
 
 // add compares a record.
 func (d *differences) add(rec *record) {
-	if d.off {
+	if d.digest == nil {
 		return
 	}
 	key := format.KeyOf(rec.fields.ID)
@@ -54,9 +51,9 @@ func (d *differences) add(rec *record) {
 	case !known && len(d.first) == mostCompared:
 		d.partial = true
 	case !known:
-		d.first[key] = firstRecord{dedupe.ContentDigest(rec.fields.Fingerprint), d.format.Digest(rec.text)}
+		d.first[key] = firstRecord{dedupe.ContentDigest(rec.fields.Fingerprint), d.digest(rec.text)}
 	case first.content != dedupe.ContentDigest(rec.fields.Fingerprint):
-		d.count(first.digest.DiffersOnlyIn(d.format.Digest(rec.text)))
+		d.count(first.digest.DiffersOnlyIn(d.digest(rec.text)))
 	}
 }
 

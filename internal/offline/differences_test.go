@@ -25,17 +25,17 @@ func TestDifferences(t *testing.T) {
 	want := []Difference{{[]string{`m.at`}, 2}, {[]string{"m.at", "n"}, 1}}
 	for _, policy := range []IDs{FirstKeeps, Derived, RenameAll} {
 		b := newBench(t, input)
-		b.job.Format, b.job.IDs, b.job.BatchSize = format.Options{IDPath: "id"}, policy, 2
+		b.job.Format, b.job.IDs, b.job.BatchSize = inJSON(format.Options{IDPath: "id"}), policy, 2
 		if r := b.run(); !reflect.DeepEqual(r.Differences, want) || r.ComparedIDs != 0 {
 			t.Errorf("%s: want %v, got %+v", policy, want, r)
 		}
 	}
 	for name, change := range map[string]func(*Job){
-		"volatile":    func(j *Job) { j.Format.Volatile = []string{"m", "n", "x"} },
-		"fingerprint": func(j *Job) { j.Format.FingerprintPath = "x" },
+		"volatile":    func(j *Job) { setFormat(j, func(o *format.Options) { o.Volatile = []string{"m", "n", "x"} }) },
+		"fingerprint": func(j *Job) { setFormat(j, func(o *format.Options) { o.FingerprintPath = "x" }) },
 	} {
 		b := newBench(t, input)
-		b.job.Format = format.Options{IDPath: "id"}
+		b.job.Format = inJSON(format.Options{IDPath: "id"})
 		change(&b.job)
 		if r := b.run(); r.Differences != nil {
 			t.Errorf("%s: want nothing, got %+v", name, r.Differences)
@@ -53,7 +53,7 @@ func TestDifferencesAreBounded(t *testing.T) {
 		}
 	}
 	b := newBench(t, input.String())
-	b.job.Format = format.Options{IDPath: "id"}
+	b.job.Format = inJSON(format.Options{IDPath: "id"})
 	r := b.run()
 	if want := []Difference{{[]string{"at"}, mostCompared}}; !reflect.DeepEqual(r.Differences, want) || r.ComparedIDs != mostCompared {
 		t.Errorf("want %v, got %v of %d", want, r.Differences, r.ComparedIDs)

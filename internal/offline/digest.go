@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 )
 
 // digest identifies the run: it is the SHA-256 of the inputs' contents, in order, and of the options that change the
@@ -36,12 +35,8 @@ func (r *run) digest(ctx context.Context) (string, error) {
 // whose row may lack something, is never continued: it is another run.
 const runVersion = 3
 
-// digestOptions writes the options as quoted ASCII, which is the same in every version of Go.
 func (r *run) digestOptions(h hash.Hash) {
-	f := r.Format
-	fmt.Fprintf(h, "oncebox run %d %+q %+q %+q %+q %+q %+q %d %d %t %t %t %s\n",
-		runVersion, f.IDPath, f.FingerprintPath, f.OwnerPath, f.ContextsPath, f.TimePath,
-		slices.Sorted(slices.Values(f.Volatile)),
+	fmt.Fprintf(h, "oncebox run %d %s %d %d %t %t %t %s\n", runVersion, r.Format.Settings(),
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
 }
 

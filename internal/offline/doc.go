@@ -1,8 +1,10 @@
-// Package offline deduplicates files: it reads lines of JSON and writes each unique record once, with the ledger and
+// Package offline deduplicates files: it reads one record a line and writes each unique record once, with the ledger and
 // the rules of the Lambda function.
 //
+//	lines, err := offline.JSON(format.Options{IDPath: "id"})
+//	...
 //	job := offline.Job{
-//		Inputs: inputs, Format: format.Options{IDPath: "id"}, Scope: "default",
+//		Inputs: inputs, Format: lines, Scope: "default",
 //		Retention: dedupe.Retention{ForGood: true}, Store: store,
 //		Out: "out.ndjson", DeadLetters: "out.ndjson.dead.ndjson",
 //	}

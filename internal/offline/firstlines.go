@@ -2,12 +2,10 @@ package offline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -19,13 +17,11 @@ const fewLines = 10
 // NotRecordsError says that nearly all of the first lines cannot be processed for one reason. Then an option or the
 // input is wrong, and not the records. It is of the kind ErrRefused.
 type NotRecordsError struct {
-	Input      string // the name of the input with the first such line
-	Bad, Lines int    // Bad of the first Lines lines, blank lines not counted
-	Reason     string // as in dead letters
-	LooksLike  string // what the first such line looks like, as format.LooksLike says it
-	// Members are those of the first such line, as format.MemberNames lists them, and those of the member in which the
-	// id should be.
-	Members []string
+	Input      string   // the name of the input with the first such line
+	Bad, Lines int      // Bad of the first Lines lines, blank lines not counted
+	Reason     string   // as in dead letters
+	LooksLike  string   // what the first such line looks like, as format.LooksLike says it
+	Members    []string // of the first such line: see Format
 }
 
 func (e *NotRecordsError) Error() string {
@@ -80,13 +76,13 @@ func (r *run) checkFirstLines(ctx context.Context) error {
 			return err
 		}
 		if !rec.blank {
-			first.add(rec, r.Inputs[rec.file-1].Name, r.Format.IDPath)
+			first.add(rec, r.Inputs[rec.file-1].Name, r.Format)
 		}
 		if rec.tooLong {
 			break
 		}
 	}
-	return first.judge(r.PoisonLimit)
+	return first.judge(r.PoisonLimit, r.Format)
 }
 
 // firstLines are the first lines of a run, blank ones not counted.
@@ -96,7 +92,7 @@ type firstLines struct {
 	begin      string             // what the first one looks like, if it is bad
 }
 
-func (f *firstLines) add(rec *record, input, idPath string) {
+func (f *firstLines) add(rec *record, input string, expected Format) {
 	f.lines++
 	if rec.poison == nil {
 		return
@@ -107,7 +103,7 @@ func (f *firstLines) add(rec *record, input, idPath string) {
 		at = len(f.reasons)
 		f.reasons = append(f.reasons, &NotRecordsError{
 			Input: input, Reason: rec.poison.Reason,
-			LooksLike: format.LooksLike(rec.text), Members: members(rec.text, idPath),
+			LooksLike: format.LooksLike(rec.text), Members: expected.Members(rec.text),
 		})
 	}
 	if f.lines == 1 {
@@ -116,23 +112,10 @@ func (f *firstLines) add(rec *record, input, idPath string) {
 	f.reasons[at].Bad++
 }
 
-func members(record []byte, idPath string) []string {
-	names := format.MemberNames(record)
-	parent, _, nested := strings.Cut(idPath, ".")
-	var values map[string]json.RawMessage
-	if !nested || json.Unmarshal(record, &values) != nil {
-		return names
-	}
-	for _, name := range format.MemberNames(values[parent]) {
-		names = append(names, parent+"."+name)
-	}
-	return names
-}
-
 // judge returns an error if nearly all lines are bad for one reason. Where the first line says that the input has
 // another format, that is the reason of all.
-func (f *firstLines) judge(limit dedupe.PoisonLimit) error {
-	other := isOtherFormat(f.begin)
+func (f *firstLines) judge(limit dedupe.PoisonLimit, expected Format) error {
+	other := expected.IsOther(f.begin)
 	if f.lines < min(fewLines, limit.Records) && !other {
 		return nil
 	}
@@ -154,15 +137,3 @@ const (
 	arrayBegins  = "the beginning of a JSON array"
 	objectBegins = "the beginning of a JSON object"
 )
-
-// isOtherFormat reports whether a text of format.LooksLike names a format that is none of single JSON objects, however
-// broken these are.
-func isOtherFormat(looksLike string) bool {
-	switch looksLike {
-	case "", object, objectBegins, "a JSON object with a syntax error",
-		"a JSON string", "a JSON literal", "a JSON number", "plain text", "an empty record",
-		"binary data, or text that is not UTF-8":
-		return false
-	}
-	return true
-}

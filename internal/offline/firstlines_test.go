@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // notRecords runs a job that must be refused for its first lines, and leave no trace.
@@ -103,12 +104,13 @@ func TestWrongPath(t *testing.T) {
 		t.Errorf("unexpected %+v", e)
 	}
 	b = newBench(t, strings.Repeat(`{"event":{"uuid":1,"at":2},"n":{"m":1}}`+"\n", 10))
-	b.job.Format.IDPath = "event.id"
+	setFormat(&b.job, func(o *format.Options) { o.IDPath = "event.id" })
 	if e := b.notRecords(); !slices.Equal(e.Members, []string{"event", "n", "event.uuid", "event.at"}) {
 		t.Errorf("unexpected %q", e.Members)
 	}
 	b = newBench(t, strings.Repeat(`{"id":"1","t":"2026-01-01T00:00:00Z"}`+"\n", 10))
-	b.job.Format.TimePath, b.job.Retention = "t", dedupe.Retention{Window: time.Hour, Horizon: time.Hour}
+	b.job.Retention = dedupe.Retention{Window: time.Hour, Horizon: time.Hour}
+	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 	if e := b.notRecords(); e.Reason != errTooOld.Reason {
 		t.Errorf("unexpected %+v", e)
 	}

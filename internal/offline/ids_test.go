@@ -118,7 +118,8 @@ func TestKilledWithDerivedIDs(t *testing.T) {
 	for _, policy := range []IDs{Derived, RenameAll} {
 		job := func() *bench {
 			b := newBench(t, input)
-			b.job.IDs, b.job.Retention, b.job.Format.TimePath = policy, dedupe.Retention{Window: 10 * time.Second}, "t"
+			b.job.IDs, b.job.Retention = policy, dedupe.Retention{Window: 10 * time.Second}
+			setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 			return b
 		}
 		reference := job()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // DefaultBatchSize is how many lines are decided and written at a time.
@@ -22,7 +21,7 @@ type Store interface {
 // Job says what to deduplicate, and how.
 type Job struct {
 	Inputs        []Input
-	Format        format.Options
+	Format        Format
 	Scope         string
 	Retention     dedupe.Retention // see the package documentation on the horizon
 	PassNatural   bool             // natural duplicates pass unchanged
@@ -69,8 +68,8 @@ type Report struct {
 // Run runs the job to its end. It is safe to repeat at any time. The package documentation says what a repeated run
 // does.
 //
-// Errors are a *format.OptionError, ErrRefused or ErrStopped. Any other error comes from an input, the output or the
-// store before the run began. The report covers what has been done, also with ErrStopped.
+// Errors are ErrRefused or ErrStopped. Any other error comes from an input, the output or the store before the run
+// began. The report covers what has been done, also with ErrStopped.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	r, err := newRun(*j)
 	if err != nil {
@@ -122,10 +121,6 @@ type run struct {
 }
 
 func newRun(j Job) (*run, error) {
-	f, err := format.NewJSON(j.Format)
-	if err != nil {
-		return nil, err
-	}
 	if j.BatchSize == 0 {
 		j.BatchSize = DefaultBatchSize
 	}
@@ -154,8 +149,8 @@ func newRun(j Job) (*run, error) {
 			Ledger: j.Store, Scope: j.Scope, Retention: j.Retention, PassSynthetic: j.PassSynthetic,
 			Clock: j.clock,
 		},
-		delivery:    dedupe.Delivery{Format: f, PassNatural: j.PassNatural},
-		differences: newDifferences(f, j.Format),
+		delivery:    dedupe.Delivery{Format: j.Format, PassNatural: j.PassNatural},
+		differences: newDifferences(j.Format),
 		lines:       newLineReader(j.Inputs, j.maxLine),
 		out:         outputFile{path: j.Out, open: j.open},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},

@@ -67,7 +67,7 @@ func TestRerun(t *testing.T) {
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, Natural: 3})
 
 	b = newBench(t, `{"id":"1","o":"A"}`+"\n"+`{"id":"1","o":"A"}`+"\n"+`{"id":"1","o":"B"}`+"\n")
-	b.job.Format = format.Options{IDPath: "id", OwnerPath: "o"}
+	b.job.Format = inJSON(format.Options{IDPath: "id", OwnerPath: "o"})
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, New: 1, Retry: 1, Natural: 1, Out: 2})
 	b.remove("out")
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
@@ -101,15 +101,11 @@ func TestUsedDerivedIDs(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("panic", "x")+rec("2", "x")+rec("2", "panic"))
-	f, err := format.NewJSON(b.job.Format)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := newRun(b.job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.delivery.Format = panicky{f}
+	r.delivery.Format = panicky{b.job.Format}
 	if err := errors.Join(r.prepare(t.Context()), r.work(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +136,7 @@ func TestWindow(t *testing.T) {
 	}
 	b := newBench(t, at("1", 100)+at("1", 200)+at("2", 50)+at("1", 201)+at("1", 301)+at("1", 150)+at("1", 302))
 	b.job.Retention = dedupe.Retention{Window: 100 * time.Second}
-	b.job.Format.TimePath = "t"
+	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 	b.run()
 	b.wantOut(at("1", 100) + at("2", 50) + at("1", 201) + at("1", 302))
 
@@ -160,7 +156,7 @@ func TestHorizon(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `{"id":"1","t":"2026-11-19T12:00:00.123Z"}`+"\n"+`{"id":"2","t":"2026-11-19T12:00:00.122Z"}`+"\n")
 	b.job.Retention = dedupe.Retention{Window: time.Minute, Horizon: 24 * time.Hour}
-	b.job.Format.TimePath = "t"
+	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
 	if got := b.deadLetters(); got[0].Reason != errTooOld.Reason || got[0].Line != 2 {
 		t.Errorf("unexpected %+v", got)
@@ -263,9 +259,10 @@ func TestRefusals(t *testing.T) {
 	t.Run("of another unfinished run", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
-		b.job.Format.FingerprintPath = ""
+		setFormat(&b.job, func(o *format.Options) { o.FingerprintPath = "" })
 		b.refused("out belongs to the unfinished run 2026", "other inputs, options, scope or store")
-		b.job.Inputs, b.job.Format.FingerprintPath = texts(input+rec("4", "x")), "fp"
+		b.job.Inputs = texts(input + rec("4", "x"))
+		setFormat(&b.job, func(o *format.Options) { o.FingerprintPath = "fp" })
 		b.refused("belongs to the unfinished run")
 	})
 	t.Run("shortened output", func(t *testing.T) {
@@ -553,7 +550,7 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*Job)) string {
 		b := newBench(t, "one\n", "two\n")
-		b.job.Format.Volatile = []string{"v", "w"}
+		setFormat(&b.job, func(o *format.Options) { o.Volatile = []string{"v", "w"} })
 		change(&b.job)
 		r, err := newRun(b.job)
 		if err != nil {
@@ -566,13 +563,16 @@ func TestDigest(t *testing.T) {
 		return d
 	}
 	same := digest(func(*Job) {})
+	if want := "b71beea8ea986d753cd3d025a7fe660976eaf04753e5b93acb28b44011bb0a91"; same != want {
+		t.Errorf("%s: a version with this digest would not continue the runs of the last one", same)
+	}
 	for name, change := range map[string]func(*Job){
 		"batch size":        func(j *Job) { j.BatchSize = 7 },
 		"files":             func(j *Job) { j.Out, j.DeadLetters = "x", "y" },
 		"names":             func(j *Job) { j.Inputs[0].Name = "x" },
 		"no policy":         func(j *Job) { j.IDs = FirstKeeps },
 		"poison limit":      func(j *Job) { j.PoisonLimit.Off = true },
-		"order of volatile": func(j *Job) { j.Format.Volatile = []string{"w", "v"} },
+		"order of volatile": func(j *Job) { setFormat(j, func(o *format.Options) { o.Volatile = []string{"w", "v"} }) },
 	} {
 		if digest(change) != same {
 			t.Errorf("%s: another run", name)
@@ -584,13 +584,13 @@ func TestDigest(t *testing.T) {
 		"order":        func(j *Job) { j.Inputs = texts("two\n", "one\n") },
 		"boundary":     func(j *Job) { j.Inputs = texts("one\ntwo\n") },
 		"one more":     func(j *Job) { j.Inputs = texts("one\n", "two\n", "") },
-		"id":           func(j *Job) { j.Format.IDPath = "x" },
-		"fingerprint":  func(j *Job) { j.Format.FingerprintPath = "" },
-		"owner":        func(j *Job) { j.Format.OwnerPath = "x" },
-		"contexts":     func(j *Job) { j.Format.ContextsPath = "x" },
-		"time":         func(j *Job) { j.Format.TimePath = "x" },
-		"volatile":     func(j *Job) { j.Format.Volatile = nil },
-		"two volatile": func(j *Job) { j.Format.Volatile = []string{"x", "y"} },
+		"id":           func(j *Job) { setFormat(j, func(o *format.Options) { o.IDPath = "x" }) },
+		"fingerprint":  func(j *Job) { setFormat(j, func(o *format.Options) { o.FingerprintPath = "" }) },
+		"owner":        func(j *Job) { setFormat(j, func(o *format.Options) { o.OwnerPath = "x" }) },
+		"contexts":     func(j *Job) { setFormat(j, func(o *format.Options) { o.ContextsPath = "x" }) },
+		"time":         func(j *Job) { setFormat(j, func(o *format.Options) { o.TimePath = "x" }) },
+		"volatile":     func(j *Job) { setFormat(j, func(o *format.Options) { o.Volatile = nil }) },
+		"two volatile": func(j *Job) { setFormat(j, func(o *format.Options) { o.Volatile = []string{"x", "y"} }) },
 		"window":       func(j *Job) { j.Retention = dedupe.Retention{Window: 1} },
 		"horizon":      func(j *Job) { j.Retention = dedupe.Retention{Window: 1, Horizon: 1} },
 		"natural":      func(j *Job) { j.PassNatural = true },

@@ -130,7 +130,8 @@ func TestKilledInAWindow(t *testing.T) {
 func killedInAWindow(t *testing.T, name, input string, mode deathMode) {
 	job := func() *bench {
 		b := newBench(t, input)
-		b.job.Retention, b.job.Format.TimePath = dedupe.Retention{Window: 10 * time.Second}, "t"
+		b.job.Retention = dedupe.Retention{Window: 10 * time.Second}
+		setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 		return b
 	}
 	reference := job()

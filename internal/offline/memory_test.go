@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // storeNothing puts no entry, so that all memory is that of the run.
@@ -26,7 +27,10 @@ func storeNothing(ctx context.Context, c *dedupefault.Call) error {
 // fingerprints are computed and compared.
 func TestBoundedMemory(t *testing.T) {
 	boundedMemory(t, func(*Job) {})
-	boundedMemory(t, func(j *Job) { j.IDs, j.Format.FingerprintPath = RenameAll, "" })
+	boundedMemory(t, func(j *Job) {
+		j.IDs = RenameAll
+		setFormat(j, func(o *format.Options) { o.FingerprintPath = "" })
+	})
 }
 
 func boundedMemory(t *testing.T, change func(*Job)) {

@@ -77,12 +77,12 @@ func (p plan) inputs() (list []string) {
 }
 
 func (p plan) set(j *Job) {
-	j.Format = format.Options{IDPath: "id", FingerprintPath: "fp"}
+	j.Format = inJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
 	if p.owners {
-		j.Format.OwnerPath = "o"
+		setFormat(j, func(o *format.Options) { o.OwnerPath = "o" })
 	}
 	if p.times {
-		j.Format.TimePath = "t"
+		setFormat(j, func(o *format.Options) { o.TimePath = "t" })
 	}
 	if p.window > 0 {
 		j.Retention = dedupe.Retention{Window: p.window}

@@ -167,4 +167,4 @@ func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 
 // entriesMayBeReplaced reports whether records of one run may replace each other's entries. Each batch is recorded
 // then.
-func (r *run) entriesMayBeReplaced() bool { return !r.Retention.ForGood && r.Format.TimePath != "" }
+func (r *run) entriesMayBeReplaced() bool { return !r.Retention.ForGood && r.Format.HasTimes() }

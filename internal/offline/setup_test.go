@@ -32,12 +32,27 @@ type bench struct {
 func newBench(t testing.TB, inputs ...string) *bench {
 	b := &bench{TB: t, dir: t.TempDir(), store: memstore.NewRecords(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
 	b.job = Job{
-		Inputs: texts(inputs...), Format: format.Options{IDPath: "id", FingerprintPath: "fp"},
+		Inputs: texts(inputs...), Format: inJSON(format.Options{IDPath: "id", FingerprintPath: "fp"}),
 		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
 		Out: b.path("out"), DeadLetters: b.path("dead"), Now: b.clock,
 		clock: dedupe.Clock{Pause: func(context.Context, time.Duration) error { return errNoPause }},
 	}
 	return b
+}
+
+func inJSON(o format.Options) Format {
+	f, err := JSON(o)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// setFormat changes the options of a job's format.
+func setFormat(j *Job, change func(*format.Options)) {
+	options := j.Format.(jsonLines).options
+	change(&options)
+	j.Format = inJSON(options)
 }
 
 // errNoPause lets the run stop at the first failure of the ledger.
