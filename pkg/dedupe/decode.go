@@ -12,9 +12,9 @@ import (
 // userRecord is one record of a producer: a Kinesis record, or one part of a Kinesis record that is a KPL aggregate or a
 // frame.
 type userRecord struct {
-	record   int // index of the Kinesis record in the batch
-	sub      int // index in the aggregate or the frame, or Plain
-	frame    int // number of the frame in the chunk, from 1; 0: not in a frame
+	record   int    // index of the Kinesis record in the batch
+	sub      int    // index in the aggregate or the frame, or Plain
+	frame    *frame // nil: not in a frame
 	source   *Record
 	output   Output // as the record was read, and after Delivery.Prepare as it is sent
 	fields   format.Fields
@@ -33,11 +33,10 @@ func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.
 
 // chunk is a part of a batch: user records that are decided together.
 type chunk struct {
-	users  []userRecord
-	frames int
-	next   int   // index of the first Kinesis record after it
-	err    error // ends the batch before this chunk
-	ends   bool  // the batch ends with this chunk: a record has no decision
+	users []userRecord
+	next  int   // index of the first Kinesis record after it
+	err   error // ends the batch before this chunk
+	ends  bool  // the batch ends with this chunk: a record has no decision
 }
 
 // emptyChunk returns a chunk without records, in the memory of one that is done.
@@ -129,10 +128,10 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 	if alone {
 		u.sub = 0
 	}
-	c.frames++
+	u.frame = &frame{u.output.Data}
 	for _, data := range records {
 		part := u
-		part.output.Data, part.frame = data, c.frames
+		part.output.Data = data
 		if r.add(ctx, c, part); c.failed() {
 			return
 		}

@@ -10,16 +10,19 @@ type Framing interface {
 	// Format: unless it passes by itself, the payload is poison as a whole.
 	Open(ctx context.Context, payload []byte) (records [][]byte, framed bool, err error)
 
-	// Pack makes one payload of records that came in one, for a Sink. Without a payload and an error, each record is
-	// sent by itself. Other sinks get single records.
-	Pack(records [][]byte) (payload []byte, err error)
+	// Pack makes one payload of records that came in one, for a Sink. original is the payload that they came in. Without
+	// a payload and an error, each record is sent by itself. Other sinks get single records.
+	Pack(original []byte, records [][]byte) (payload []byte, err error)
 }
+
+// frame is a payload that was opened.
+type frame struct{ payload []byte }
 
 // pack packs the records of each frame among those to be sent. A payload that the sink cannot take is made into two.
 func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, of [][]*userRecord, err error) {
 	for begin := 0; begin < len(users); {
 		end := begin + 1
-		for users[begin].frame != 0 && end < len(users) && users[end].frame == users[begin].frame {
+		for users[begin].frame != nil && end < len(users) && users[end].frame == users[begin].frame {
 			end++
 		}
 		if err = r.packFrame(ctx, users[begin:end], &outputs, &of); err != nil {
@@ -32,12 +35,12 @@ func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Out
 
 func (r *batchRun) packFrame(ctx context.Context, users []*userRecord, outputs *[]Output, of *[][]*userRecord) error {
 	o := users[0].output
-	if users[0].frame != 0 {
+	if f := users[0].frame; f != nil {
 		records := make([][]byte, len(users))
 		for i, u := range users {
 			records[i] = u.output.Data
 		}
-		payload, err := r.parts.Framing.Pack(records)
+		payload, err := r.parts.Framing.Pack(f.payload, records)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package dedupe_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -35,12 +36,15 @@ func (lines) Open(_ context.Context, payload []byte) ([][]byte, bool, error) {
 	return bytes.Split([]byte(text), []byte("\n")), true, nil
 }
 
-func (lines) Pack(records [][]byte) ([]byte, error) {
+func (lines) Pack(original []byte, records [][]byte) ([]byte, error) {
+	if !bytes.HasPrefix(original, []byte(lineMark)) {
+		return nil, errors.New("they did not come in lines")
+	}
 	return append([]byte(lineMark), bytes.Join(records, []byte("\n"))...), nil
 }
 
 func frame(payloads ...[]byte) []byte {
-	packed, _ := lines{}.Pack(payloads) // it never fails
+	packed, _ := lines{}.Pack([]byte(lineMark), payloads) // it never fails
 	return packed
 }
 
