@@ -154,6 +154,8 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 		if err = c.Do(ctx); err == nil {
 			w.noteAck(c.Key, c.Acks[0])
 		}
+	case Transact:
+		return b.transact(c)
 	case Send:
 		return b.send(c)
 	case PutDeadLetters:
@@ -205,6 +207,21 @@ func (b *brokenCall) raisePurge(c *Call) error {
 		for i := 0; i < len(c.Raised); i += 2 {
 			c.Raised[i] = dedupe.RaiseResult{Err: b.lost()}
 		}
+	}
+	return nil
+}
+
+// transact does a transaction. Its effect tells the judge by itself.
+func (b *brokenCall) transact(c *Call) error {
+	if err := c.Do(b.ctx); err != nil {
+		return err
+	}
+	b.noteEntry(c.Tx.Entry, c.TxResult.Existing)
+	if err := b.end(); err != nil {
+		return err
+	}
+	if c.TxResult.Existing == nil {
+		b.confirm(b.ctx, []dedupe.Output{c.Tx.Output})
 	}
 	return nil
 }
@@ -308,6 +325,9 @@ func (a about) String() (text string) {
 	}
 	if len(a.Raises) > 0 {
 		text += fmt.Sprint(len(a.Raises))
+	}
+	if a.Method == Transact {
+		text += fmt.Sprintf("[%s %.8x %t %s]", shortOwner(a.Tx.Entry.Owner.String()), a.Tx.Entry.Key, a.Tx.Finish, a.Tx.Output.Data)
 	}
 	for _, o := range a.Outputs {
 		text += fmt.Sprintf("[%.8s %s] ", o.ID, o.Data)

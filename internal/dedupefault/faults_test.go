@@ -12,8 +12,8 @@ import (
 func TestFaults(t *testing.T) {
 	shares := shares{SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000}
 	OnEngines(t, func(t *testing.T, e Engine) {
-		for _, s := range Scenarios {
-			t.Run(s.Name, func(t *testing.T) {
+		for _, s := range e.scenarios() {
+			t.Run(s.Name+string(s.Sink), func(t *testing.T) {
 				t.Parallel()
 				play := Play{Scenario: s, Engine: e.Open(t)}
 				calls, err := play.Run(t.Context())
@@ -34,6 +34,18 @@ func TestFaults(t *testing.T) {
 			})
 		}
 	})
+}
+
+// scenarios are those that an engine plays: with a sink of each level for which there is one on it.
+func (e Engine) scenarios() (all []Scenario) {
+	for _, s := range Scenarios {
+		all = append(all, s)
+		if e.Name == Memory.Name && s.Sink == AtLeastOnce {
+			s.Sink = Transactional
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // callFault is the fault of one call of a scenario.

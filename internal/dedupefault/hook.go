@@ -20,6 +20,7 @@ const (
 	ReadRun        Method = "ReadRun"
 	SaveRun        Method = "SaveRun"
 	Send           Method = "Send"           // of the sink
+	Transact       Method = "Transact"       // of a TxSink
 	PutDeadLetters Method = "PutDeadLetters" // of the dead-letter store
 	Notify         Method = "Notify"         // of its notifier
 )
@@ -45,6 +46,9 @@ type Call struct {
 
 	Outputs []dedupe.Output // Send
 	Sent    dedupe.Sent
+
+	Tx       dedupe.Transaction // Transact
+	TxResult dedupe.TxResult
 
 	Letters []dedupe.DeadLetter // PutDeadLetters
 	Done    int                 // how many are stored
@@ -80,11 +84,18 @@ func (s hookedStore) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([
 }
 
 func (s hookedStore) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+	return hookRaise(ctx, s.hook, raises, s.inner.RaisePurge)
+}
+
+func hookRaise(
+	ctx context.Context, h Hook, raises []dedupe.RaiseRequest,
+	raise func(context.Context, []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error),
+) ([]dedupe.RaiseResult, error) {
 	c := &Call{Method: RaisePurge, Raises: raises, do: func(ctx context.Context, c *Call) (err error) {
-		c.Raised, err = s.inner.RaisePurge(ctx, c.Raises)
+		c.Raised, err = raise(ctx, c.Raises)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
+	if err := h(ctx, c); err != nil {
 		return nil, err
 	}
 	return c.Raised, nil
@@ -153,6 +164,29 @@ func (s hookedSink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.S
 	}}
 	err := s.hook(ctx, c)
 	return c.Sent, err
+}
+
+// HookTx makes all calls of a TxSink through a hook, except Check.
+func HookTx(s dedupe.TxSink, h Hook) dedupe.TxSink { return hookedTx{s, h} }
+
+type hookedTx struct {
+	dedupe.TxSink
+	hook Hook
+}
+
+func (s hookedTx) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.TxResult, error) {
+	c := &Call{Method: Transact, Tx: t, do: func(ctx context.Context, c *Call) (err error) {
+		c.TxResult, err = s.TxSink.Transact(ctx, c.Tx)
+		return err
+	}}
+	if err := s.hook(ctx, c); err != nil {
+		return dedupe.TxResult{}, err
+	}
+	return c.TxResult, nil
+}
+
+func (s hookedTx) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+	return hookRaise(ctx, s.hook, raises, s.TxSink.RaisePurge)
 }
 
 // FirstDelivered is the answer that the first n of all outputs are delivered.

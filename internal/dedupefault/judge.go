@@ -132,7 +132,7 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 				continue
 			}
 			known = true
-			if !in.confirmed && in.storedAt == 0 && !w.hasCopy(in, w.holds) {
+			if !w.isDelivered(in) && in.storedAt == 0 && !w.hasCopy(in, w.holds) {
 				w.violate("ack: %v is acknowledged, and is not done", in)
 			}
 			if !between(in.position.Sequence, a.First, a.Last) {
@@ -146,6 +146,12 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 			w.acked[mark] = now
 		}
 	}
+}
+
+// isDelivered reports whether the function knows that a record is delivered: by the sink's answer, or by the record's
+// entry in a transactional sink.
+func (w *World) isDelivered(in *input) bool {
+	return in.confirmed || w.scenario.Sink == Transactional && in.delivered()
 }
 
 func between(sequence, first, last string) bool {
@@ -199,6 +205,8 @@ func (w *World) newInput(u User) *input {
 	case Large:
 		in.ID = fmt.Sprint("large-", in.n)
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":"x","n":%d,"more":%q}`, in.ID, in.n, strings.Repeat("x", MostData))
+	case Refused:
+		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, refusedData)
 	default:
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, u.ID, u.FP, in.n)
 	}
@@ -273,6 +281,9 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	if inv != nil {
 		if inv.sent[in.n] {
 			w.violate("G11: #%d sent %v twice", inv.Number, in)
+		}
+		if w.scenario.Sink == Transactional && in.delivered() {
+			w.violate("G11: #%d did the effect of %v a second time", inv.Number, in)
 		}
 		if inv.skips(in) {
 			w.violate("G11: #%d sent %v again, and had read that it is done", inv.Number, in)
@@ -395,7 +406,7 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 	}
 	for later := failed + 1; later < len(inv.Records); later++ {
 		for _, in := range w.inputsOf(inv, later) {
-			if inv.confirmed[in.n] && !inv.sendFailed {
+			if inv.confirmed[in.n] && !inv.sendFailed && w.mustFollow(inv, in, failed) {
 				w.violate("order: #%d delivered %v, which comes after the record that it names", inv.Number, in)
 			}
 		}
@@ -404,6 +415,22 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 	if t := inv.tally; t != nil {
 		w.checkTally(inv, *t, done, failed == len(inv.Records))
 	}
+}
+
+// mustFollow reports whether a record may be delivered only after a record of the same invocation. A transactional sink
+// keeps the order of each partition key, and stores dead letters later.
+func (w *World) mustFollow(inv *invocation, in *input, earlier int) bool {
+	return slices.ContainsFunc(w.inputsOf(inv, earlier), func(o *input) bool {
+		return w.scenario.Sink != Transactional || o.key() == in.key() && !o.Kind.poison()
+	})
+}
+
+// key is the record's partition key.
+func (in *input) key() string {
+	if in.position.Sub != dedupe.Plain {
+		return aggregateKey
+	}
+	return in.partitionKey
 }
 
 func sequencesOf(inv *invocation) (all []string) {
@@ -440,7 +467,7 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 			switch held := w.held[in.position.Owner().Digest()]; {
 			case inv.skips(in):
 				d.skipped++
-			case inv.confirmed[in.n]:
+			case inv.confirmed[in.n], w.scenario.Sink == Transactional && w.isDelivered(in):
 				d.delivered++
 			case inv.stored[owner]:
 				d.stored++
@@ -468,6 +495,9 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	if !all {
 		d.delivered, d.stored = int64(len(inv.confirmed)), int64(len(inv.stored))
 		d.dropped, d.skipped = max(d.dropped, got.dropped), max(d.skipped, got.skipped)
+		if w.scenario.Sink == Transactional { // a retry whose effect is done is delivered, and not by this invocation
+			d.delivered = max(d.delivered, got.delivered)
+		}
 	}
 	if got != d || t.Out != int64(len(inv.confirmed)) {
 		w.violate("tally: #%d counts %+v, and did %+v", inv.Number, t, d)
@@ -508,12 +538,12 @@ func (w *World) atRest() error {
 
 // checkRepeats checks that without a fault no record comes to the sink twice.
 func (w *World) checkRepeats() {
-	if !w.faultless || w.scenario.NoAcks {
+	if (!w.faultless || w.scenario.NoAcks) && w.scenario.Sink == AtLeastOnce {
 		return
 	}
 	for _, in := range w.inputs {
 		if n := len(in.deliveries); n > 1 {
-			w.violate("G11: %v came to the sink %d times, without a crash", in, n)
+			w.violate("G11: %v came to the sink %d times", in, n)
 		}
 	}
 }
@@ -605,6 +635,9 @@ func (w *World) checkOrder(in *input, before []*input) {
 	}
 	for _, o := range before {
 		ordered := o.position.Shard == in.position.Shard && (w.scenario.Parallel <= 1 || o.partitionKey == in.partitionKey)
+		if w.scenario.Sink == Transactional && o.key() != in.key() && !copies(o, in) {
+			ordered = false
+		}
 		if !ordered || o.givenUp {
 			continue
 		}
@@ -613,7 +646,8 @@ func (w *World) checkOrder(in *input, before []*input) {
 			continue
 		}
 		first := in.deliveries[0]
-		doneLater := o.delivered() && o.deliveries[0].moment > first.moment || o.storedAt > first.moment
+		doneLater := o.delivered() && o.deliveries[0].moment > first.moment ||
+			o.storedAt > first.moment && w.scenario.Sink != Transactional // which stores its dead letters after the effects
 		if !first.outOfOrder && doneLater {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}

@@ -196,6 +196,9 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)
+	if f.tx != nil {
+		f.tx = HookTx(f.tx, hook)
+	}
 	if m != nil && m.objects != nil {
 		f.deadLetters = HookDeadLetters(w.deadLettersIn(m.objects(w)), w.faultHook)
 	}

@@ -29,6 +29,9 @@ const (
 	Large  Kind = "too large"
 	Panics Kind = "panics"
 	Kills  Kind = "kills the process"
+
+	// Refused is a record whose effect is refused for good. Only a transactional sink does that.
+	Refused Kind = "refused"
 )
 
 func (k Kind) poison() bool { return k != Good && k != Kills }
@@ -40,7 +43,7 @@ type User struct {
 }
 
 func (u User) String() string {
-	if u.Kind != Good {
+	if u.ID == "" {
 		return string(u.Kind)
 	}
 	return u.ID + "/" + u.FP
@@ -94,9 +97,19 @@ func bad(kind Kind) Step { return Step{Do: Put, Users: []User{{Kind: kind}}} }
 
 func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
 
+// Level is what a sink promises.
+type Level string
+
+// The levels.
+const (
+	AtLeastOnce   Level = ""
+	Transactional Level = "-transactional"
+)
+
 // Scenario is what happens to a mapping and its function.
 type Scenario struct {
 	Name      string
+	Sink      Level
 	Shards    int // 0 means 1
 	BatchSize int // 0 means 10
 	Chunk     int // of the function; 0 means 2

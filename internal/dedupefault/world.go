@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -41,6 +42,7 @@ var streamName = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", 
 type Parts struct {
 	Store       dedupe.Store
 	Sink        dedupe.Sink
+	Tx          dedupe.TxSink // in the place of Sink, in scenarios with a transactional sink
 	DeadLetters dedupe.DeadLetterStore
 	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by
 	// itself.
@@ -106,6 +108,9 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 		Store: p.Engine, Sink: memorySink{w},
 		DeadLetters: w.deadLettersIn(memoryObjects{w}), DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1},
 	}
+	if w.scenario.Sink == Transactional {
+		w.parts.Tx = memoryTx{memstore.NewEffects(p.Engine.(*memstore.Records), w.effect), w.parts.Sink}
+	}
 	if p.Parts != nil {
 		w.parts = *p.Parts
 	}
@@ -133,6 +138,9 @@ func (w *World) build(m *Mutant) {
 			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
 			Sink: kinesishandler.SinkSetting{Own: "memory"}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
 		},
+	}
+	if w.scenario.Sink == Transactional {
+		f.tx = HookTx(w.parts.Tx, w.faultHook)
 	}
 	handle := m.breakFunction(w, f)
 	var invoke handleFunc = func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
@@ -169,6 +177,7 @@ func (w *World) clock() dedupe.Clock {
 type function struct {
 	store       dedupe.Store
 	sink        dedupe.Sink
+	tx          dedupe.TxSink // in the place of the sink
 	deadLetters dedupe.DeadLetterStore
 	format      dedupe.Format
 	options     kinesishandler.Options
@@ -180,6 +189,9 @@ type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventRespo
 func (f function) handler(w *World) handleFunc {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
+	}
+	if f.tx != nil {
+		parts.Sink, parts.Tx = nil, f.tx
 	}
 	if !f.options.NoAcks {
 		parts.Acks = f.store
@@ -396,8 +408,9 @@ func newFormat() dedupe.Format {
 }
 
 const (
-	panicData = "panic"
-	killData  = "kill"
+	panicData   = "panic"
+	killData    = "kill"
+	refusedData = `"refused"`
 )
 
 func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
@@ -412,6 +425,23 @@ func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, err
 
 // memorySink is a sink in memory. It tells the judge what it gets.
 type memorySink struct{ *World }
+
+// memoryTx is a transactional sink in memory. It takes the records that the other one takes.
+type memoryTx struct {
+	*memstore.Effects
+	sink dedupe.Sink
+}
+
+func (s memoryTx) Check(ctx context.Context, o dedupe.Output) error { return s.sink.Check(ctx, o) }
+
+// effect is the effect of a transactional sink in memory.
+func (w *World) effect(ctx context.Context, o dedupe.Output) (superseded bool, err error) {
+	if strings.Contains(string(o.Data), refusedData) {
+		return false, &dedupe.PoisonError{Reason: "refused"}
+	}
+	w.arrive(invocationOf(ctx), o)
+	return false, nil
+}
 
 // MostData is the largest record that a sink takes, in bytes with its partition key.
 const MostData = 500

@@ -11,14 +11,14 @@ import (
 type Effects struct {
 	records *Records
 	// Effect does the effect of an output, in the transaction. An error undoes the transaction.
-	Effect func(o dedupe.Output) (superseded bool, err error)
+	Effect func(ctx context.Context, o dedupe.Output) (superseded bool, err error)
 	mu     sync.Mutex
 }
 
 var _ dedupe.TxSink = (*Effects)(nil)
 
 // NewEffects makes a TxSink whose effects are calls of a function, one at a time.
-func NewEffects(r *Records, effect func(dedupe.Output) (superseded bool, err error)) *Effects {
+func NewEffects(r *Records, effect func(context.Context, dedupe.Output) (superseded bool, err error)) *Effects {
 	return &Effects{records: r, Effect: effect}
 }
 
@@ -32,7 +32,7 @@ func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.Tx
 	if existing, err := s.records.conflict(ctx, t); existing != nil || err != nil {
 		return dedupe.TxResult{Existing: existing}, err
 	}
-	superseded, err := s.Effect(t.Output)
+	superseded, err := s.Effect(ctx, t.Output)
 	if err != nil {
 		return dedupe.TxResult{}, err
 	}

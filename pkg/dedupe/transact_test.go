@@ -26,7 +26,7 @@ func (b *bench) withTx(effect func(dedupe.Output) error) *bench {
 	if !inMemory {
 		b.Skip("the entries of a TxSink in memory are in memory")
 	}
-	b.tx = memstore.NewEffects(records, func(o dedupe.Output) (bool, error) {
+	b.tx = memstore.NewEffects(records, func(_ context.Context, o dedupe.Output) (bool, error) {
 		if err := effect(o); err != nil {
 			return false, err
 		}
