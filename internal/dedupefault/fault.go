@@ -151,7 +151,7 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 	case RaisePurge:
 		err = b.raisePurge(c)
 	case WriteAck:
-		if err = c.Do(ctx); err == nil {
+		if err = c.Do(ctx); err == nil && invocationOf(ctx).level == w.scenario.Sink {
 			w.noteAck(c.Key, c.Acks[0])
 		}
 	case Transact:

@@ -87,11 +87,13 @@ type delivery struct {
 	id         string
 	moment     int
 	outOfOrder bool // the sink did not deliver a record before it
+	effect     bool // by a transactional sink
 }
 
 // invocation is one invocation, and what it did.
 type invocation struct {
 	*eventsource.Invocation
+	level      Level // of its sink
 	cancel     context.CancelFunc
 	began      int
 	acked      map[dedupe.OwnerMark]bool // the records that acks named when it read them
@@ -151,7 +153,25 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 // isDelivered reports whether the function knows that a record is delivered: by the sink's answer, or by the record's
 // entry in a transactional sink.
 func (w *World) isDelivered(in *input) bool {
-	return in.confirmed || w.scenario.Sink == Transactional && in.delivered()
+	return in.confirmed || w.scenario.Sink == Transactional && in.effects() > 0
+}
+
+// effects is how often a transactional sink did the record's effect.
+func (in *input) effects() (n int) {
+	for _, d := range in.deliveries {
+		if d.effect {
+			n++
+		}
+	}
+	return n
+}
+
+// switched notes that the function has another sink, for which nothing is done yet.
+func (w *World) switched() {
+	clear(w.acked)
+	for _, in := range w.inputs {
+		in.confirmed = false
+	}
 }
 
 func between(sequence, first, last string) bool {
@@ -168,6 +188,9 @@ func (w *World) noteRead(inv *invocation, before int, acks []dedupe.Ack) {
 	}
 	for record := range inv.Records {
 		for _, in := range w.inputsOf(inv, record) {
+			if inv.level != w.scenario.Sink {
+				continue
+			}
 			for _, mark := range []dedupe.OwnerMark{in.mark(), in.wholeMark()} {
 				if at := w.acked[mark]; at > 0 && at < before && !inv.acked[mark] {
 					w.violate("ack: #%d did not find that of %v", inv.Number, in)
@@ -282,7 +305,7 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 		if inv.sent[in.n] {
 			w.violate("G11: #%d sent %v twice", inv.Number, in)
 		}
-		if w.scenario.Sink == Transactional && in.delivered() {
+		if inv.level == Transactional && in.effects() > 0 {
 			w.violate("G11: #%d did the effect of %v a second time", inv.Number, in)
 		}
 		if inv.skips(in) {
@@ -290,7 +313,9 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 		}
 		inv.sent[in.n] = true
 	}
-	in.deliveries = append(in.deliveries, delivery{id: o.ID, moment: w.tick()})
+	in.deliveries = append(in.deliveries, delivery{
+		id: o.ID, moment: w.tick(), effect: inv != nil && inv.level == Transactional,
+	})
 	w.checkDelivery(in)
 }
 
@@ -311,8 +336,12 @@ func (w *World) outOfOrder(outputs []dedupe.Output) {
 func (w *World) confirm(ctx context.Context, outputs []dedupe.Output) {
 	for _, o := range outputs {
 		var p sentPayload
-		if json.Unmarshal(o.Data, &p) == nil {
-			invocationOf(ctx).confirmed[p.N] = true
+		if json.Unmarshal(o.Data, &p) != nil {
+			continue
+		}
+		inv := invocationOf(ctx)
+		inv.confirmed[p.N] = true
+		if inv.level == w.scenario.Sink {
 			w.inputOf(p.N).confirmed = true
 		}
 	}
@@ -421,7 +450,7 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 // keeps the order of each partition key, and stores dead letters later.
 func (w *World) mustFollow(inv *invocation, in *input, earlier int) bool {
 	return slices.ContainsFunc(w.inputsOf(inv, earlier), func(o *input) bool {
-		return w.scenario.Sink != Transactional || o.key() == in.key() && !o.Kind.poison()
+		return inv.level != Transactional || o.key() == in.key() && !o.Kind.poison()
 	})
 }
 
@@ -467,7 +496,7 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 			switch held := w.held[in.position.Owner().Digest()]; {
 			case inv.skips(in):
 				d.skipped++
-			case inv.confirmed[in.n], w.scenario.Sink == Transactional && w.isDelivered(in):
+			case inv.confirmed[in.n], inv.level == Transactional && w.isDelivered(in):
 				d.delivered++
 			case inv.stored[owner]:
 				d.stored++
@@ -495,7 +524,7 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	if !all {
 		d.delivered, d.stored = int64(len(inv.confirmed)), int64(len(inv.stored))
 		d.dropped, d.skipped = max(d.dropped, got.dropped), max(d.skipped, got.skipped)
-		if w.scenario.Sink == Transactional { // a retry whose effect is done is delivered, and not by this invocation
+		if inv.level == Transactional { // a retry whose effect is done is delivered, and not by this invocation
 			d.delivered = max(d.delivered, got.delivered)
 		}
 	}
@@ -538,11 +567,14 @@ func (w *World) atRest() error {
 
 // checkRepeats checks that without a fault no record comes to the sink twice.
 func (w *World) checkRepeats() {
-	if (!w.faultless || w.scenario.NoAcks) && w.scenario.Sink == AtLeastOnce {
-		return
-	}
 	for _, in := range w.inputs {
-		if n := len(in.deliveries); n > 1 {
+		n := len(in.deliveries)
+		if w.scenario.Sink == Transactional {
+			n = in.effects()
+		} else if !w.faultless || w.scenario.NoAcks {
+			continue
+		}
+		if n > 1 {
 			w.violate("G11: %v came to the sink %d times", in, n)
 		}
 	}

@@ -2,6 +2,7 @@ package dedupefault
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ const (
 	Restart = "restart" // the mapping at its checkpoint
 	Replay  = "replay"  // starts another mapping at the beginning of the stream
 	Second  = "second"  // starts another mapping at the checkpoint of the first
+	Switch  = "switch"  // to a transactional sink
 	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
 
@@ -114,6 +116,7 @@ type Scenario struct {
 	BatchSize int // 0 means 10
 	Chunk     int // of the function; 0 means 2
 	Parallel  int // batches of a shard at a time; 0 means 1
+	Instances int // of the function; 0 means 1
 	GiveUp    int // after how many retries; 0 means only by age
 	NoBisect  bool
 	NoAcks    bool
@@ -271,6 +274,15 @@ var Scenarios = []Scenario{
 			put(1, "a/y"), wait(5 * time.Second), put(1, "a/x"),
 		},
 	},
+	{
+		// The function gets a transactional sink when entries are there without an effect.
+		Name: "switched", BatchSize: 3,
+		Steps: []Step{
+			put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x"), wait(4 * time.Second), {Do: Switch},
+			put(0, "a/x"), put(0, "d/x"), put(0, "b/y"),
+		},
+		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
+	},
 }
 
 func (s Scenario) orDefaults() Scenario {
@@ -278,7 +290,13 @@ func (s Scenario) orDefaults() Scenario {
 	set(&s.BatchSize, 10)
 	set(&s.Chunk, 2)
 	set(&s.Parallel, 1)
+	set(&s.Instances, 1)
 	return s
+}
+
+// needsTx reports whether the scenario is played with a transactional sink, at least in part.
+func (s Scenario) needsTx() bool {
+	return s.Sink == Transactional || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Switch })
 }
 
 func set(field *int, value int) {

@@ -65,7 +65,9 @@ type World struct {
 	engine   dedupe.Store
 	scope    string
 	parts    Parts
-	function eventsource.Function
+	mutant   *Mutant
+	// instances are the processes of the function. Which one an invocation gets is a matter of the seed.
+	instances []handleFunc
 
 	sim        *eventsource.Sim
 	stream     *eventsource.Stream
@@ -99,7 +101,7 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	w := &World{
 		ctx: ctx, scenario: p.Scenario.orDefaults(), engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
-		plan: p.Plan, fates: p.Fates, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
+		plan: p.Plan, fates: p.Fates, mutant: p.Mutant, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
 	}
 	defer w.sim.Close()
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
@@ -108,13 +110,13 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 		Store: p.Engine, Sink: memorySink{w},
 		DeadLetters: w.deadLettersIn(memoryObjects{w}), DeadLetter: w.deadLetterInMemory, Notifications: [2]int{0, 1},
 	}
-	if w.scenario.Sink == Transactional {
-		w.parts.Tx = memoryTx{memstore.NewEffects(p.Engine.(*memstore.Records), w.effect), w.parts.Sink}
+	if records, ok := p.Engine.(*memstore.Records); ok {
+		w.parts.Tx = memoryTx{memstore.NewEffects(records, w.effect), w.parts.Sink}
 	}
 	if p.Parts != nil {
 		w.parts = *p.Parts
 	}
-	w.build(p.Mutant)
+	w.deploy()
 	err = w.play()
 	if w.violation != nil {
 		err = w.violation
@@ -129,24 +131,41 @@ func freshScope() string { return "f-" + strings.ToLower(rand.Text()[:16]) }
 
 var retention = dedupe.Retention{Window: window, Horizon: horizon}
 
-// build makes the function of its parts, with one rule broken if there is a mutant.
-func (w *World) build(m *Mutant) {
+// deploy starts the instances of the function.
+func (w *World) deploy() {
+	w.instances = make([]handleFunc, w.scenario.Instances)
+	for i := range w.instances {
+		w.instances[i] = w.newInstance()
+	}
+}
+
+// instance returns an instance for the next invocation. If there are several, one of them is new at times.
+func (w *World) instance() handleFunc {
+	n := len(w.instances)
+	if n == 1 {
+		return w.instances[0]
+	}
+	i := w.sim.Rand.IntN(n)
+	if w.sim.Rand.IntN(2*n) == 0 {
+		w.instances[i] = w.newInstance()
+	}
+	return w.instances[i]
+}
+
+// newInstance makes the function of its parts, with one rule broken if there is a mutant.
+func (w *World) newInstance() handleFunc {
 	f := function{
 		store: HookStore(w.parts.Store, w.faultHook), sink: HookSink(w.parts.Sink, w.faultHook),
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
 		options: kinesishandler.Options{
 			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
-			Sink: kinesishandler.SinkSetting{Own: "memory"}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
+			Sink: kinesishandler.SinkSetting{Own: "memory" + string(w.scenario.Sink)}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
 		},
 	}
 	if w.scenario.Sink == Transactional {
 		f.tx = HookTx(w.parts.Tx, w.faultHook)
 	}
-	handle := m.breakFunction(w, f)
-	var invoke handleFunc = func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
-		return w.invoke(ctx, raw, handle)
-	}
-	w.function = eventsource.Handler(invoke)
+	return w.mutant.breakFunction(w, f)
 }
 
 // clock is virtual time. Of two things that the function may do at the same time, the seed says which comes first: a
@@ -253,6 +272,10 @@ func (w *World) step(s Step) error {
 		return err
 	case Sweep:
 		return w.sweep()
+	case Switch:
+		w.scenario.Sink = Transactional
+		w.switched()
+		w.deploy()
 	}
 	return nil
 }
@@ -264,7 +287,7 @@ func (w *World) start() (err error) {
 
 func (w *World) mapping() eventsource.Mapping {
 	m := eventsource.Mapping{
-		Client: w.stream, StreamARN: streamARN, Function: w.function, BatchSize: w.scenario.BatchSize,
+		Client: w.stream, StreamARN: streamARN, Function: eventsource.Handler(handleFunc(w.invoke)), BatchSize: w.scenario.BatchSize,
 		Parallelization: w.scenario.Parallel, ReportBatchItemFailures: true, Bisect: !w.scenario.NoBisect,
 		Reading: w.scenario.Reading, RecordAge: recordAge, Timeout: timeout, Checkpoint: w.checkpoint, PollPause: 2 * time.Second,
 		OnFailure: func(_ context.Context, d eventsource.Discard) error { w.giveUp(d); return nil },
@@ -355,12 +378,13 @@ type invocationKey struct{}
 func invocationOf(ctx context.Context) *invocation { return ctx.Value(invocationKey{}).(*invocation) }
 
 // invoke invokes the function once.
-func (w *World) invoke(ctx context.Context, raw json.RawMessage, h handleFunc) (events.KinesisEventResponse, error) {
+func (w *World) invoke(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 	lc, _ := lambdacontext.FromContext(ctx)
 	inv := w.invocations[lc.AwsRequestID]
 	ctx, inv.cancel = context.WithCancel(ctx)
 	defer inv.cancel()
-	answer, err := h(context.WithValue(ctx, invocationKey{}, inv), raw)
+	inv.level = w.scenario.Sink
+	answer, err := w.instance()(context.WithValue(ctx, invocationKey{}, inv), raw)
 	w.note("#%d answers %v, %v", inv.Number, answer.BatchItemFailures, err)
 	w.checkAnswer(inv, answer, err)
 	return answer, err
