@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -19,7 +18,7 @@ type history struct {
 	Scenario
 	Ways  []Way
 	Waits []time.Duration // before and after calls; noWait for none
-	Fates []eventsource.Fate
+	Fates []int           // of invocations, among fates
 }
 
 // noWait keeps other invocations from running before or after a call.
@@ -50,7 +49,7 @@ func (h history) plan(n int, method Method) (f Fault) {
 }
 
 func (h history) fate(inv *eventsource.Invocation) eventsource.Fate {
-	return h.Fates[inv.Number%len(h.Fates)]
+	return fates[h.Fates[inv.Number%len(h.Fates)]]
 }
 
 // times are the waits between steps: the edges of window and horizon, and short ones.
@@ -64,7 +63,9 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	h.Scenario = Scenario{
 		Shards: oneOf("shards", 1, 1, 2, 3), BatchSize: oneOf("batch size", 1, 2, 3, 5, 10), Chunk: oneOf("chunk", 1, 2, 3, 500),
 		Parallel: oneOf("parallel", 1, 1, 1, 3), GiveUp: oneOf("give up", 0, 0, 0, 1, 3), NoBisect: rapid.Bool().Draw(t, "no bisect"),
-		NoAcks: oneOf("no acks", 0, 0, 0, 1) == 1, Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
+		Instances: oneOf("instances", 1, 1, 2, 3),
+		Sink:      rapid.SampledFrom([]Level{AtLeastOnce, AtLeastOnce, Transactional}).Draw(t, "sink"),
+		NoAcks:    oneOf("no acks", 0, 0, 0, 1) == 1, Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
 		Reading: rapid.SampledFrom([]eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch}).Draw(t, "reading"),
 	}
 	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
@@ -73,14 +74,14 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 		ScatterLost))
 	h.Ways = rapid.SliceOfN(way, 1, 23).Draw(t, "ways")
 	h.Waits = rapid.SliceOfN(rapid.SampledFrom([]time.Duration{noWait, noWait, noWait, 0, time.Second, 20 * time.Second, timeout}), 1, 13).Draw(t, "waits")
-	h.Fates = rapid.SliceOfN(rapid.SampledFrom(fates), 1, 11).Draw(t, "fates")
+	h.Fates = rapid.SliceOfN(rapid.IntRange(0, len(fates)-1), 1, 11).Draw(t, "fates")
 	return h
 })
 
 var ids4 = []string{"a", "a", "b", "c", format.DerivedID("a", "y"), strings.ToUpper(format.DerivedID("a", "y"))}
 
 var steps = rapid.Custom(func(t *rapid.T) Step {
-	switch rapid.SampledFrom([]string{Put, Put, Put, Put, Put, Put, Put, Wait, Wait, Wait, Sweep, Sweep, Split, Merge, Restart, Second}).Draw(t, "do") {
+	switch rapid.SampledFrom([]string{Put, Put, Put, Put, Put, Put, Put, Wait, Wait, Wait, Sweep, Sweep, Split, Merge, Restart, Second, Switch}).Draw(t, "do") {
 	case Put:
 		return Step{Do: Put, Key: rapid.IntRange(0, 3).Draw(t, "key"), Users: rapid.SliceOfN(users, 1, 3).Draw(t, "users")}
 	case Wait:
@@ -93,16 +94,18 @@ var steps = rapid.Custom(func(t *rapid.T) Step {
 		return Step{Do: Merge, Key: rapid.IntRange(0, 3).Draw(t, "shard")}
 	case Restart:
 		return Step{Do: Restart}
+	case Switch:
+		return Step{Do: Switch}
 	}
 	return Step{Do: Second}
 })
 
 var users = rapid.Custom(func(t *rapid.T) User {
-	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills)).Draw(t, "kind")
-	if kind != Good {
+	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills, Refused)).Draw(t, "kind")
+	if kind != Good && kind != Refused {
 		return User{Kind: kind}
 	}
-	return User{ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+	return User{Kind: kind, ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
 })
 
 // fates are what happens to invocations. Most of the time nothing does.
@@ -119,21 +122,14 @@ var fates = []eventsource.Fate{
 	{Delay: 20 * time.Second},
 }
 
-// TestHistories plays random histories, as many as rapid's flag -rapid.checks says.
-func TestHistories(t *testing.T) {
-	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20}
-	OnEngines(t, func(t *testing.T, e Engine) {
-		t.Parallel()
-		store := e.Open(t)
-		e.Randomly(t, shares.of(e), func(rt *rapid.T) {
-			if err := histories.Draw(rt, "history").play(t.Context(), store, nil); err != nil {
-				rt.Fatal(err)
-			}
-		})
-	})
-}
+// historyOf is the history of a seed, always the same one.
+func historyOf(seed int) history { return histories.Example(seed) }
 
 func (h history) play(ctx context.Context, engine dedupe.Store, m *Mutant) error {
-	_, err := Play{Scenario: h.Scenario, Engine: engine, Plan: h.plan, Fates: h.fate, Mutant: m}.Run(ctx)
+	_, err := h.playOn(engine, m).Run(ctx)
 	return err
+}
+
+func (h history) playOn(engine dedupe.Store, m *Mutant) Play {
+	return Play{Scenario: h.Scenario, Engine: engine, Plan: h.plan, Fates: h.fate, Mutant: m}
 }

@@ -289,7 +289,7 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	}
 	in := w.inputOf(p.N)
 	switch {
-	case in == nil || in.Kind != Good:
+	case in == nil || !in.Kind.readable() || in.Kind == Refused && inv != nil && inv.level == Transactional:
 		w.violate("G10: the sink got %s", o.Data)
 		return
 	case p.ID != o.ID:
@@ -372,12 +372,12 @@ func (in *input) names() []dedupe.Key {
 // copies reports whether one record may stand for the other: they have the same fingerprint, and the same id or ids of
 // which one is derived from the other.
 func copies(a, b *input) bool {
-	return a != b && a.Kind == Good && b.Kind == Good && a.FP == b.FP &&
+	return a != b && a.Kind.readable() && b.Kind.readable() && a.FP == b.FP &&
 		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))
 }
 
 func same(a, b *input) bool {
-	return a != b && a.Kind == Good && b.Kind == Good && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
+	return a != b && a.Kind.readable() && b.Kind.readable() && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
 }
 
 func (w *World) hasCopy(in *input, which func(*input) bool) bool {
@@ -450,7 +450,8 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 // keeps the order of each partition key, and stores dead letters later.
 func (w *World) mustFollow(inv *invocation, in *input, earlier int) bool {
 	return slices.ContainsFunc(w.inputsOf(inv, earlier), func(o *input) bool {
-		return inv.level != Transactional || o.key() == in.key() && !o.Kind.poison()
+		return inv.level != Transactional || o.key() == in.key() && o.Kind == Good &&
+			!inv.confirmed[o.n] && !w.isDelivered(o) && !w.hasCopy(o, w.holds)
 	})
 }
 
@@ -500,7 +501,7 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 				d.delivered++
 			case inv.stored[owner]:
 				d.stored++
-			case in.Kind != Good:
+			case !in.Kind.readable():
 				w.violate("G6: #%d did not dead-letter %v, and says that it is done", inv.Number, in)
 			case held > 0 && held < inv.began:
 				w.violate("G8: #%d took %v for a duplicate of itself", inv.Number, in)
@@ -524,7 +525,13 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	if !all {
 		d.delivered, d.stored = int64(len(inv.confirmed)), int64(len(inv.stored))
 		d.dropped, d.skipped = max(d.dropped, got.dropped), max(d.skipped, got.skipped)
-		if inv.level == Transactional { // a retry whose effect is done is delivered, and not by this invocation
+	}
+	if inv.level == Transactional {
+		// A retry whose effect is done is delivered, and not by this invocation. What it dropped, another one may have
+		// delivered by now.
+		d.delivered, got.delivered = d.delivered+d.dropped, got.delivered+got.dropped
+		d.dropped, got.dropped = 0, 0
+		if !all {
 			d.delivered = max(d.delivered, got.delivered)
 		}
 	}
@@ -678,13 +685,16 @@ func (w *World) checkOrder(in *input, before []*input) {
 			continue
 		}
 		first := in.deliveries[0]
+		if o.delivered() && o.deliveries[0].effect != first.effect {
+			continue // a late invocation of the function that had another sink
+		}
 		doneLater := o.delivered() && o.deliveries[0].moment > first.moment ||
 			o.storedAt > first.moment && w.scenario.Sink != Transactional // which stores its dead letters after the effects
 		if !first.outOfOrder && doneLater {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}
 		other := func(c *input) bool { return c != in && c.handled() }
-		if same(o, in) && !o.handled() && in.arrival.Sub(o.arrival) <= window && !w.hasCopy(o, other) {
+		if o.Kind == Good && same(o, in) && !o.handled() && in.arrival.Sub(o.arrival) <= window && !w.hasCopy(o, other) {
 			w.violate("order: %v was taken for a duplicate of %v, which came after it", o, in)
 		}
 	}

@@ -80,11 +80,14 @@ const mostHistories = 10_000
 
 func historiesMustFail(t *testing.T, m *Mutant) {
 	engine := Memory.Open(t)
-	for n := range mostHistories {
-		h := histories.Example(n)
-		h.Scenario = m.in(h.Scenario)
-		if err := h.play(t.Context(), engine, m); err != nil {
-			t.Logf("found by history %d: %s", n+1, firstLine(err))
+	for seed := range mostHistories {
+		h := historyOf(seed)
+		fails := func(h history) bool {
+			h.Scenario = m.in(h.Scenario)
+			return h.play(t.Context(), engine, m) != nil
+		}
+		if fails(h) {
+			t.Logf("found by history %d\n%s", seed+1, h.keepable(fails))
 			return
 		}
 	}

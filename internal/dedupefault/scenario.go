@@ -22,7 +22,7 @@ const (
 // Kind says what is wrong with a user record.
 type Kind string
 
-// The kinds. All but Good and Kills are poison.
+// The kinds. All but Good, Kills and Refused are poison.
 const (
 	Good   Kind = ""
 	Broken Kind = "broken"
@@ -31,11 +31,14 @@ const (
 	Panics Kind = "panics"
 	Kills  Kind = "kills the process"
 
-	// Refused is a record whose effect is refused for good. Only a transactional sink does that.
+	// Refused is a record like a good one, whose effect a transactional sink refuses for good.
 	Refused Kind = "refused"
 )
 
-func (k Kind) poison() bool { return k != Good && k != Kills }
+func (k Kind) poison() bool { return !k.readable() && k != Kills }
+
+// readable reports whether the record has an id and a fingerprint.
+func (k Kind) readable() bool { return k == Good || k == Refused }
 
 // User is a record of a producer.
 type User struct {

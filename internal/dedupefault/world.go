@@ -98,7 +98,12 @@ type Play struct {
 
 // Run plays the scenario. It returns the calls that the function made, and the first violation of a guarantee.
 func (p Play) Run(ctx context.Context) (calls []Method, err error) {
-	w := &World{
+	w, err := p.run(ctx)
+	return w.calls, err
+}
+
+func (p Play) run(ctx context.Context) (w *World, err error) {
+	w = &World{
 		ctx: ctx, scenario: p.Scenario.orDefaults(), engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
 		plan: p.Plan, fates: p.Fates, mutant: p.Mutant, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
@@ -124,7 +129,7 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	if err != nil {
 		err = fmt.Errorf("%w\nall that happened (seed %d):\n  %s", err, w.scenario.Seed, strings.Join(w.trace, "\n  "))
 	}
-	return w.calls, err
+	return w, err
 }
 
 func freshScope() string { return "f-" + strings.ToLower(rand.Text()[:16]) }

@@ -1,0 +1,197 @@
+package dedupefault
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+var oneSeed = flag.Int("seed", -1, "TestSeeds plays the history of this seed alone")
+
+// TestSeeds plays random histories. The seed of a history decides everything in it: producers, shards, event source,
+// instances, sink, dead letters that come again, clock and faults. `-seed=N -v` plays one again, with all that happens.
+// There are as many as rapid's flag -rapid.checks says, more in memory, and fewer on other engines.
+func TestSeeds(t *testing.T) {
+	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20}
+	OnEngines(t, func(t *testing.T, e Engine) {
+		t.Parallel()
+		store := e.Open(t)
+		for _, seed := range seedsFor(e, shares.of(e)) {
+			h := historyOf(seed)
+			if h.needsTx() && e.Name != Memory.Name {
+				continue
+			}
+			w, err := h.playOn(store, nil).run(t.Context())
+			if err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, h.keepable(func(h history) bool { return h.play(t.Context(), store, nil) != nil }))
+			}
+			if *oneSeed >= 0 {
+				t.Log(strings.Join(w.trace, "\n"))
+			}
+		}
+	})
+}
+
+func seedsFor(e Engine, share int) []int {
+	if *oneSeed >= 0 {
+		return []int{*oneSeed}
+	}
+	checks := 100
+	if f := flag.Lookup("rapid.checks"); f != nil {
+		checks = f.Value.(flag.Getter).Get().(int)
+	}
+	n := max(checks/share, 1)
+	if e.Name == Memory.Name {
+		n = 5 * checks
+	}
+	seeds, first := make([]int, n), rand.IntN(1<<50)
+	for i := range seeds {
+		seeds[i] = first + i
+	}
+	return seeds
+}
+
+// keepable makes the history smaller as long as it still fails, and returns it as a file that TestKept plays.
+func (h history) keepable(fails func(history) bool) string {
+	content, err := json.Marshal(h.smallest(fails))
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("to keep it, after the rule is mended: testdata/histories/NAME.json:\n%s", content)
+}
+
+// smallest leaves out of a history what does not matter for a failure.
+func (h history) smallest(fails func(history) bool) history {
+	for smaller := true; smaller; {
+		smaller = false
+		for _, candidate := range h.simpler() {
+			if fails(candidate) {
+				h, smaller = candidate, true
+				break
+			}
+		}
+	}
+	return h
+}
+
+// simpler are the histories that lack one thing each.
+func (h history) simpler() (all []history) {
+	change := func(change func(*history)) {
+		c := h
+		c.Steps, c.Ways, c.Waits, c.Fates = slices.Clone(h.Steps), slices.Clone(h.Ways), slices.Clone(h.Waits), slices.Clone(h.Fates)
+		change(&c)
+		all = append(all, c)
+	}
+	for i, s := range h.Steps {
+		change(func(c *history) { c.Steps = slices.Delete(c.Steps, i, i+1) })
+		for j := range s.Users {
+			if len(s.Users) > 1 {
+				change(func(c *history) { c.Steps[i].Users = slices.Delete(slices.Clone(s.Users), j, j+1) })
+			}
+		}
+	}
+	for i, way := range h.Ways {
+		if way != None {
+			change(func(c *history) { c.Ways[i] = None })
+		}
+	}
+	for i, d := range h.Waits {
+		if d != noWait {
+			change(func(c *history) { c.Waits[i] = noWait })
+		}
+	}
+	for i, fate := range h.Fates {
+		if fate != 0 {
+			change(func(c *history) { c.Fates[i] = 0 })
+		}
+	}
+	for _, f := range []func(*history) *int{
+		func(c *history) *int { return &c.Shards }, func(c *history) *int { return &c.Parallel },
+		func(c *history) *int { return &c.Instances }, func(c *history) *int { return &c.GiveUp },
+	} {
+		if *f(&h) > 1 {
+			change(func(c *history) { *f(c) = 1 })
+		}
+	}
+	return all
+}
+
+// keptHistories are the files of histories that once failed, or that find a mutant.
+func keptHistories(t *testing.T) (names []string) {
+	t.Helper()
+	names, err := filepath.Glob("testdata/histories/*.json")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("there are no kept histories: %v", err)
+	}
+	return names
+}
+
+func readHistory(t *testing.T, name string) (h history) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(content, &h)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestKept plays the histories that are kept. One that has the name of a mutant must find it.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	engine := Memory.Open(t)
+	for _, name := range keptHistories(t) {
+		h := readHistory(t, name)
+		if err := h.play(t.Context(), engine, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		mutant := strings.TrimSuffix(filepath.Base(name), ".json")
+		i := slices.IndexFunc(Mutants, func(m Mutant) bool { return m.Name == mutant })
+		if i < 0 {
+			continue
+		}
+		h.Scenario = Mutants[i].in(h.Scenario)
+		if err := h.play(t.Context(), engine, &Mutants[i]); err == nil {
+			t.Errorf("%s does not find its mutant", name)
+		}
+	}
+}
+
+// TestSeedReplays: a seed plays the same history each time, call by call.
+func TestSeedReplays(t *testing.T) {
+	t.Parallel()
+	for seed := range 50 {
+		var traces [2]string
+		for i := range traces {
+			w, err := historyOf(seed).playOn(Memory.Open(t), nil).run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			traces[i] = strings.Join(w.trace, "\n")
+		}
+		if traces[0] != traces[1] {
+			t.Errorf("seed %d plays two histories:\n%s\n\n%s", seed, traces[0], traces[1])
+		}
+	}
+}
+
+// TestSmallest: what does not matter for a failure is left out.
+func TestSmallest(t *testing.T) {
+	t.Parallel()
+	h := rapid.Custom(func(t *rapid.T) history { return histories.Draw(t, "h") }).Example(7)
+	hasPut := func(h history) bool { return slices.ContainsFunc(h.Steps, func(s Step) bool { return s.Do == Put }) }
+	small := h.smallest(hasPut)
+	if len(small.Steps) != 1 || len(small.Steps[0].Users) != 1 || slices.ContainsFunc(small.Ways, func(w Way) bool { return w != None }) {
+		t.Errorf("got %+v", small)
+	}
+}
