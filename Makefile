@@ -52,6 +52,11 @@ histories: tools ## Search for errors for hours: HISTORIES=20000 random historie
 	ONCEBOX_HISTORIES=$(HISTORIES) ITEMBANKFAULT_ALL=1 DEDUPEFAULT_ALL=1 \
 	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/itembankfault/... ./internal/dedupefault/...
 
+SEEDS ?= 100000
+.PHONY: seeds
+seeds: ## Play record histories in memory: SEEDS=100000 of them; a seed decides all that happens in one
+	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$' ./internal/dedupefault -seeds=$(SEEDS)
+
 .PHONY: lint
 lint: ## Check the format and the code, and the workflows of CI
 	@scripts/install-tools golangci-lint actionlint

@@ -442,3 +442,98 @@ func naming(which func(all []string, failed int) []string) func(*World, function
 		}
 	}
 }
+
+func transactional(s *Scenario) { s.Sink, s.NoAcks = Transactional, true }
+
+// mineIsDone: a record that holds its entry counts as done, whatever the entry says.
+func mineIsDone(Env) Hook {
+	return onCall(Transact, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		if existing := c.TxResult.Existing; existing != nil && existing.Owner == c.Tx.Entry.Owner.Digest() {
+			existing.Done = true
+		}
+		return err
+	})
+}
+
+// ownerInTxCondition: the condition of a transaction has OR owner = mine.
+func ownerInTxCondition(env Env) Hook {
+	return onCall(Transact, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		existing := c.TxResult.Existing
+		if err != nil || existing == nil || existing.Owner != c.Tx.Entry.Owner.Digest() {
+			return err
+		}
+		if err := PurgeNow(ctx, env.Engine, c.Tx.Entry.Scope, c.Tx.Entry.Key); err != nil {
+			return err
+		}
+		return c.Do(ctx)
+	})
+}
+
+// aside makes a transaction put its entry under a key that no other one has.
+func aside(t dedupe.Transaction) dedupe.Transaction {
+	t.Entry.Key = format.KeyOf(fmt.Sprint("aside ", t.Entry.Owner, t.Output.ID))
+	return t
+}
+
+// entryFirst: the entry and the effect are two calls. The entry comes first.
+func entryFirst(env Env) Hook {
+	return onCall(Transact, func(ctx context.Context, c *Call) error {
+		if err := env.putEntry(ctx, c, c.Tx.Entry); err != nil || c.TxResult.Existing != nil {
+			return err
+		}
+		c.Tx = aside(c.Tx)
+		return c.Do(ctx)
+	})
+}
+
+// effectFirst: the entry and the effect are two calls. The effect comes first.
+func effectFirst(env Env) Hook {
+	return onCall(Transact, func(ctx context.Context, c *Call) error {
+		entry := c.Tx.Entry
+		c.Tx = aside(c.Tx)
+		if err := c.Do(ctx); err != nil {
+			return err
+		}
+		return env.putEntry(ctx, c, entry)
+	})
+}
+
+// putEntry puts the entry of a transaction alone.
+func (e Env) putEntry(ctx context.Context, c *Call, entry dedupe.Entry) error {
+	put, err := e.Store.PutIfAbsent(ctx, []dedupe.Entry{entry})
+	if err != nil {
+		return err
+	}
+	c.TxResult.Existing = put[0].Existing
+	return put[0].Err
+}
+
+// keysRestored gives the outputs of keysOfTheirOwn the partition keys of their records.
+func keysRestored(env Env) Hook {
+	return onCall(Transact, func(ctx context.Context, c *Call) error {
+		if c.Tx.Output.PartitionKey != aggregateKey {
+			c.Tx.Output.PartitionKey = env.World.inputAt(c.Tx.Entry.Owner.String()).partitionKey
+		}
+		return c.Do(ctx)
+	})
+}
+
+// keysOfTheirOwn: no two records have a partition key in common, so that none waits for another.
+func keysOfTheirOwn(_ *World, _ function, product handleFunc) handleFunc {
+	return func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
+		var event events.KinesisEvent
+		if err := json.Unmarshal(raw, &event); err != nil {
+			return events.KinesisEventResponse{}, err
+		}
+		for i := range event.Records {
+			event.Records[i].Kinesis.PartitionKey = fmt.Sprint("key-of-", i)
+		}
+		changed, err := json.Marshal(event)
+		if err != nil {
+			return events.KinesisEventResponse{}, err
+		}
+		return product(ctx, changed)
+	}
+}

@@ -14,7 +14,9 @@
 //
 //   - TestFaults fails every call of every scenario once, in every way.
 //   - TestFaultsAtTheWire breaks the requests between the SDK and the services.
-//   - TestHistories plays random scenarios with random faults.
+//   - TestSeeds plays random scenarios with random faults. A seed decides all of one: producers, shards, event source,
+//     instances, sink, clock and faults. What fails is made smaller, and can be kept in testdata/histories.
+//   - TestKept plays the histories that are kept.
 //   - TestOneByOne compares batches of all shapes with deciding the records one at a time.
 //   - TestMutants plays scenarios with a rule broken, which the judge must find.
 package dedupefault

@@ -137,6 +137,28 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "aggregates", Violates: "G6"}},
 	},
 
+	// Transactional sinks.
+	{
+		Name: "entry-of-mine-taken-as-done", hook: mineIsDone, Rare: true,
+		CaughtBy: []Catch{{Processor: "tx/finishes-entries-of-a-stream-sink"}, {Scenario: "switched", Violates: "ack"}},
+	},
+	{
+		Name: "owner-in-the-condition-of-an-effect", hook: ownerInTxCondition, scenario: transactional,
+		CaughtBy: []Catch{{Scenario: "timed-out", Violates: "G11"}},
+	},
+	{
+		Name: "entry-before-the-effect", hook: entryFirst, scenario: transactional,
+		CaughtBy: []Catch{{Scenario: "copies", Violates: "G8"}},
+	},
+	{
+		Name: "effect-before-the-entry", hook: effectFirst, scenario: transactional,
+		CaughtBy: []Catch{{Scenario: "copies", Violates: "G7"}},
+	},
+	{
+		Name: "effects-of-a-partition-key-in-any-order", around: keysOfTheirOwn, hook: keysRestored, scenario: transactional,
+		CaughtBy: []Catch{{Scenario: "bisected", Violates: "order"}},
+	},
+
 	// Acknowledge.
 	{
 		Name: "ack-before-the-sink", hook: ackBeforeSink,

@@ -1,6 +1,7 @@
 package dedupefault
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,11 +15,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-var oneSeed = flag.Int("seed", -1, "TestSeeds plays the history of this seed alone")
+var (
+	oneSeed = flag.Int("seed", -1, "TestSeeds plays the history of this seed alone")
+	seeds   = flag.Int("seeds", 0, "how many histories TestSeeds plays in memory; by default five times -rapid.checks")
+)
 
 // TestSeeds plays random histories. The seed of a history decides everything in it: producers, shards, event source,
-// instances, sink, dead letters that come again, clock and faults. `-seed=N -v` plays one again, with all that happens.
-// There are as many as rapid's flag -rapid.checks says, more in memory, and fewer on other engines.
+// instances, sink, clock and faults. `-seed=N -v` plays one again, with all that happens. On other engines than memory
+// there are fewer.
 func TestSeeds(t *testing.T) {
 	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20}
 	OnEngines(t, func(t *testing.T, e Engine) {
@@ -50,13 +54,13 @@ func seedsFor(e Engine, share int) []int {
 	}
 	n := max(checks/share, 1)
 	if e.Name == Memory.Name {
-		n = 5 * checks
+		n = cmp.Or(*seeds, 5*checks)
 	}
-	seeds, first := make([]int, n), rand.IntN(1<<50)
-	for i := range seeds {
-		seeds[i] = first + i
+	all, first := make([]int, n), rand.IntN(1<<50)
+	for i := range all {
+		all[i] = first + i
 	}
-	return seeds
+	return all
 }
 
 // keepable makes the history smaller as long as it still fails, and returns it as a file that TestKept plays.

@@ -140,7 +140,10 @@ func (b *bench) processor() *dedupe.Processor {
 		Sink:        dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
 		DeadLetters: dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken),
 	}
-	parts.Framing, parts.Tx, parts.Objects = b.framing, b.tx, b.objects
+	parts.Framing, parts.Objects = b.framing, b.objects
+	if b.tx != nil {
+		parts.Tx = dedupefault.HookTx(b.tx, b.broken)
+	}
 	if b.tx != nil || b.objects != nil {
 		parts.Sink = nil
 	}
