@@ -84,7 +84,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/synthetic-by-the-ledger"}},
 	},
 	{
-		Name: "purge-at-the-window's-end", hook: purgeAtWindowEnd,
+		Name: "purge-at-the-end-of-the-window", hook: purgeAtWindowEnd,
 		CaughtBy: []Catch{{Processor: "records/late-copy-inside-the-window"}, {Scenario: "late-copy", Violates: "G7"}},
 	},
 	{

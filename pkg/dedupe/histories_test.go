@@ -36,7 +36,7 @@ func TestHistories(t *testing.T) {
 func TestHistoriesFindMutants(t *testing.T) {
 	const most = 5000
 	for _, name := range []string{
-		"purge-at-the-window's-end", "no-raised-purge-time", "owner-made-from-the-batch", "owner-compared-after-the-fingerprint",
+		"purge-at-the-end-of-the-window", "no-raised-purge-time", "owner-made-from-the-batch", "owner-compared-after-the-fingerprint",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
