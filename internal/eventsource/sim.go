@@ -100,6 +100,25 @@ func (p *Poller) Stop() {
 // Tally returns the numbers of records that the mapping has lost.
 func (p *Poller) Tally() Tally { return p.tally }
 
+// Go runs a program that belongs to no mapping, such as the command of an operator. It may use Wait, and nothing ends it
+// but its own end. It has an Invocation of its own, without records.
+func (s *Sim) Go(f func(ctx context.Context)) *Invocation {
+	s.count++
+	inv := &Invocation{Number: s.count, RequestID: s.newID(), Deadline: s.Now().Add(forever)}
+	function := func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) { f(ctx); return nil, nil }
+	p := &Poller{poller: &poller{Mapping: Mapping{Function: function}}}
+	si := &simInvocation{
+		Invocation: inv, sim: s, poller: p, wakeAt: s.Now(), unsent: true,
+		resume: make(chan struct{}), yield: make(chan struct{}),
+	}
+	s.invocations = append(s.invocations, si)
+	go si.run(context.Background())
+	return inv
+}
+
+// forever is longer than any test in virtual time takes.
+const forever = 100 * 365 * 24 * time.Hour
+
 // Advance moves the clock by d and does everything that is due in that time.
 func (s *Sim) Advance(d time.Duration) error {
 	return s.run(s.Now().Add(d), func() bool { return false })

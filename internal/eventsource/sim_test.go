@@ -279,3 +279,27 @@ func TestDeadlineInABubble(t *testing.T) {
 		equal(t, "ends", fmt.Sprint(ended), "[16s 32s]")
 	})
 }
+
+// TestProgram: a program beside the mapping takes its turns with the invocations.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	var turns []string
+	w.mapping.Function = func(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
+		turns = append(turns, "function")
+		eventsource.Wait(ctx, time.Second)
+		turns = append(turns, "function")
+		return w.handle(ctx, event)
+	}
+	w.send("0")
+	w.start()
+	inv := w.sim.Go(func(ctx context.Context) {
+		eventsource.Wait(ctx, 500*time.Millisecond)
+		turns = append(turns, "program")
+		eventsource.Wait(ctx, time.Hour)
+		turns = append(turns, "program")
+	})
+	w.drain()
+	equal(t, "turns", strings.Join(turns, " "), "function program function program")
+	equal(t, "records of the program", len(inv.Records), 0)
+}
