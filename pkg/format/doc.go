@@ -1,5 +1,5 @@
 // Package format reads records: it finds what makes two records the same, and renames the copy of a synthetic
-// duplicate. [JSON] is the format of records that are JSON objects.
+// duplicate. [JSON] is the format of records that are JSON objects, and [Snowplow] that of enriched events.
 //
 //	f, err := format.NewJSON(format.Options{IDPath: "event_id", Volatile: []string{"sent_at"}})
 //	...
@@ -8,6 +8,8 @@
 //	key := format.KeyOf(fields.ID)
 //	newID := format.DerivedID(fields.ID, fields.Fingerprint)
 //	renamed, err := f.Rename(ctx, record, fields.ID, newID)
+//
+// The rest of this page is about JSON.
 //
 // # One scan
 //
