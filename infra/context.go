@@ -36,7 +36,7 @@ var (
 		"claim-code", "sweep", "sweep-every", "sweep-code",
 	}
 	recordNames = []string{
-		"id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",
+		"format", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",
 		"synthetic", "acks", "poison-limit", "source-aggregation", "sink-aggregation", "sink-max-record", "concurrency",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "retries", "record-age",

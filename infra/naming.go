@@ -27,6 +27,7 @@ var contextNaming = naming{
 	"Sweep.Every": "oncebox:sweep-every",
 	"LogLevel":    "oncebox:log-level", "EndpointURL": "oncebox:endpoint-url",
 
+	"Format": "oncebox:format",
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",

@@ -17,7 +17,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required.
+// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required, and not even that with
+// Rules.Format "snowplow".
 type RecordDedupeProps struct {
 	// Rules say which records are the same, and what to do with duplicates.
 	Rules RecordRules
@@ -63,7 +64,8 @@ type RecordDedupeProps struct {
 
 // RecordRules are variables of the dedupe function. An empty one leaves the function's default.
 type RecordRules struct {
-	IDPath          string        // ONCEBOX_ID_PATH, required
+	Format          string        // ONCEBOX_FORMAT: json or snowplow
+	IDPath          string        // ONCEBOX_ID_PATH, required with json
 	FingerprintPath string        // ONCEBOX_FINGERPRINT_PATH
 	Volatile        []string      // ONCEBOX_VOLATILE
 	ContextsPath    string        // ONCEBOX_CONTEXTS_PATH
@@ -269,6 +271,7 @@ type resourceNames struct{ table, scope, destination, bucket, queueURL string }
 func (p RecordDedupeProps) environment(n resourceNames) environment {
 	return environment{
 		"ONCEBOX_DEDUPE_TABLE":     n.table,
+		"ONCEBOX_FORMAT":           p.Rules.Format,
 		"ONCEBOX_ID_PATH":          p.Rules.IDPath,
 		"ONCEBOX_SINK":             "kinesis:" + n.destination,
 		"ONCEBOX_DEAD_LETTERS":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),

@@ -143,8 +143,8 @@ func (s *contextStack) auth() Auth {
 func (s *contextStack) recordProps() RecordDedupeProps {
 	p := RecordDedupeProps{
 		Rules: RecordRules{
-			IDPath: s.text("id-path"), FingerprintPath: s.text("fingerprint-path"), Volatile: s.list("volatile"),
-			ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
+			Format: s.text("format"), IDPath: s.text("id-path"), FingerprintPath: s.text("fingerprint-path"),
+			Volatile: s.list("volatile"), ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
 			Window: s.duration("window", time.Second), Horizon: s.duration("horizon", time.Second),
 			PassNatural: !s.onOff("natural", true), PassSynthetic: !s.onOff("synthetic", true),
 			NoAcks: !s.onOff("acks", true), PoisonLimit: s.text("poison-limit"),

@@ -152,7 +152,8 @@ type Settings struct {
 // ParseSettings reads the settings of the function from an environment in the form of os.Environ:
 //
 //	ONCEBOX_DEDUPE_TABLE      required: the table of the ledger
-//	ONCEBOX_ID_PATH           required: the path of a record's id
+//	ONCEBOX_FORMAT            json, or snowplow: enriched events of Snowplow; default json
+//	ONCEBOX_ID_PATH           required with json: the path of a record's id
 //	ONCEBOX_SINK              required: kinesis:NAME or ndjson:PATH
 //	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
 //	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
@@ -160,7 +161,7 @@ type Settings struct {
 //	ONCEBOX_WINDOW            how long a copy is surely a duplicate; default 48h
 //	ONCEBOX_HORIZON           how long after its arrival a record may still be processed; default 14d
 //	ONCEBOX_FINGERPRINT_PATH  the path of a record's fingerprint; default: computed
-//	ONCEBOX_VOLATILE          paths that a computed fingerprint leaves out, separated by commas
+//	ONCEBOX_VOLATILE          paths that a computed fingerprint leaves out, separated by commas; with snowplow columns
 //	ONCEBOX_CONTEXTS_PATH     the array that gets the duplicate context; default contexts
 //	ONCEBOX_IDS               first-keeps, or derived: every delivered id is the derived one; default first-keeps
 //	ONCEBOX_NATURAL           off passes natural duplicates unchanged; default on
@@ -249,10 +250,36 @@ var pathVariables = map[string]string{
 // standIn replaces a wrong path. It is not in conflict with any other path.
 const standIn = "oncebox-stand-in"
 
-// format reads the paths. It notes a wrong path and replaces it, so that the other paths are checked, too.
+// format reads the format of the records.
 func (p parser) format() dedupe.Format {
+	switch p.Text(varFormat) {
+	case "", "json":
+	case "snowplow":
+		return p.snowplow()
+	default:
+		p.Wrong(varFormat, "is not a known format", "json or snowplow")
+	}
+	return p.json()
+}
+
+// snowplow reads what the format of Snowplow's events leaves open.
+func (p parser) snowplow() dedupe.Format {
+	for _, path := range []string{varIDPath, varFingerprintPath, varContextsPath} {
+		if p.Text(path) != "" {
+			p.Wrong(path, "is a path in JSON, and "+varFormat+" is snowplow, whose columns are known", "leave it empty")
+		}
+	}
+	f, err := format.NewSnowplow(format.SnowplowOptions{Volatile: p.List(varVolatile)})
+	if wrong, ok := errors.AsType[*format.OptionError](err); ok {
+		p.Wrong(varVolatile, wrong.Detail, "names of columns with commas between, as in page_title,useragent")
+	}
+	return f
+}
+
+// json reads the paths. It notes a wrong path and replaces it, so that the other paths are checked, too.
+func (p parser) json() dedupe.Format {
 	o := format.Options{
-		IDPath: p.idPath(), FingerprintPath: p.Text(varFingerprintPath),
+		IDPath: cmp.Or(p.Required(varIDPath, pathForm), standIn), FingerprintPath: p.Text(varFingerprintPath),
 		ContextsPath: p.Text(varContextsPath), Volatile: p.List(varVolatile),
 	}
 	for {
@@ -292,19 +319,6 @@ const (
 var pathForms = map[string]string{
 	"IDPath": pathForm, "FingerprintPath": pathForm, "ContextsPath": namesForm,
 	"Volatile": "paths with commas between: " + pathForm,
-}
-
-func (p parser) idPath() string {
-	text := p.Text(varIDPath)
-	switch kind := p.Text(varFormat); {
-	case kind == "snowplow":
-		p.Wrong(varFormat, "has a format that is not implemented yet", "leave it empty and set "+varIDPath)
-	case kind != "":
-		p.Wrong(varFormat, "is not a known format", "leave it empty and set "+varIDPath)
-	case text == "":
-		p.Wrong(varIDPath, "is missing", pathForm)
-	}
-	return cmp.Or(text, standIn)
 }
 
 // derive reads the policy of ids.

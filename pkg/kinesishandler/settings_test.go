@@ -87,6 +87,23 @@ func TestSettingsGiven(t *testing.T) {
 	}
 }
 
+// TestSettingsOfSnowplow: the columns of events are known, and more of them can be volatile.
+func TestSettingsOfSnowplow(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=app_id, br_name"))
+	must(t, err)
+	const id = "\tc6ef3124-b53a-4b13-a233-0088f79dcbcb"
+	event := func(app, browser string) []byte {
+		return []byte(app + strings.Repeat("\t", 5) + id + strings.Repeat("\t", 72) + browser + strings.Repeat("\t", 52))
+	}
+	one, err := s.Format.Read(t.Context(), event("shop", ""))
+	must(t, err)
+	two, err := s.Format.Read(t.Context(), event("", "curl"))
+	must(t, err)
+	equal(t, "fields without the volatile columns", one, two)
+	equal(t, "id", one.ID, id[1:])
+}
+
 // TestSettingsOfASink covers what cannot be set together with the file of TestSettingsGiven, or not with its ids.
 func TestSettingsOfASink(t *testing.T) {
 	t.Parallel()
@@ -130,12 +147,18 @@ func TestSettingsRefused(t *testing.T) {
 		environ []string
 		names   string // of the wrong variables, in the order of the message
 	}{
-		"nothing set":          {nil, everything},
-		"all empty":            {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_DEAD_LETTERS="}, everything},
-		"unknown":              {with("ONCEBOX_STORE=dynamodb:", "ONCEBOX_BANK_TABLE=bank"), "ONCEBOX_BANK_TABLE ONCEBOX_STORE"},
-		"bad table":            {with("ONCEBOX_DEDUPE_TABLE=hunter2 "), "ONCEBOX_DEDUPE_TABLE"},
-		"format to come":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow"), "ONCEBOX_FORMAT"},
-		"no format":            {with("ONCEBOX_FORMAT=hunter2"), "ONCEBOX_FORMAT"},
+		"nothing set":        {nil, everything},
+		"all empty":          {[]string{"ONCEBOX_DEDUPE_TABLE=", "ONCEBOX_ID_PATH=", "ONCEBOX_SINK=", "ONCEBOX_DEAD_LETTERS="}, everything},
+		"unknown":            {with("ONCEBOX_STORE=dynamodb:", "ONCEBOX_BANK_TABLE=bank"), "ONCEBOX_BANK_TABLE ONCEBOX_STORE"},
+		"bad table":          {with("ONCEBOX_DEDUPE_TABLE=hunter2 "), "ONCEBOX_DEDUPE_TABLE"},
+		"no format":          {with("ONCEBOX_FORMAT=hunter2"), "ONCEBOX_FORMAT"},
+		"JSON without an id": {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=json"), "ONCEBOX_ID_PATH"},
+		"paths in columns": {
+			with("ONCEBOX_FORMAT=snowplow", "ONCEBOX_FINGERPRINT_PATH=hunter2", "ONCEBOX_CONTEXTS_PATH=hunter2", "ONCEBOX_VOLATILE=a,hunter2"),
+			"ONCEBOX_ID_PATH ONCEBOX_FINGERPRINT_PATH ONCEBOX_CONTEXTS_PATH ONCEBOX_VOLATILE",
+		},
+		"no column":            {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=page_title,hunter2"), "ONCEBOX_VOLATILE"},
+		"fingerprint by luck":  {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=event_fingerprint"), "ONCEBOX_VOLATILE"},
 		"id by query":          {with("ONCEBOX_ID_PATH=hunter2.#.id"), "ONCEBOX_ID_PATH"},
 		"id by modifier":       {with("ONCEBOX_ID_PATH=@hunter2"), "ONCEBOX_ID_PATH"},
 		"fingerprint is id":    {with("ONCEBOX_FINGERPRINT_PATH=event.id"), "ONCEBOX_ID_PATH"},

@@ -70,7 +70,6 @@ func TestStackName(t *testing.T) {
 
 // notSettings are the variables that no context value sets by their name.
 var notSettings = map[string]string{
-	"ONCEBOX_FORMAT":           "there is one format, which is the default",
 	"ONCEBOX_SINK":             "destination-stream-arn, or the stream that is made",
 	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
 	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",

@@ -70,6 +70,7 @@ var goldens = []golden{
 	{name: "default", context: map[string]any{}},
 	{name: "claims", context: values("jobs=claims; claimant-from=iam; sweep=off")},
 	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; acks=off; ids=derived")},
+	{name: "snowplow", context: values("jobs=records; format=snowplow; id-path=; volatile=page_title, useragent")},
 	{name: "existing", context: values(everythingExists)},
 	{name: "jwt", context: values(jwt + "; jobs=claims; claimants-confirm=on")},
 	{name: "customer-key", context: values("key-arn=" + theirKey)},
