@@ -17,6 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -66,6 +67,8 @@ var dedupeCases = map[string]dedupeCase{
 	"poison-empty-data":    {tally: dedupe.Tally{In: 1, DeadLettered: 1}},
 	"poison-line-break":    {tally: dedupe.Tally{In: 1, DeadLettered: 1}}, // for an ndjson sink
 	"poison-among-good":    {tally: dedupe.Tally{In: 4, New: 2, Natural: 1, DeadLettered: 1}, out: "among-1 among-3"},
+
+	"snowplow": {tally: dedupe.Tally{In: 7, DeadLettered: 7}}, // for the format of JSON; see TestSnowplowEvents
 
 	"http":              {fault: kinesishandler.ErrNotKinesis},
 	"sqs":               {fault: kinesishandler.ErrNotKinesis},
@@ -143,6 +146,34 @@ func TestDedupeEventsWithoutAggregates(t *testing.T) {
 	}
 }
 
+// TestSnowplowEvents gives enriched events to the handler: one, its copy from a tracker that sent it again, another event
+// under its id; one without a fingerprint and its copy; a line of 130 columns; an event that would have to be renamed,
+// and whose derived contexts are broken.
+func TestSnowplowEvents(t *testing.T) {
+	t.Parallel()
+	b := &dedupeBench{dir: t.TempDir()}
+	isPath := func(setting string) bool { return strings.Contains(setting, "_PATH=") }
+	b.open(t, append(slices.DeleteFunc(b.settings(), isPath), "ONCEBOX_FORMAT=snowplow"))
+	event := readDedupeEvent(t, "snowplow")
+	payloads := payloadsOf(t, event)
+	renamed := strings.Split(payloads[2], "\t")
+	original := renamed[6]
+	renamed[6] = format.DerivedID(original, renamed[129])
+	renamed[122] = strings.Replace(renamed[122], `"data":[`, `"data":[{"schema":"iglu:com.snowplowanalytics.snowplow/`+
+		`duplicate/jsonschema/1-0-0","data":{"originalEventId":"`+original+`"}},`, 1)
+	want := []string{payloads[0], strings.Join(renamed, "\t"), payloads[3]}
+	first := dedupeCase{tally: dedupe.Tally{In: 7, Out: 3, New: 2, Natural: 2, Synthetic: 1, DeadLettered: 2}}
+	again := redelivered(first)
+	for i, c := range []dedupeCase{first, again} {
+		answer, err := b.invoke(t, event)
+		must(t, err)
+		equal(t, "failed records", len(answer.BatchItemFailures), 0)
+		equal(t, "tally", b.lastTally(t), c.tally)
+		equal(t, "lines", strings.Join(b.lines(t)[3*i:], "\n"), strings.Join(want, "\n"))
+		b.checkDeadLetters(t, "snowplow", []string{payloads[5], payloads[6]}, 2)
+	}
+}
+
 // acknowledged returns the case of an event that acks skip when Lambda delivers it again. An
 // aggregate that is done counts as one record.
 func acknowledged(t *testing.T, name string) dedupeCase {
@@ -190,9 +221,16 @@ func (b *dedupeBench) settings() []string {
 func newDedupeHandler(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
 	b := &dedupeBench{dir: t.TempDir()}
+	b.open(t, append(b.settings(), env...))
+	return b
+}
+
+// open makes the handler with these settings.
+func (b *dedupeBench) open(t *testing.T, settings []string) {
+	t.Helper()
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(b.dir, "ledger.db"))
 	must(t, err)
-	options, err := kinesishandler.ParseOptions(append(b.settings(), env...))
+	options, err := kinesishandler.ParseOptions(settings)
 	must(t, err)
 	var log bytes.Buffer
 	handler, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
@@ -202,7 +240,6 @@ func newDedupeHandler(t *testing.T, env ...string) *dedupeBench {
 	b.invoke = func(t *testing.T, event []byte) (events.KinesisEventResponse, error) {
 		return handler.Handle(t.Context(), event)
 	}
-	return b
 }
 
 // check gives an event to the function and compares everything that the function did.
