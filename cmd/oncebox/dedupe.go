@@ -22,7 +22,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
@@ -39,7 +38,8 @@ type dedupeCommand struct {
 	Out             string         `help:"Where survivors go; - is stdout, the default." placeholder:"FILE"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
-	IDPath          string         `name:"id-path" required:"" help:"Path of the id, as in event.id: a string, or a number as written." placeholder:"P"`
+	Format          string         `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
+	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
 	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
 	OwnerPath       string         `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
 	ContextsPath    string         `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
@@ -81,6 +81,10 @@ record that is processed more than 14 days after its arrival is a dead letter.
 The inputs are read once before, for a digest that tells whether it is the same run; stdin and pipes are copied to
 a temporary file for that. --ledger :memory: needs neither, except with --ids rename-all.
 
+With --format snowplow each line is an enriched event of Snowplow. Its id, fingerprint and contexts are known columns.
+--volatile names further columns that do not count for a computed fingerprint, and --time-path names a column of
+times, such as collector_tstamp.
+
 If nearly all of the first 100 lines cannot be processed for one reason (another format, a wrong path ...), nothing is
 changed and the exit code is 2: see --poison-limit. If records share an id and differ only in one or two members, the
 command names these members at the end: they may belong into --volatile.
@@ -92,7 +96,8 @@ stderr, as JSON with --output json.
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
   zcat events.gz | oncebox dedupe --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
-  oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson`
+  oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
+  oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv`
 }
 
 func (c dedupeCommand) Run(ctx context.Context, a *app) error {
@@ -175,12 +180,9 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, err := offline.JSON(format.Options{
-		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
-		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
-	})
+	lines, err := c.lines()
 	if err != nil {
-		return nil, &usageError{errors.New(flagOf.Replace(err.Error())), ""}
+		return nil, err
 	}
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
@@ -192,12 +194,6 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 func isDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }
-
-// flagOf names the flags in errors of package format.
-var flagOf = strings.NewReplacer(
-	"IDPath", "--id-path", "FingerprintPath", "--fingerprint-path", "OwnerPath", "--owner-path",
-	"ContextsPath", "--contexts-path", "TimePath", "--time-path", "Volatile", "--volatile",
-)
 
 // retention is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
 // the records are. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.

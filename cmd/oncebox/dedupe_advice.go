@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // explainFirstLines says what to do about an input whose first lines cannot be processed.
@@ -20,8 +21,21 @@ func (c *dedupeCommand) explainFirstLines(err error) error {
 	if !ok {
 		return err
 	}
-	hint := cmp.Or(convert(e), c.otherPath(e), otherLedger(e))
+	hint := cmp.Or(c.otherFormat(e), convert(e), c.otherPath(e), otherLedger(e))
 	return &hintError{err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " ")}
+}
+
+// otherFormat says which --format the input has. An input for --format snowplow is not to be made JSON.
+func (c *dedupeCommand) otherFormat(e *offline.NotRecordsError) string {
+	switch {
+	case c.Format != snowplow && e.LooksLike == format.LooksLikeEvent:
+		return "The input has enriched events of Snowplow: say --format snowplow, without --id-path."
+	case c.Format == snowplow && strings.Contains(e.LooksLike, "JSON"):
+		return "The command reads JSON without --format snowplow."
+	case c.Format == snowplow && e.LooksLike != format.LooksLikeEvent:
+		return "The command needs one enriched event a line, of 131 columns with tabs between them."
+	}
+	return ""
 }
 
 // converters are the commands that make one record a line, by the texts of format.LooksLike.

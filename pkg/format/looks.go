@@ -17,8 +17,11 @@ import (
 // such as a wrong path.
 func LooksLike(payload []byte) string {
 	text := bytes.Trim(payload, " \t\r\n")
-	if len(text) == 0 {
+	switch {
+	case len(text) == 0:
 		return "an empty record"
+	case isEvent(payload):
+		return LooksLikeEvent
 	}
 	for _, guess := range []func([]byte) string{likePacked, likeUnicode, likeJSON, likeBase64, likeTable} {
 		if kind := guess(text); kind != "" {
@@ -29,6 +32,18 @@ func LooksLike(payload []byte) string {
 		return "plain text"
 	}
 	return "binary data, or text that is not UTF-8"
+}
+
+// LooksLikeEvent is what LooksLike says of an event that Snowplow reads.
+const LooksLikeEvent = "an enriched event of Snowplow"
+
+func isEvent(payload []byte) bool {
+	var e event
+	if e.split(payload) != nil {
+		return false
+	}
+	_, err := e.id()
+	return err == nil
 }
 
 // likePacked names data that begins with the signature of a compression or container.

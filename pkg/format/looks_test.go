@@ -40,6 +40,8 @@ func TestLooksLike(t *testing.T) {
 		{"", "an empty record"}, {" \r\n", "an empty record"},
 		{gzipped(t, record), "gzip"},
 		{"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"},
+		{enriched, format.LooksLikeEvent}, {unprinted + "\r\n", format.LooksLikeEvent},
+		{with(enriched, "event_id", "order-1"), "TSV"}, {enriched + "\t", "TSV"},
 		{"PK\x03\x04\x14\x00", "a ZIP archive"}, {"PK-1", "plain text"},
 		{"BZh91AY&SY\x00\x01", "bzip2"}, {"BZh9", "plain text"}, {"BZh9 is no archive", "plain text"},
 		{"\xf3\x89\x9a\xc2\x0a\x01a", "a KPL aggregate"},

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// snowplow is the --format of enriched events.
+const snowplow = "snowplow"
+
+// lines returns the format of the lines.
+func (c *dedupeCommand) lines() (offline.Format, error) {
+	if c.Format == snowplow {
+		return c.events()
+	}
+	if c.IDPath == "" {
+		return nil, &usageError{errors.New("--id-path is missing: the path of the id, as in event.id"), ""}
+	}
+	lines, err := offline.JSON(format.Options{
+		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
+		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
+	})
+	if err != nil {
+		return nil, &usageError{errors.New(flagOf.Replace(err.Error())), ""}
+	}
+	return lines, nil
+}
+
+// flagOf names the flags in errors of package format.
+var flagOf = strings.NewReplacer(
+	"IDPath", "--id-path", "FingerprintPath", "--fingerprint-path", "OwnerPath", "--owner-path",
+	"ContextsPath", "--contexts-path", "TimePath", "--time-path", "TimeColumn", "--time-path", "Volatile", "--volatile",
+)
+
+// events returns the format of enriched events. The flags of JSON are refused.
+func (c *dedupeCommand) events() (offline.Format, error) {
+	for _, of := range []struct {
+		flag string
+		set  bool
+	}{
+		{"--id-path", c.IDPath != ""}, {"--fingerprint-path", c.FingerprintPath != ""}, {"--owner-path", c.OwnerPath != ""},
+		{"--contexts-path", c.ContextsPath != format.DefaultContextsPath},
+	} {
+		if of.set {
+			return nil, &usageError{
+				fmt.Errorf("%s is a path in JSON, and --format is snowplow, whose columns are known", of.flag), "Leave it out.",
+			}
+		}
+	}
+	lines, err := offline.Snowplow(format.SnowplowOptions{Volatile: c.Volatile, TimeColumn: c.TimePath})
+	if err != nil {
+		return nil, &usageError{errors.New(flagOf.Replace(err.Error())), ""}
+	}
+	return lines, nil
+}
