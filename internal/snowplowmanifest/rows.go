@@ -90,10 +90,16 @@ func number(value types.AttributeValue) string {
 // exported is a line of an export in DynamoDB JSON (DynamoDB Developer Guide, "DynamoDB table export output format").
 type exported struct {
 	Item struct {
-		EventID     struct{ S string } `json:"eventId"`
-		Fingerprint struct{ S string } `json:"fingerprint"`
-		ETLTime     struct{ N string } `json:"etlTime"`
-	}
+		EventID     typed `json:"eventId"`
+		Fingerprint typed `json:"fingerprint"`
+		ETLTime     typed `json:"etlTime"`
+	} `json:"Item"`
+}
+
+// typed is a value behind its type: a string or a number.
+type typed struct {
+	S string `json:"S"`
+	N string `json:"N"`
 }
 
 // Export yields the rows of one data file of an export to S3, as lines of DynamoDB JSON. DynamoDB compresses these files
