@@ -49,7 +49,7 @@ type Snowplow struct {
 // NewSnowplow makes a Snowplow. The error is an *OptionError.
 //
 // Always volatile are collector_tstamp, dvce_sent_tstamp, derived_tstamp, v_collector, user_ipaddress, network_userid,
-// the columns geo_ and ip_, etl_tstamp, etl_tags, v_etl, base_currency and the totals in it.
+// all columns whose names begin with geo_ or ip_, etl_tstamp, etl_tags, v_etl, base_currency, and the amounts in it.
 func NewSnowplow(o SnowplowOptions) (*Snowplow, error) {
 	f := &Snowplow{time: -1, contexts: newTree()}
 	f.schema, f.data = f.contexts.end("schema"), f.contexts.end("data")

@@ -40,8 +40,9 @@ var columnNames = [snowplowColumns]string{
 // volatileColumns differ between copies of one event. A tracker that had no answer sends an event again: then it has
 // another time of sending and of arrival, perhaps another address, and all that Enrich makes of these. Enrich that
 // stopped before its checkpoint reads an event again: then it has another time of enrichment, and perhaps another
-// version. What is left is what the tracker says about the event, as in Enrich's own fingerprint, which leaves out the
-// parameters eid, nuid, stm and cv (enrich, config/enrichments/event_fingerprint_enrichment.json).
+// version. What is left is what the tracker says about the event. Among these columns are those of the parameters that
+// Enrich's own fingerprint leaves out: eid, nuid, stm and cv (enrich,
+// config/enrichments/event_fingerprint_enrichment.json).
 var volatileColumns = []string{
 	// of the sending
 	"collector_tstamp", "dvce_sent_tstamp", "derived_tstamp", "v_collector", "user_ipaddress", "network_userid",
