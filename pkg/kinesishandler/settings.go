@@ -262,20 +262,6 @@ func (p parser) format() dedupe.Format {
 	return p.json()
 }
 
-// snowplow reads what the format of Snowplow's events leaves open.
-func (p parser) snowplow() dedupe.Format {
-	for _, path := range []string{varIDPath, varFingerprintPath, varContextsPath} {
-		if p.Text(path) != "" {
-			p.Wrong(path, "is a path in JSON, and "+varFormat+" is snowplow, whose columns are known", "leave it empty")
-		}
-	}
-	f, err := format.NewSnowplow(format.SnowplowOptions{Volatile: p.List(varVolatile)})
-	if wrong, ok := errors.AsType[*format.OptionError](err); ok {
-		p.Wrong(varVolatile, wrong.Detail, "names of columns with commas between, as in page_title,useragent")
-	}
-	return f
-}
-
 // json reads the paths. It notes a wrong path and replaces it, so that the other paths are checked, too.
 func (p parser) json() dedupe.Format {
 	o := format.Options{
