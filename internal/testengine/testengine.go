@@ -25,8 +25,8 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, stops the engines that they shared, and returns the exit code. A
-// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation] or [SQS] calls it
-// from its TestMain:
+// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation], [SQS] or [Firehose]
+// calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 //
@@ -100,7 +100,7 @@ func Kinesis(t testing.TB) string {
 // stack of this project needs. The first call starts it. All tests of the process share it, so
 // each needs stack names of its own. It accepts any credentials, and its only account is
 // 123456789012. Tests only read back from its services what a stack has made, except from
-// [SQS].
+// [SQS] and [Firehose].
 func CloudFormation(t testing.TB) string {
 	t.Helper()
 	// It takes the bucket of a template from the host name, which fails for 127.0.0.1.
@@ -110,6 +110,14 @@ func CloudFormation(t testing.TB) string {
 // SQS returns the endpoint of an SQS API, which is part of the engine of [CloudFormation]. All
 // tests of the process share it, so each needs queue names of its own.
 func SQS(t testing.TB) string {
+	t.Helper()
+	return cloudFormation.endpoint(t)
+}
+
+// Firehose returns the endpoint of a Firehose API and of the S3 API to which its streams write, both part of the engine
+// of [CloudFormation]. A record is in an object as soon as it is put. All tests of the process share it, so each needs
+// names of its own.
+func Firehose(t testing.TB) string {
 	t.Helper()
 	return cloudFormation.endpoint(t)
 }

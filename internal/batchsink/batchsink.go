@@ -1,0 +1,241 @@
+// Package batchsink sends records by an API that takes several of them in a request, and that answers with a result for
+// each. Packages firehosesink and sqssink are made of it.
+package batchsink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// If its context has no deadline, Send gives up after MaxAttempts without progress, which take about three seconds. The
+// limits of the services are per second, so the destination is then far too small, or broken.
+const (
+	MaxAttempts  = 6
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// API is what a Send needs to know of a destination.
+type API struct {
+	Doing  string            // the operation and its destination, which begin each error
+	Advice map[string]string // what to do about an error, by its code
+
+	MaxRecords, MaxBytes int // of a request
+	Parallel             int // requests at the same time
+	// Size returns the bytes of a record in a request.
+	Size func(o dedupe.Output) int
+	// Group returns what a record has to stay in order with: records of one group are sent one after the other. nil: the
+	// records have no order.
+	Group func(o dedupe.Output) string
+	// Put sends one request. It returns a result for each record: nil, or a *RefusalError.
+	Put func(ctx context.Context, outputs []dedupe.Output) ([]*RefusalError, error)
+	// Wait waits before the next attempt. BackOff is the usual one.
+	Wait func(ctx context.Context, attempt int) error
+}
+
+// Send delivers records, as dedupe.Sink says. Records that are refused, or for which no answer comes, are sent again,
+// with pauses, until the deadline of the context. If that has none, Send gives up after MaxAttempts without progress. It
+// gives up at once after an error that time does not cure.
+//
+// After a record that is not delivered no later one of its group is sent.
+func (a *API) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	d := newDelivery(a, outputs)
+	_, limited := ctx.Deadline()
+	for attempt := 1; d.open > 0; attempt++ {
+		before := d.open
+		err := d.round(ctx)
+		if d.open < before {
+			attempt = 1
+		}
+		switch {
+		case err == nil:
+			continue
+		case !errors.Is(err, dedupe.ErrTryAgain), attempt == MaxAttempts && !limited:
+			return d.sent, err
+		}
+		if ended := a.Wait(ctx, attempt); ended != nil {
+			return d.sent, a.Translate(fmt.Errorf("%w; before that: %s", ended, err.Error()))
+		}
+	}
+	return d.sent, nil
+}
+
+// delivery is one Send.
+type delivery struct {
+	api     *API
+	outputs []dedupe.Output
+	groups  []string // of the outputs; nil if they have no order
+
+	mu    sync.Mutex // of the fields below
+	maybe []bool     // an earlier request may have delivered the output
+	open  int        // how many outputs are not delivered
+	sent  dedupe.Sent
+}
+
+func newDelivery(a *API, outputs []dedupe.Output) *delivery {
+	n := len(outputs)
+	d := &delivery{
+		api: a, outputs: outputs, maybe: make([]bool, n), open: n, sent: dedupe.Sent{Delivered: make([]bool, n)},
+	}
+	if a.Group != nil {
+		d.groups = make([]string, n)
+		for i, o := range outputs {
+			d.groups[i] = a.Group(o)
+		}
+	}
+	return d
+}
+
+// round sends all outputs that are not delivered, except those behind one of their group that is refused. It ends after
+// a request that fails. It returns why an output is not delivered: a reason that time does not cure before others.
+func (d *delivery) round(ctx context.Context) error {
+	var rest []int
+	for i, delivered := range d.sent.Delivered {
+		if !delivered {
+			rest = append(rest, i)
+		}
+	}
+	var refused error
+	for len(rest) > 0 {
+		var wave []int
+		wave, rest = d.wave(rest)
+		why, err := d.sendWave(ctx, wave)
+		refused = worse(refused, why)
+		if err != nil || refused != nil && !errors.Is(refused, dedupe.ErrTryAgain) {
+			return worse(err, refused)
+		}
+		rest = d.withoutGroupsOf(wave, rest)
+	}
+	return refused
+}
+
+// wave takes the outputs that may be sent at the same time: the first one of each group.
+func (d *delivery) wave(open []int) (wave, rest []int) {
+	if d.groups == nil {
+		return open, nil
+	}
+	taken := map[string]bool{}
+	for _, i := range open {
+		if group := d.groups[i]; !taken[group] {
+			taken[group] = true
+			wave = append(wave, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	return wave, rest
+}
+
+// withoutGroupsOf leaves out what has to wait for an output of the wave that is not delivered.
+func (d *delivery) withoutGroupsOf(wave, rest []int) []int {
+	waiting := map[string]bool{}
+	for _, i := range wave {
+		if d.groups != nil && !d.sent.Delivered[i] {
+			waiting[d.groups[i]] = true
+		}
+	}
+	return slices.DeleteFunc(rest, func(i int) bool { return waiting[d.groups[i]] })
+}
+
+// sendWave sends outputs in as few requests as the limits allow. After a request that fails it begins no other one.
+func (d *delivery) sendWave(ctx context.Context, wave []int) (refused, failed error) {
+	var requests errgroup.Group
+	requests.SetLimit(d.api.Parallel)
+	hasFailed := func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return failed != nil
+	}
+	for len(wave) > 0 && !hasFailed() {
+		n := d.fitting(wave)
+		request := wave[:n]
+		wave = wave[n:]
+		requests.Go(func() error {
+			why, err := d.put(ctx, request)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			refused, failed = worse(refused, why), worse(failed, err)
+			return nil
+		})
+	}
+	_ = requests.Wait() // the errors are in failed: the other requests must not be cancelled, since they may be delivered
+	return refused, failed
+}
+
+// fitting returns how many outputs fit into one request. The first one is sent in any case.
+func (d *delivery) fitting(wave []int) (n int) {
+	size := 0
+	for n < len(wave) && n < d.api.MaxRecords {
+		size += d.api.Size(d.outputs[wave[n]])
+		if n > 0 && size > d.api.MaxBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// put sends one request and notes what is delivered.
+func (d *delivery) put(ctx context.Context, request []int) (refused, failed error) {
+	outputs := make([]dedupe.Output, len(request))
+	for i, at := range request {
+		outputs[i] = d.outputs[at]
+	}
+	results, err := d.api.Put(ctx, outputs)
+	if err == nil && len(results) != len(request) {
+		err = errMisfit
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		if !refusesAll(err) {
+			for _, i := range request {
+				d.countCopy(i)
+			}
+		}
+		return nil, d.api.Translate(err)
+	}
+	for at, why := range results {
+		i := request[at]
+		if why == nil || !why.Certain {
+			d.countCopy(i)
+		}
+		if why != nil {
+			refused = worse(refused, d.api.Translate(why))
+			continue
+		}
+		d.sent.Delivered[i] = true
+		d.open--
+	}
+	return refused, nil
+}
+
+// countCopy notes that a request may have delivered an output, and counts it if an earlier one may have done so too.
+func (d *delivery) countCopy(i int) {
+	if d.maybe[i] {
+		d.sent.Repeated++
+	}
+	d.maybe[i] = true
+}
+
+// worse returns the error that is to be told: one that time does not cure, or else the first one.
+func worse(first, second error) error {
+	if first == nil || second != nil && errors.Is(first, dedupe.ErrTryAgain) && !errors.Is(second, dedupe.ErrTryAgain) {
+		return second
+	}
+	return first
+}
+
+// BackOff waits for a random time that grows with the attempts.
+func BackOff(ctx context.Context, attempt int) error {
+	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
+}

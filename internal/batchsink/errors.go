@@ -1,0 +1,96 @@
+package batchsink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// errMisfit is an answer that does not fit the request.
+var errMisfit = errors.New("the answer does not have a result for each record")
+
+// RefusalError is the result of a record that a request did not deliver.
+type RefusalError struct {
+	Code, Message string
+	Transient     bool // the destination may take the record later
+	Certain       bool // the record is surely not delivered
+}
+
+func (r *RefusalError) Error() string { return fmt.Sprintf("record refused: %s: %s", r.Code, r.Message) }
+
+// Translate adds the operation to an error, and what to do about it. An error that says busy, throttled or unreachable
+// gets the family dedupe.ErrTryAgain.
+func (a *API) Translate(err error) error {
+	advice := a.Advice[code(err)]
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", a.Doing, err)
+	case retryable(err):
+		return fmt.Errorf("%s: %w: %w", a.Doing, dedupe.ErrTryAgain, err)
+	case advice != "":
+		return fmt.Errorf("%s: %s: %w", a.Doing, advice, err)
+	}
+	return fmt.Errorf("%s: %w", a.Doing, err)
+}
+
+func code(err error) string {
+	if refused, ok := errors.AsType[*RefusalError](err); ok {
+		return refused.Code
+	}
+	if named, ok := errors.AsType[smithy.APIError](err); ok {
+		return named.ErrorCode()
+	}
+	return ""
+}
+
+// Throttled reports whether the code of an error says that the client is to send less.
+func Throttled(code string) bool {
+	_, throttled := retry.DefaultThrottleErrorCodes[code]
+	return throttled || slices.Contains(throttledKeys, code)
+}
+
+// throttledKeys are how SQS says that the key service refuses requests (API reference, SendMessageBatch). The SDK does
+// not know them.
+var throttledKeys = []string{"KmsThrottled", "KMS.ThrottlingException"}
+
+// refusesAll reports whether the error of a request says that none of its records is delivered: it is an answer, and
+// names a fault of the client, such as throttling. A request without an answer may have had its effect.
+func refusesAll(err error) bool {
+	var (
+		named  smithy.APIError
+		answer *smithyhttp.ResponseError
+	)
+	return errors.As(err, &named) && named.ErrorFault() == smithy.FaultClient ||
+		errors.As(err, &answer) && answer.HTTPStatusCode()/100 == 4
+}
+
+var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
+
+// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a refusal of one
+// record, a fault of the service, throttling by the key service, a reply that was cut, a retry budget that is used up,
+// and a deadline.
+func retryable(err error) bool {
+	var (
+		refused *RefusalError
+		named   smithy.APIError
+		garbled *smithy.DeserializationError
+		quota   ratelimit.QuotaExceededError
+	)
+	if errors.As(err, &refused) {
+		return refused.Transient
+	}
+	return errors.As(err, &named) && (named.ErrorFault() == smithy.FaultServer || Throttled(named.ErrorCode())) ||
+		errors.As(err, &garbled) || errors.As(err, &quota) || errors.Is(err, errMisfit) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
+		sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
+}

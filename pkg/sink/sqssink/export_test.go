@@ -1,0 +1,6 @@
+package sqssink
+
+import "context"
+
+// SetWait replaces the pauses between attempts.
+func (s *Sink) SetWait(wait func(ctx context.Context, attempt int) error) { s.batches.Wait = wait }

@@ -1,0 +1,208 @@
+// Package sqssink delivers records to an Amazon SQS queue, a standard queue or a FIFO queue.
+//
+//	client, err := sqssink.NewClient(ctx, awsclient.FromEnvironment)
+//	...
+//	sink, err := sqssink.New(client, "https://sqs.eu-west-1.amazonaws.com/123456789012/unique-clicks.fifo")
+//	...
+//	sent, err := sink.Send(ctx, outputs)
+//
+// # What a reader of the queue sees
+//
+// Delivery is at least once, with stable ids. A record may be in the queue several times, with equal ids: after a crash,
+// a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself makes. A record that the queue has
+// refused is in it once, however often it was refused. A standard queue also delivers a message twice now and then.
+//
+// The body of a message is the record. The id of a record is in its payload, unless the format takes it from elsewhere.
+//
+// # FIFO queues
+//
+// The deduplication id of a message is the id of its record. SQS drops a message whose deduplication id it has seen in
+// the last five minutes. That keeps most of the copies above out of the queue, but not those that come later: the
+// guarantee stays at least once. Sent.Repeated counts such copies too, since the sink cannot see what SQS drops.
+//
+// SQS compares ids and not payloads. So each record must have an id of its own: with Settings.PassSynthetic two
+// different records may have one id, and SQS would drop the second one. The settings of the function refuse that.
+//
+// The message group of a message is the partition key of its record. Records of one partition key are sent one after
+// the other, each after the one before is in the queue, so they are in the queue in the order of the stream. Only copies
+// can be out of order.
+//
+// An id or a partition key of more than 128 characters, or with other characters than visible ASCII, is replaced by
+// "sha256:" and its hash. A record without a partition key is a group of its own.
+//
+// A standard queue has no order. Messages there have neither a deduplication id nor a group.
+//
+// # Binary records
+//
+// A message is a text: UTF-8 without control characters other than tab, line feed and carriage return, and without
+// U+FFFE and U+FFFF. With EncodingText, the default, a record with other bytes is poison. EncodingBase64 encodes every
+// record, since a reader could not tell which ones are encoded. It takes all bytes, and a third more space.
+package sqssink
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/oncebox/oncebox/internal/batchsink"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// LargestRecord is the size of the largest message in bytes, and of all messages of a request (API reference,
+// SendMessageBatch). A queue may have a lower limit, MaximumMessageSize. Queues from before August 2025 have 256 KiB
+// unless somebody has raised it.
+const LargestRecord = 1 << 20
+
+const (
+	maxRecords = 10 // of a request (API reference, SendMessageBatch)
+	// parallel is how many requests are sent at the same time: one request takes about 10 ms, and 500 records take 50.
+	parallel = 8
+)
+
+// Encoding says how a record becomes the body of a message.
+type Encoding string
+
+// The encodings.
+const (
+	EncodingText   Encoding = "text"   // as it is; a record that is no text of SQS is poison
+	EncodingBase64 Encoding = "base64" // standard base64 with padding
+)
+
+// advice is about the errors of wrong settings (API reference, SendMessageBatch).
+var advice = map[string]string{
+	"QueueDoesNotExist":                       "the queue does not exist; check its URL and region",
+	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
+	"AccessDenied":                            "access denied; the function needs sqs:SendMessage",
+	"AccessDeniedException":                   "access denied; the function needs sqs:SendMessage",
+	"InvalidParameterValue":                   "a message is larger than the queue allows; set the sink's largest record to the queue's MaximumMessageSize",
+	"KmsAccessDenied":                         "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey",
+	"KMS.AccessDeniedException":               "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey",
+}
+
+// API is what the sink needs of an *sqs.Client.
+type API interface {
+	SendMessageBatch(
+		ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options),
+	) (*sqs.SendMessageBatchOutput, error)
+}
+
+// Sink delivers records to one queue. It is safe for concurrent use.
+type Sink struct {
+	client    API
+	url       string
+	fifo      bool
+	maxRecord int
+	encoding  Encoding
+	batches   batchsink.API
+}
+
+var _ dedupe.Sink = (*Sink)(nil)
+
+// Option changes a default of a Sink.
+type Option func(*Sink)
+
+// WithMaxRecord sets the size of the largest message that the queue takes, from 1 KiB to LargestRecord. It is the
+// queue's MaximumMessageSize. The default is LargestRecord.
+func WithMaxRecord(bytes int) Option { return func(s *Sink) { s.maxRecord = bytes } }
+
+// WithEncoding sets how a record becomes the body of a message. The default is EncodingText.
+func WithEncoding(e Encoding) Option { return func(s *Sink) { s.encoding = e } }
+
+// smallestLimit is the lowest MaximumMessageSize of a queue (API reference, SetQueueAttributes).
+const smallestLimit = 1 << 10
+
+// IsFIFO reports whether the URL is that of a FIFO queue: their names end with .fifo.
+func IsFIFO(queueURL string) bool { return strings.HasSuffix(queueURL, ".fifo") }
+
+// New makes a sink of the queue of a URL. It makes no request. The client must not retry by itself, as that of
+// NewClient: else its repeats are not counted.
+func New(client API, queueURL string, options ...Option) (*Sink, error) {
+	s := &Sink{
+		client: client, url: queueURL, fifo: IsFIFO(queueURL), maxRecord: LargestRecord, encoding: EncodingText,
+	}
+	for _, o := range options {
+		o(s)
+	}
+	u, err := url.Parse(queueURL)
+	switch {
+	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "":
+		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
+	case s.maxRecord < smallestLimit || s.maxRecord > LargestRecord:
+		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d", s.maxRecord, smallestLimit, LargestRecord)
+	case s.encoding != EncodingText && s.encoding != EncodingBase64:
+		return nil, fmt.Errorf("sqs sink: the encoding is %q; use text or base64", s.encoding)
+	}
+	s.batches = batchsink.API{
+		Doing:  "sqs: send messages to " + queueURL,
+		Advice: advice, MaxRecords: maxRecords, MaxBytes: LargestRecord, Parallel: parallel,
+		Size: s.size, Put: s.put, Wait: batchsink.BackOff,
+	}
+	if s.fifo {
+		s.batches.Group = groupOf
+	}
+	return s, nil
+}
+
+// Send delivers records by SendMessageBatch, several requests at a time. All records must have passed Check. Records
+// that the queue refuses, or for which no answer comes, are sent again, with pauses that grow and have jitter, until the
+// deadline of the context. If that has none, Send gives up after six attempts without progress. It gives up at once
+// after an error that time does not cure.
+//
+// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the queue. Sending
+// them again is safe for readers that compare ids.
+//
+// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
+// have delivered them: a request without an answer, or with a fault of the service as the answer.
+//
+// Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
+// settings of the queue or the client are wrong.
+func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	return s.batches.Send(ctx, outputs)
+}
+
+func (s *Sink) put(ctx context.Context, outputs []dedupe.Output) ([]*batchsink.RefusalError, error) {
+	in := &sqs.SendMessageBatchInput{QueueUrl: &s.url, Entries: make([]types.SendMessageBatchRequestEntry, len(outputs))}
+	for i, o := range outputs {
+		entry := types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(s.body(o))}
+		if s.fifo {
+			entry.MessageDeduplicationId, entry.MessageGroupId = aws.String(token(o.ID)), aws.String(groupOf(o))
+		}
+		in.Entries[i] = entry
+	}
+	out, err := s.client.SendMessageBatch(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return results(len(outputs), out), nil
+}
+
+// results sorts the results of a request by record. SQS returns them in no order. A record without a result may be in
+// the queue.
+func results(n int, out *sqs.SendMessageBatchOutput) []*batchsink.RefusalError {
+	all := make([]*batchsink.RefusalError, n)
+	for i := range all {
+		all[i] = &batchsink.RefusalError{Message: "the answer has no result", Transient: true}
+	}
+	set := func(id *string, result *batchsink.RefusalError) {
+		if i, err := strconv.Atoi(aws.ToString(id)); err == nil && i >= 0 && i < n {
+			all[i] = result
+		}
+	}
+	for _, r := range out.Successful {
+		set(r.Id, nil)
+	}
+	for _, r := range out.Failed {
+		throttled := batchsink.Throttled(aws.ToString(r.Code))
+		set(r.Id, &batchsink.RefusalError{
+			Code: aws.ToString(r.Code), Message: aws.ToString(r.Message),
+			Transient: !r.SenderFault || throttled, Certain: r.SenderFault || throttled,
+		})
+	}
+	return all
+}
