@@ -26,7 +26,9 @@ type RefusalError struct {
 	Certain       bool // the record is surely not delivered
 }
 
-func (r *RefusalError) Error() string { return fmt.Sprintf("record refused: %s: %s", r.Code, r.Message) }
+func (r *RefusalError) Error() string {
+	return fmt.Sprintf("record refused: %s: %s", r.Code, r.Message)
+}
 
 // Translate adds the operation to an error, and what to do about it. An error that says busy, throttled or unreachable
 // gets the family dedupe.ErrTryAgain.
