@@ -26,7 +26,7 @@ type Delivery struct {
 // key of a record that is too large stays free, so that the producer can send a smaller one.
 func (d *Delivery) Read(ctx context.Context, o Output) (fields format.Fields, err error) {
 	defer poisonOnPanic(&err)
-	if fields, err = d.Format.Read(ctx, o.Data); err != nil {
+	if fields, err = d.readFields(ctx, o); err != nil {
 		return format.Fields{}, aboutRecord(err)
 	}
 	if fields.ID == "" || fields.Fingerprint == "" {
@@ -34,6 +34,25 @@ func (d *Delivery) Read(ctx context.Context, o Output) (fields format.Fields, er
 	}
 	o.ID = fields.ID
 	return fields, d.check(ctx, o)
+}
+
+func (d *Delivery) readFields(ctx context.Context, o Output) (format.Fields, error) {
+	if keyed, ok := d.Format.(KeyedFormat); ok {
+		return keyed.ReadKeyed(ctx, o.PartitionKey, o.Data)
+	}
+	return d.Format.Read(ctx, o.Data)
+}
+
+// rename gives an output its new id.
+func (d *Delivery) rename(ctx context.Context, o Output, id string) (Output, error) {
+	var err error
+	if keyed, ok := d.Format.(KeyedFormat); ok {
+		o.PartitionKey, o.Data, err = keyed.RenameKeyed(ctx, o.PartitionKey, o.Data, o.ID, id)
+	} else {
+		o.Data, err = d.Format.Rename(ctx, o.Data, o.ID, id)
+	}
+	o.ID = id
+	return o, err
 }
 
 func (d *Delivery) check(ctx context.Context, o Output) error {
@@ -64,12 +83,9 @@ func (d *Delivery) Prepare(ctx context.Context, o Output, fields format.Fields, 
 	case decision.ID == fields.ID:
 		return o, true, nil
 	}
-	renamed, err := d.Format.Rename(ctx, o.Data, fields.ID, decision.ID)
-	if err != nil {
+	if out, err = d.rename(ctx, o, decision.ID); err != nil {
 		return o, false, aboutRecord(err)
 	}
-	out = o
-	out.ID, out.Data = decision.ID, renamed
 	if err := d.check(ctx, out); err != nil {
 		return o, false, err
 	}

@@ -23,6 +23,7 @@ var deliverCases = []testCase{
 	{"records/chunks", chunks},
 	{"records/default-chunk", defaultChunk},
 	{"records/passed-unchanged", passedUnchanged},
+	{"records/id-is-the-partition-key", idIsPartitionKey},
 }
 
 // crashBeforeSink: the invocation ends when the ledger has the entries and the sink has nothing.
@@ -244,4 +245,26 @@ func passedUnchanged(f *fixture) {
 	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "a", "y"), rec(4, "a", "y")),
 		dedupe.Tally{In: 4, New: 1, Natural: 1, Synthetic: 2, Out: 3})
 	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{"a", 4})
+}
+
+// idIsPartitionKey: a synthetic duplicate gets its new id as its partition key, and keeps its payload.
+func idIsPartitionKey(f *fixture) {
+	b := f.bench()
+	b.format, b.sink.raw = format.Raw{PartitionKey: true}, true
+	keyed := func(n int, key, data string) dedupe.Record {
+		r := rawRec(n, data)
+		r.PartitionKey = key
+		return r
+	}
+	ab := format.DerivedID("a", "844ecc08164e2eab27634a9adee1afa6599e589570e719784e080ce747fc0e45")
+	b.wantTally(b.done(keyed(1, "a", "x1"), keyed(2, "a", "x1"), keyed(3, "a", "x2"), keyed(4, "b", "x2"), keyed(5, "", "x")),
+		dedupe.Tally{In: 5, New: 2, Natural: 1, Synthetic: 1, DeadLettered: 1, Out: 3})
+	b.done(keyed(3, "a", "x2"))
+	for i, want := range []string{"a", ab, "b", ab} {
+		if got := b.sink.outputs[i]; got.ID != want || got.PartitionKey != want {
+			b.Errorf("output %d has the id %s and the key %s, want %s", i, got.ID, got.PartitionKey, want)
+		}
+	}
+	b.wantSent([]byte("x1"), []byte("x2"), []byte("x2"), []byte("x2"))
+	b.wantDeadLetters(5)
 }

@@ -115,6 +115,14 @@ type Format interface {
 	Rename(ctx context.Context, payload []byte, oldID, newID string) ([]byte, error)
 }
 
+// KeyedFormat is a Format that finds the id of a record in its partition key. A Delivery calls these methods in the
+// place of Read and Rename. Their errors are those of a Format.
+type KeyedFormat interface {
+	ReadKeyed(ctx context.Context, key string, payload []byte) (format.Fields, error)
+	// RenameKeyed returns the partition key and the payload of the record under its new id.
+	RenameKeyed(ctx context.Context, key string, payload []byte, oldID, newID string) (newKey string, renamed []byte, err error)
+}
+
 // Parts are what a Processor works with. It has one of Sink, Tx and Objects.
 type Parts struct {
 	Ledger      Ledger // not with Tx

@@ -1,5 +1,6 @@
 // Package format reads records: it finds what makes two records the same, and renames the copy of a synthetic
-// duplicate. [JSON] is the format of records that are JSON objects, and [Snowplow] that of enriched events.
+// duplicate. [JSON] is the format of records that are JSON objects, [Snowplow] that of enriched events, and [Raw] that
+// of records of any bytes.
 //
 //	f, err := format.NewJSON(format.Options{IDPath: "event_id", Volatile: []string{"sent_at"}})
 //	...
