@@ -55,7 +55,14 @@ func openSink(
 		p.Sink = sink
 		return sink.Close, nil
 	}
-	p.Sink, err = openStream(ctx, load, o, log)
+	switch {
+	case o.Sink.Firehose != "":
+		p.Sink, err = openFirehose(ctx, load, o)
+	case o.Sink.Queue != "":
+		p.Sink, err = openQueue(ctx, load, o)
+	default:
+		p.Sink, err = openStream(ctx, load, o, log)
+	}
 	return nothing, err
 }
 

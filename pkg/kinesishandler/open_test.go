@@ -2,9 +2,12 @@ package kinesishandler_test
 
 import (
 	"bytes"
+	"crypto/md5"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -147,6 +150,48 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	equal(t, "records sent", lines[1]["out"], any(3.0))
 	equal(t, "records that the sink sent again", lines[1]["repeated"], any(3.0))
+}
+
+// TestOpenOfOtherSinks: the settings of a sink reach the service.
+func TestOpenOfOtherSinks(t *testing.T) {
+	const record = `{"id":"a"}`
+	encoded := base64.StdEncoding.EncodeToString([]byte(record))
+	answers := map[string]string{
+		"Firehose_20150804.PutRecordBatch": `{"FailedPutCount":0,"RequestResponses":[{"RecordId":"1"}]}`,
+		"AmazonSQS.SendMessageBatch": fmt.Sprintf(`{"Successful":[{"Id":"0","MessageId":"m","MD5OfMessageBody":"%x"}]}`,
+			md5.Sum([]byte(encoded))),
+	}
+	var got []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = io.WriteString(w, answers[r.Header.Get("X-Amz-Target")])
+	}))
+	t.Cleanup(server.Close)
+	for name, value := range map[string]string{
+		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+		"AWS_ENDPOINT_URL": server.URL,
+	} {
+		t.Setenv(name, value)
+	}
+	for sink, setting := range map[string]string{
+		"firehose:unique": "ONCEBOX_SINK_DELIMITER=none", "sqs:" + server.URL + "/123456789012/unique": "ONCEBOX_SINK_ENCODING=base64",
+	} {
+		o, err := kinesishandler.ParseOptions([]string{
+			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=" + sink, setting, "ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
+		})
+		must(t, err)
+		store, err := sqlitestore.OpenMemory(t.Context())
+		must(t, err)
+		h, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		result, err := h.Process(t.Context(), rawOf(t, event(record)))
+		if err != nil || result.Tally.Out != 1 || !bytes.Contains(got, []byte(`"`+encoded+`"`)) {
+			t.Errorf("%s: %+v, %v, sent %s", sink, result, err, got)
+		}
+		must(t, h.Close())
+		must(t, store.Close())
+	}
 }
 
 // TestOpenOfTwoFunctions: the store says which function reads a stream in a scope, with acks and without.

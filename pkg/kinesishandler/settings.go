@@ -20,12 +20,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
 // The variables of the dedupe function.
 const (
 	varDedupeTable       = "ONCEBOX_DEDUPE_TABLE"
 	varFormat            = "ONCEBOX_FORMAT"
+	varRawID             = "ONCEBOX_RAW_ID"
 	varIDPath            = "ONCEBOX_ID_PATH"
 	varFingerprintPath   = "ONCEBOX_FINGERPRINT_PATH"
 	varVolatile          = "ONCEBOX_VOLATILE"
@@ -44,6 +46,8 @@ const (
 	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
 	varSinkAggregation   = "ONCEBOX_SINK_AGGREGATION"
 	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
+	varSinkEncoding      = "ONCEBOX_SINK_ENCODING"
+	varSinkDelimiter     = "ONCEBOX_SINK_DELIMITER"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -52,9 +56,10 @@ const (
 )
 
 var known = []string{
-	varDedupeTable, varFormat, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
+	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
-	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varConcurrency, varLogLevel,
+	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
+	varSinkDelimiter, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -84,9 +89,11 @@ const maxScope = 63
 
 // SinkSetting is where unique records go. One field is set.
 type SinkSetting struct {
-	Stream string // a Kinesis stream in the function's account and region
-	File   string // an NDJSON file
-	Own    string // the name of a sink that is a part of New: what is done for one name is not done for another
+	Stream   string // a Kinesis stream in the function's account and region
+	Firehose string // a Firehose stream in the function's account and region
+	Queue    string // the URL of an SQS queue
+	File     string // an NDJSON file
+	Own      string // the name of a sink that is a part of New: what is done for one name is not done for another
 }
 
 // String names the sink in acks.
@@ -94,6 +101,10 @@ func (s SinkSetting) String() string {
 	switch {
 	case s.Stream != "":
 		return "kinesis:" + s.Stream
+	case s.Firehose != "":
+		return "firehose:" + s.Firehose
+	case s.Queue != "":
+		return "sqs:" + s.Queue
 	case s.File != "":
 		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
 		return "ndjson:" + hex.EncodeToString(sum[:16])
@@ -122,10 +133,11 @@ type Options struct {
 	Concurrency int // ledger requests at the same time, in an engine that has requests
 	LogLevel    slog.Level
 
-	// SinkAggregation and SinkMaxRecord are of a sink that is a stream. Empty values are the defaults of package
-	// kinesissink.
-	SinkAggregation kinesissink.Aggregation
-	SinkMaxRecord   int // bytes
+	// These are settings of some sinks. Empty values are the defaults of their packages.
+	SinkAggregation kinesissink.Aggregation // of a stream
+	SinkMaxRecord   int                     // bytes; of a stream or a queue
+	SinkEncoding    sqssink.Encoding        // of a queue
+	SinkNoDelimiter bool                    // records go to Firehose as they are
 
 	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
 	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
@@ -152,9 +164,10 @@ type Settings struct {
 // ParseSettings reads the settings of the function from an environment in the form of os.Environ:
 //
 //	ONCEBOX_DEDUPE_TABLE      required: the table of the ledger
-//	ONCEBOX_FORMAT            json, or snowplow: enriched events of Snowplow; default json
+//	ONCEBOX_FORMAT            json; snowplow: enriched events of Snowplow; or raw: records of any bytes; default json
+//	ONCEBOX_RAW_ID            the id of a raw record: content or partition-key; default content
 //	ONCEBOX_ID_PATH           required with json: the path of a record's id
-//	ONCEBOX_SINK              required: kinesis:NAME or ndjson:PATH
+//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL or ndjson:PATH
 //	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
 //	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
 //	ONCEBOX_SCOPE             default: the name of the source stream
@@ -170,7 +183,10 @@ type Settings struct {
 //	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
 //	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
 //	ONCEBOX_SINK_AGGREGATION  on sends all records in KPL aggregates, off none, auto those that came in one; default auto
-//	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink's stream takes, 1MiB to 10MiB; default 1MiB
+//	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink takes: 1MiB to 10MiB for a stream, 1KiB to 1MiB for a
+//	                          queue; default 1MiB
+//	ONCEBOX_SINK_ENCODING     base64 encodes the messages of a queue; default text
+//	ONCEBOX_SINK_DELIMITER    none sends records to Firehose without a line break between them; default newline
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -196,6 +212,7 @@ func ParseOptions(environ []string) (Options, error) {
 type parser struct{ *settings.Parser }
 
 func (p parser) options(environ []string) Options {
+	kind, _, _ := strings.Cut(p.Text(varSink), ":")
 	o := Options{
 		Format:          p.format(),
 		Sink:            p.sink(),
@@ -210,7 +227,9 @@ func (p parser) options(environ []string) Options {
 		PoisonLimit:     p.poisonLimit(),
 		Unaggregated:    !p.Switch(varSourceAggregation, true),
 		SinkAggregation: p.sinkAggregation(),
-		SinkMaxRecord:   p.sinkMaxRecord(),
+		SinkMaxRecord:   p.sinkMaxRecord(kind),
+		SinkEncoding:    p.sinkEncoding(),
+		SinkNoDelimiter: p.noDelimiter(),
 		Consumer:        functionName(environ),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
@@ -220,10 +239,11 @@ func (p parser) options(environ []string) Options {
 			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
 		}
 	}
-	for _, ofStream := range []string{varSinkAggregation, varSinkMaxRecord} {
-		if o.Sink.File != "" && p.Text(ofStream) != "" {
-			p.Wrong(ofStream, "is for a Kinesis stream, and "+varSink+" is a file", "leave it empty")
-		}
+	if o.PassSynthetic && sqssink.IsFIFO(o.Sink.Queue) {
+		p.Wrong(varSynthetic, "is off, but of two records with one id a FIFO queue drops the second", "on")
+	}
+	if o.Sink != (SinkSetting{}) {
+		p.refuseOtherSinks(kind)
 	}
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
@@ -252,12 +272,18 @@ const standIn = "oncebox-stand-in"
 
 // format reads the format of the records.
 func (p parser) format() dedupe.Format {
-	switch p.Text(varFormat) {
+	kind := p.Text(varFormat)
+	if kind != "raw" && p.Text(varRawID) != "" {
+		p.Wrong(varRawID, "is a setting of "+varFormat+"=raw", "leave it empty")
+	}
+	switch kind {
 	case "", "json":
 	case "snowplow":
 		return p.snowplow()
+	case "raw":
+		return p.raw()
 	default:
-		p.Wrong(varFormat, "is not a known format", "json or snowplow")
+		p.Wrong(varFormat, "is not a known format", "json, snowplow or raw")
 	}
 	return p.json()
 }
@@ -348,13 +374,8 @@ func (p parser) sinkAggregation() kinesissink.Aggregation {
 	return kinesissink.AggregateAuto
 }
 
-func (p parser) sinkMaxRecord() int {
-	return p.Size(varSinkMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.LargestRecord,
-		"1MiB to 10MiB, as the stream allows")
-}
-
 func (p parser) sink() SinkSetting {
-	const allowed = "kinesis:NAME or ndjson:PATH"
+	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL or ndjson:PATH"
 	text := p.Required(varSink, allowed)
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
@@ -364,6 +385,10 @@ func (p parser) sink() SinkSetting {
 			p.Wrong(varSink, "does not name a Kinesis stream", allowed+", where NAME is 1 to 128 of a-z, A-Z, 0-9, _, . and -")
 		}
 		return SinkSetting{Stream: name}
+	case kind == "firehose":
+		return p.firehose(name, allowed)
+	case kind == "sqs":
+		return p.queue(name, allowed)
 	case kind == "ndjson" && name != "":
 		return SinkSetting{File: name}
 	case slices.Contains([]string{"s3", "dynamodb"}, kind):

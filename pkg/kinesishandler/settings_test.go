@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
 // required lists the variables without which the function does not start.
@@ -123,13 +125,49 @@ func TestSettingsOfASink(t *testing.T) {
 	}
 }
 
+const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/unique"
+
+func TestSettingsOfOtherSinks(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique"))
+	must(t, err)
+	equal(t, "Firehose", s.Sink, kinesishandler.SinkSetting{Firehose: "unique"})
+	equal(t, "no delimiter", s.SinkNoDelimiter, false)
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique", "ONCEBOX_SINK_DELIMITER=none"))
+	must(t, err)
+	equal(t, "no delimiter", s.SinkNoDelimiter, true)
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SYNTHETIC=off"))
+	must(t, err)
+	equal(t, "queue", s.Sink, kinesishandler.SinkSetting{Queue: queueURL})
+	equal(t, "largest message", s.SinkMaxRecord, 1<<20)
+	s, err = kinesishandler.ParseSettings(
+		with("ONCEBOX_SINK=sqs:"+queueURL+".fifo", "ONCEBOX_SINK_ENCODING=base64", "ONCEBOX_SINK_MAX_RECORD=256KiB"))
+	must(t, err)
+	equal(t, "encoding", s.SinkEncoding, sqssink.EncodingBase64)
+	equal(t, "largest message", s.SinkMaxRecord, 256<<10)
+}
+
+func TestSettingsOfRaw(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]format.Raw{
+		"": {}, "content": {}, "partition-key": {PartitionKey: true},
+	} {
+		s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID="+id))
+		must(t, err)
+		equal(t, "format with "+id, s.Format, dedupe.Format(want))
+	}
+	_, err := kinesishandler.ParseSettings(
+		without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID=partition-key", "ONCEBOX_IDS=derived"))
+	must(t, err)
+}
+
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 4000)
 	names := map[string]bool{}
 	for _, s := range []kinesishandler.SinkSetting{
-		{}, {Own: "a"}, {Stream: "a"}, {File: "a"}, {File: long}, {File: long + "x"},
+		{}, {Own: "a"}, {Stream: "a"}, {Firehose: "a"}, {Queue: "a"}, {File: "a"}, {File: long}, {File: long + "x"},
 	} {
 		name := s.String()
 		if names[name] || len(name) > 200 {
@@ -159,6 +197,10 @@ func TestSettingsRefused(t *testing.T) {
 		},
 		"no column":            {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=page_title,hunter2"), "ONCEBOX_VOLATILE"},
 		"fingerprint by luck":  {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=event_fingerprint"), "ONCEBOX_VOLATILE"},
+		"raw with a path":      {with("ONCEBOX_FORMAT=raw", "ONCEBOX_VOLATILE=hunter2"), "ONCEBOX_ID_PATH ONCEBOX_VOLATILE"},
+		"no such raw id":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID=hunter2"), "ONCEBOX_RAW_ID"},
+		"raw id of JSON":       {with("ONCEBOX_RAW_ID=content"), "ONCEBOX_RAW_ID"},
+		"derived from content": {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_IDS=derived"), "ONCEBOX_IDS"},
 		"id by query":          {with("ONCEBOX_ID_PATH=hunter2.#.id"), "ONCEBOX_ID_PATH"},
 		"id by modifier":       {with("ONCEBOX_ID_PATH=@hunter2"), "ONCEBOX_ID_PATH"},
 		"fingerprint is id":    {with("ONCEBOX_FINGERPRINT_PATH=event.id"), "ONCEBOX_ID_PATH"},
@@ -175,6 +217,12 @@ func TestSettingsRefused(t *testing.T) {
 		"no such sink":         {with("ONCEBOX_SINK=hunter2"), "ONCEBOX_SINK"},
 		"no stream":            {with("ONCEBOX_SINK=kinesis:"), "ONCEBOX_SINK"},
 		"stream by ARN":        {with("ONCEBOX_SINK=kinesis:arn:aws:kinesis:eu-central-1:123456789012:stream/hunter2"), "ONCEBOX_SINK"},
+		"no Firehose stream":   {with("ONCEBOX_SINK=firehose:hunter2/"), "ONCEBOX_SINK"},
+		"no queue as the sink": {with("ONCEBOX_SINK=sqs:hunter2"), "ONCEBOX_SINK"},
+		"Firehose settings":    {with("ONCEBOX_SINK=firehose:a", "ONCEBOX_SINK_AGGREGATION=on", "ONCEBOX_SINK_MAX_RECORD=1MiB", "ONCEBOX_SINK_ENCODING=text", "ONCEBOX_SINK_DELIMITER=hunter2"), "ONCEBOX_SINK_DELIMITER ONCEBOX_SINK_AGGREGATION ONCEBOX_SINK_MAX_RECORD ONCEBOX_SINK_ENCODING"},
+		"SQS settings":         {with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SINK_MAX_RECORD=2MiB", "ONCEBOX_SINK_ENCODING=hunter2", "ONCEBOX_SINK_DELIMITER=none"), "ONCEBOX_SINK_MAX_RECORD ONCEBOX_SINK_ENCODING ONCEBOX_SINK_DELIMITER"},
+		"encoded stream":       {with("ONCEBOX_SINK_ENCODING=base64"), "ONCEBOX_SINK_ENCODING"},
+		"FIFO, same ids":       {with("ONCEBOX_SINK=sqs:"+queueURL+".fifo", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_SYNTHETIC"},
 		"no file":              {with("ONCEBOX_SINK=ndjson:"), "ONCEBOX_SINK"},
 		"no bucket":            {with("ONCEBOX_DEAD_LETTERS=s3://"), "ONCEBOX_DEAD_LETTERS"},
 		"no such store":        {with("ONCEBOX_DEAD_LETTERS=hunter2"), "ONCEBOX_DEAD_LETTERS"},

@@ -114,8 +114,8 @@ func WithMaxRecord(bytes int) Option { return func(s *Sink) { s.maxRecord = byte
 // WithEncoding sets how a record becomes the body of a message. The default is EncodingText.
 func WithEncoding(e Encoding) Option { return func(s *Sink) { s.encoding = e } }
 
-// smallestLimit is the lowest MaximumMessageSize of a queue (API reference, SetQueueAttributes).
-const smallestLimit = 1 << 10
+// SmallestLimit is the lowest MaximumMessageSize of a queue in bytes (API reference, SetQueueAttributes).
+const SmallestLimit = 1 << 10
 
 // IsFIFO reports whether the URL is that of a FIFO queue: their names end with .fifo.
 func IsFIFO(queueURL string) bool { return strings.HasSuffix(queueURL, ".fifo") }
@@ -133,8 +133,8 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 	switch {
 	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "":
 		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
-	case s.maxRecord < smallestLimit || s.maxRecord > LargestRecord:
-		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d", s.maxRecord, smallestLimit, LargestRecord)
+	case s.maxRecord < SmallestLimit || s.maxRecord > LargestRecord:
+		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d", s.maxRecord, SmallestLimit, LargestRecord)
 	case s.encoding != EncodingText && s.encoding != EncodingBase64:
 		return nil, fmt.Errorf("sqs sink: the encoding is %q; use text or base64", s.encoding)
 	}

@@ -1,0 +1,29 @@
+package kinesishandler
+
+import (
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// ofJSON are the variables of the format of JSON records.
+var ofJSON = []string{varIDPath, varFingerprintPath, varVolatile, varContextsPath}
+
+// raw reads the settings of ONCEBOX_FORMAT=raw.
+func (p parser) raw() dedupe.Format {
+	for _, name := range ofJSON {
+		if p.Text(name) != "" {
+			p.Wrong(name, "is not a setting of "+varFormat+"=raw", "leave it empty")
+		}
+	}
+	switch p.Text(varRawID) {
+	case "", "content":
+		if p.Text(varIDs) == "derived" {
+			p.Wrong(varIDs, "is derived, but a record whose id is that of its content cannot have another one", "first-keeps")
+		}
+	case "partition-key":
+		return format.Raw{PartitionKey: true}
+	default:
+		p.Wrong(varRawID, "is not a known id", "content or partition-key")
+	}
+	return format.Raw{}
+}

@@ -1,0 +1,96 @@
+package kinesishandler
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
+	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/sqssink"
+)
+
+// ofSinks says which variables are for which kinds of sinks.
+var ofSinks = []struct {
+	variable string
+	kinds    []string
+}{
+	{varSinkAggregation, []string{"kinesis"}},
+	{varSinkMaxRecord, []string{"kinesis", "sqs"}},
+	{varSinkEncoding, []string{"sqs"}},
+	{varSinkDelimiter, []string{"firehose"}},
+}
+
+// refuseOtherSinks refuses variables that a kind of sinks does not have.
+func (p parser) refuseOtherSinks(kind string) {
+	for _, of := range ofSinks {
+		if p.Text(of.variable) != "" && !slices.Contains(of.kinds, kind) {
+			p.Wrong(of.variable, "is not a setting of "+varSink+"="+kind, "leave it empty")
+		}
+	}
+}
+
+func (p parser) firehose(name, allowed string) SinkSetting {
+	if _, err := firehosesink.New(nil, name); err != nil {
+		p.Wrong(varSink, "does not name a Firehose stream", allowed+", where NAME is 1 to 64 of a-z, A-Z, 0-9, _, . and -")
+	}
+	return SinkSetting{Firehose: name}
+}
+
+func (p parser) queue(url, allowed string) SinkSetting {
+	if _, err := sqssink.New(nil, url); err != nil {
+		p.Wrong(varSink, "does not have the URL of an SQS queue",
+			allowed+", where URL is https://sqs.REGION.amazonaws.com/ACCOUNT/NAME")
+	}
+	return SinkSetting{Queue: url}
+}
+
+func (p parser) sinkMaxRecord(kind string) int {
+	if kind == "sqs" {
+		return p.Size(varSinkMaxRecord, sqssink.LargestRecord, sqssink.SmallestLimit, sqssink.LargestRecord,
+			"1KiB to 1MiB, the MaximumMessageSize of the queue")
+	}
+	return p.Size(varSinkMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.LargestRecord,
+		"1MiB to 10MiB, as the stream allows")
+}
+
+func (p parser) sinkEncoding() sqssink.Encoding {
+	text := sqssink.Encoding(cmp.Or(p.Text(varSinkEncoding), string(sqssink.EncodingText)))
+	if text != sqssink.EncodingText && text != sqssink.EncodingBase64 {
+		p.Wrong(varSinkEncoding, "is neither text nor base64", "text or base64")
+	}
+	return text
+}
+
+// noDelimiter reads what is between the records of a Firehose stream.
+func (p parser) noDelimiter() bool {
+	switch p.Text(varSinkDelimiter) {
+	case "", "newline":
+		return false
+	case "none":
+		return true
+	}
+	p.Wrong(varSinkDelimiter, "is neither newline nor none", "newline or none")
+	return false
+}
+
+func openFirehose(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (dedupe.Sink, error) {
+	client, err := firehosesink.NewClient(ctx, load)
+	if err != nil {
+		return nil, err
+	}
+	return firehosesink.New(client, o.Sink.Firehose, firehosesink.WithDelimiter(!o.SinkNoDelimiter))
+}
+
+func openQueue(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (dedupe.Sink, error) {
+	client, err := sqssink.NewClient(ctx, load)
+	if err != nil {
+		return nil, err
+	}
+	return sqssink.New(client, o.Sink.Queue,
+		sqssink.WithEncoding(cmp.Or(o.SinkEncoding, sqssink.EncodingText)),
+		sqssink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, sqssink.LargestRecord)))
+}
