@@ -1,0 +1,31 @@
+package framing_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/oncebox/oncebox/pkg/framing"
+)
+
+// What Firehose has joined is opened, and what is left of it is joined in the same way.
+func Example() {
+	payload := []byte(`{"id":"a"}{"id":"b"}{"id":"a"}`)
+	records, _, err := framing.Concatenated{}.Open(context.Background(), payload)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range records {
+		fmt.Printf("%s\n", r)
+	}
+	left, err := framing.Concatenated{}.Pack(payload, records[:2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("left: %s\n", left)
+	// Output:
+	// {"id":"a"}
+	// {"id":"b"}
+	// {"id":"a"}
+	// left: {"id":"a"}{"id":"b"}
+}
