@@ -71,8 +71,6 @@ var dedupeCases = map[string]dedupeCase{
 	"snowplow": {tally: dedupe.Tally{In: 7, DeadLettered: 7}}, // for the format of JSON; see TestSnowplowEvents
 
 	"http":              {fault: kinesishandler.ErrNotKinesis},
-	"sqs":               {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb-stream":   {fault: kinesishandler.ErrNotKinesis},
 	"no-records":        {fault: kinesishandler.ErrNotKinesis},
 	"null-records":      {fault: kinesishandler.ErrNotKinesis},
 	"missing-arn":       {fault: kinesishandler.ErrNotKinesis},

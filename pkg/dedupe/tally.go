@@ -39,3 +39,19 @@ func (t *Tally) Count(o Outcome, poison *PoisonError) {
 		t.Synthetic++
 	}
 }
+
+// Add adds the numbers of another Tally.
+func (t *Tally) Add(o Tally) {
+	t.In += o.In
+	t.New += o.New
+	t.Retry += o.Retry
+	t.Natural += o.Natural
+	t.Synthetic += o.Synthetic
+	t.DeadLettered += o.DeadLettered
+	t.Skipped += o.Skipped
+	t.Failed += o.Failed
+	t.Out += o.Out
+	t.Repeated += o.Repeated
+	t.Superseded += o.Superseded
+	t.PastHorizon += o.PastHorizon
+}

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// ErrNotKinesis means that an event is not one of a Kinesis event source mapping, or is damaged: check what invokes
-	// the function.
-	ErrNotKinesis = errors.New(
-		"kinesishandler: the event is not one of a Kinesis event source mapping; check what invokes this function")
+	// ErrNotKinesis means that an event is not one of a Kinesis event source mapping, nor of another source that the
+	// handler reads, or is damaged: check what invokes the function.
+	ErrNotKinesis = errors.New("kinesishandler: the event is not one of an event source mapping for Kinesis, SQS or " +
+		"DynamoDB, nor of CloudWatch Logs; check what invokes this function")
 
-	// ErrManyShards means that an event has records of several shards or streams. Lambda never sends such an event. The
-	// sequence numbers of shards cannot be compared, so that no answer could say what is done.
-	ErrManyShards = errors.New("kinesishandler: the event has records of more than one shard")
+	// ErrManyShards means that an event has records of several shards, streams or queues. Lambda never sends such an
+	// event. The sequence numbers of shards cannot be compared, so that no answer could say what is done.
+	ErrManyShards = errors.New("kinesishandler: the event has records of more than one shard, stream or queue")
 
 	// ErrConsumer means that the stream is read with enhanced fan-out. Lambda opens KPL aggregates itself there: their
 	// records share a sequence number, and those whose key does not fit the shard are dropped.
@@ -27,7 +27,7 @@ var (
 		"or set ONCEBOX_SOURCE_AGGREGATION to off if no producer aggregates")
 )
 
-// decode makes a batch of a Lambda event. No other function knows the format of events.
+// decode makes a batch of a Lambda event of Kinesis. No other function knows the format of such events.
 //
 // An event is decoded as a whole or not at all. If a record is damaged in a way that Lambda cannot cause (its data is
 // not base64, its position is missing), its neighbours cannot be trusted either. A record without data has zero

@@ -41,7 +41,7 @@ type Handler struct {
 	processors map[dedupe.Stream]*dedupe.Processor
 }
 
-// New makes a Handler of parts. Without a Format in the parts it takes that of the options. Of the options about the
+// New makes a Handler of parts. Without a Format or a Framing in the parts it takes that of the options. Of the options about the
 // sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the sink must not be the
 // source. The log gets one line for each invocation.
 //
@@ -49,6 +49,9 @@ type Handler struct {
 func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	if p.Format == nil {
 		p.Format = o.Format
+	}
+	if p.Framing == nil {
+		p.Framing = o.Framing
 	}
 	o = o.withDefaults()
 	if o.Consumer == "" {
@@ -62,7 +65,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
-	_, err := dedupe.NewProcessor(p, h.settings(dedupe.Stream{Name: "any"})) // else each batch would fail
+	_, err := dedupe.NewProcessor(p, h.settings("any")) // else each batch would fail
 	if log == nil {
 		err = errors.Join(err, errNoLog)
 	}
@@ -74,21 +77,23 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 
 // invocation is one event while it is handled.
 type invocation struct {
-	batch  dedupe.Batch
-	result dedupe.Result
-	fault  error  // of the invocation as a whole
-	stack  []byte // of a panic
+	sources []source
+	result  dedupe.Result // of all of them
+	fault   error         // of the invocation as a whole
+	stack   []byte        // of a panic
 }
 
-// Handle processes one event. The list in the answer is empty, or holds the sequence number of the first record that
-// failed; Lambda delivers this record and all later ones again. Handling an event again is safe at any time.
+// Handle processes one event. The list in the answer is empty, or says what Lambda is to deliver again: it holds the
+// sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are not done.
+// Handling an event again is safe at any time.
 //
 // An error fails the invocation: Lambda delivers all of its records again, and bisects the batch where the event source
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
 //   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer and dedupe.ErrWrongSetting: a setting is wrong, and each batch fails
 //     until it is corrected;
-//   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a shard.
+//   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
+//   - every error, for a message of CloudWatch Logs: no answer can name its log events.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 	result, err := h.Process(ctx, raw)
 	if err != nil {
@@ -105,14 +110,18 @@ func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Resu
 	return i.result, i.fault
 }
 
-// Answer makes the answer for Lambda: the first record that failed, or an empty list. If that record has no sequence
-// number, its identifier is empty, which Lambda takes for a failure of the whole batch (Lambda Developer Guide,
-// "Configuring partial batch response with Kinesis Data Streams and Lambda").
+// Answer makes the answer for Lambda: all messages of a queue that are not done, the first record of a stream that
+// failed, or an empty list. If that record has no sequence number, its identifier is empty, which Lambda takes for a
+// failure of the whole batch (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and
+// Lambda"). The answers of all event source mappings have this form.
 func Answer(result dedupe.Result) events.KinesisEventResponse {
 	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-	if result.Err != nil {
-		failure := events.KinesisBatchItemFailure{ItemIdentifier: result.Failed}
-		answer.BatchItemFailures = append(answer.BatchItemFailures, failure)
+	undone := result.Undone
+	if result.Err != nil && len(undone) == 0 {
+		undone = []string{result.Failed}
+	}
+	for _, id := range undone {
+		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: id})
 	}
 	return answer
 }
@@ -133,23 +142,41 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 			i.stack, i.fault = panicked(p)
 		}
 	}()
-	if i.batch, i.fault = decode(raw, h.options.Unaggregated); i.fault != nil || len(i.batch.Records) == 0 {
+	if i.sources, i.fault = decodeEvent(raw, h.options.Unaggregated); i.fault != nil {
 		return i
 	}
 	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
-	p, err := h.processor(ctx, i.batch.Stream)
-	if err != nil {
-		i.fault = err
-		return i
+	for _, s := range i.sources {
+		result, fault := h.process(ctx, s)
+		i.result, i.fault = merge(i.result, result), cmp.Or(i.fault, fault)
 	}
-	i.result = p.Process(ctx, i.batch)
-	i.fault = faultOf(i.result, len(i.batch.Records))
 	return i
 }
 
+// process takes a batch through its Processor.
+func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, fault error) {
+	p, err := h.processor(ctx, s)
+	if err != nil {
+		return dedupe.Result{}, err
+	}
+	result = p.Process(ctx, s.batch)
+	if result.Err == nil {
+		return result, nil
+	}
+	if s.identifiers != nil {
+		result.Failed = s.identifiers[result.Done]
+	}
+	if s.queue && s.batch.Order == dedupe.AsGiven { // what is behind the failed message waits for it
+		for _, r := range s.batch.Records[result.Done:] {
+			result.Undone = append(result.Undone, r.Sequence)
+		}
+	}
+	return result, faultOf(result, s)
+}
+
 // faultOf returns why an invocation fails as a whole. It is nil if the answer can say which records are to come again.
-func faultOf(r dedupe.Result, records int) error {
+func faultOf(r dedupe.Result, s source) error {
 	for _, stays := range []error{
 		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrWrongSetting,
 	} {
@@ -157,10 +184,33 @@ func faultOf(r dedupe.Result, records int) error {
 			return r.Err
 		}
 	}
-	if r.Err != nil && r.Done == 0 && records > 1 {
+	switch {
+	case s.queue:
+		return nil
+	case s.logs:
+		return r.Err
+	case r.Done == 0 && len(s.batch.Records) > 1:
 		return fmt.Errorf("%w: %w", ErrNoProgress, r.Err)
 	}
 	return nil
+}
+
+// merge makes one result of those of two batches of an event.
+func merge(a, b dedupe.Result) dedupe.Result {
+	if a.Err == nil {
+		a.Err, a.Failed = b.Err, b.Failed
+	}
+	a.Done += b.Done
+	a.Undone = append(a.Undone, b.Undone...)
+	a.AckErr = cmp.Or(a.AckErr, b.AckErr)
+	a.Tally.Add(b.Tally)
+	for reason, n := range b.Reasons {
+		if a.Reasons == nil {
+			a.Reasons = map[string]int64{}
+		}
+		a.Reasons[reason] += n
+	}
+	return a
 }
 
 // panicked makes an error of a panic, and returns the stack at its place. The error repeats the text of a runtime error
@@ -179,9 +229,10 @@ func panicked(p any) (stack []byte, err error) {
 	return stack, fmt.Errorf("kinesishandler: panic with a %T", p)
 }
 
-// processor returns the Processor of a stream. Each stream has its own, since the default scope is the stream's name.
-func (h *Handler) processor(ctx context.Context, stream dedupe.Stream) (*dedupe.Processor, error) {
-	if stream.Name == h.options.Sink.Stream {
+// processor returns the Processor of a source. Each one has its own, since the default scope is the source's name.
+func (h *Handler) processor(ctx context.Context, of source) (*dedupe.Processor, error) {
+	stream := of.batch.Stream
+	if h.options.Sink.is(stream) {
 		return nil, ErrLoop
 	}
 	h.mu.Lock()
@@ -189,8 +240,14 @@ func (h *Handler) processor(ctx context.Context, stream dedupe.Stream) (*dedupe.
 	if p, ok := h.processors[stream]; ok {
 		return p, nil
 	}
-	s := h.settings(stream)
-	p, err := dedupe.NewProcessor(h.parts, s)
+	s, parts := h.settings(of.scope()), h.parts
+	if of.shared {
+		parts.Consumers = nil
+	}
+	if of.logs {
+		parts.Framing = h.options.framingOfLogs()
+	}
+	p, err := dedupe.NewProcessor(parts, s)
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +268,10 @@ func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Setti
 	}
 }
 
-func (h *Handler) settings(stream dedupe.Stream) dedupe.Settings {
+func (h *Handler) settings(scope string) dedupe.Settings {
 	o := h.options
 	return dedupe.Settings{
-		Scope: cmp.Or(o.Scope, stream.Name), Retention: o.Retention, PassNatural: o.PassNatural,
+		Scope: cmp.Or(o.Scope, scope), Retention: o.Retention, PassNatural: o.PassNatural,
 		PassSynthetic: o.PassSynthetic, Derive: o.Derive, Unaggregated: o.Unaggregated, PoisonLimit: o.PoisonLimit,
 		Sink: o.Sink.String(), Consumer: o.Consumer, Chunk: o.Chunk, Clock: o.Clock,
 	}
@@ -230,8 +287,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 	}
 	attrs := []slog.Attr{
 		slog.String(requestid.Key, requestid.Of(ctx)),
-		slog.String("stream", streamOf(i.batch)), slog.String("shard", i.batch.Shard),
-		slog.Int("records", len(i.batch.Records)),
+		slog.String("stream", i.stream()), slog.String("shard", i.shard()), slog.Int("records", i.records()),
 		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
 		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
@@ -255,9 +311,24 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 	h.log.LogAttrs(ctx, level, "batch", attrs...)
 }
 
-func streamOf(b dedupe.Batch) string {
-	if b.Stream == (dedupe.Stream{}) {
+// stream returns the first source of the event, or "".
+func (i invocation) stream() string {
+	if len(i.sources) == 0 {
 		return ""
 	}
-	return b.Stream.String()
+	return i.sources[0].batch.Stream.String()
+}
+
+func (i invocation) shard() string {
+	if len(i.sources) == 0 {
+		return ""
+	}
+	return i.sources[0].batch.Shard
+}
+
+func (i invocation) records() (n int) {
+	for _, s := range i.sources {
+		n += len(s.batch.Records)
+	}
+	return n
 }

@@ -21,6 +21,9 @@ func (p parser) raw() dedupe.Format {
 			p.Wrong(varIDs, "is derived, but a record whose id is that of its content cannot have another one", "first-keeps")
 		}
 	case "partition-key":
+		if p.Text(varSourceRecords) != "" && p.Text(varSourceRecords) != "one" {
+			p.Wrong(varRawID, "is partition-key, but all records of a payload have the same one", "content")
+		}
 		return format.Raw{PartitionKey: true}
 	default:
 		p.Wrong(varRawID, "is not a known id", "content or partition-key")

@@ -28,6 +28,7 @@ const (
 	varDedupeTable       = "ONCEBOX_DEDUPE_TABLE"
 	varFormat            = "ONCEBOX_FORMAT"
 	varRawID             = "ONCEBOX_RAW_ID"
+	varSourceRecords     = "ONCEBOX_SOURCE_RECORDS"
 	varIDPath            = "ONCEBOX_ID_PATH"
 	varFingerprintPath   = "ONCEBOX_FINGERPRINT_PATH"
 	varVolatile          = "ONCEBOX_VOLATILE"
@@ -58,7 +59,7 @@ const (
 var known = []string{
 	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
-	varPoisonLimit, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
+	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varConcurrency, varLogLevel,
 }
 
@@ -115,6 +116,7 @@ func (s SinkSetting) String() string {
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	Format          dedupe.Format
+	Framing         dedupe.Framing // of payloads that hold several records; nil: a payload is a record
 	Sink            SinkSetting
 	DeadLetterStore string           // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH
 	NotifyQueueURL  string           // of an SQS queue; "": no notifications
@@ -181,6 +183,7 @@ type Settings struct {
 //	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
 //	ONCEBOX_ACKS              off keeps no acks, so that a delivered record that comes again is sent again; default on
 //	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
+//	ONCEBOX_SOURCE_RECORDS    the records of a payload: one, lines, array, concatenated or logs; default one
 //	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
 //	ONCEBOX_SINK_AGGREGATION  on sends all records in KPL aggregates, off none, auto those that came in one; default auto
 //	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink takes: 1MiB to 10MiB for a stream, 1KiB to 1MiB for a
@@ -215,6 +218,7 @@ func (p parser) options(environ []string) Options {
 	kind, _, _ := strings.Cut(p.Text(varSink), ":")
 	o := Options{
 		Format:          p.format(),
+		Framing:         p.framing(kind),
 		Sink:            p.sink(),
 		DeadLetterStore: p.deadLetters(),
 		NotifyQueueURL:  p.notifyQueueURL(),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -31,6 +32,13 @@ func (p parser) refuseOtherSinks(kind string) {
 			p.Wrong(of.variable, "is not a setting of "+varSink+"="+kind, "leave it empty")
 		}
 	}
+}
+
+// is reports whether the sink is the source that records come from.
+func (s SinkSetting) is(source dedupe.Stream) bool {
+	queue, isQueue := strings.CutPrefix(source.Name, "sqs:")
+	return !isQueue && source.Name == s.Stream ||
+		isQueue && strings.HasSuffix(s.Queue, "/"+source.Account+"/"+queue) && strings.Contains(s.Queue, source.Region)
 }
 
 func (p parser) firehose(name, allowed string) SinkSetting {

@@ -1,0 +1,31 @@
+package kinesishandler
+
+import (
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/framing"
+)
+
+// framing reads how many records a payload holds. Only a stream gets them in the form in which they came.
+func (p parser) framing(sinkKind string) dedupe.Framing {
+	text := p.Text(varSourceRecords)
+	if text == "" || text == "one" {
+		return nil
+	}
+	f, err := framing.Named(text)
+	switch {
+	case err != nil:
+		p.Wrong(varSourceRecords, "is not a known form", "one, lines, array, concatenated or logs")
+		return nil
+	case sinkKind != "kinesis":
+		return framing.Single(f)
+	}
+	return f
+}
+
+// framingOfLogs is the framing of messages that CloudWatch Logs sends to the function itself.
+func (o Options) framingOfLogs() dedupe.Framing {
+	if o.Sink.Stream == "" {
+		return framing.Single(framing.Logs{})
+	}
+	return framing.Logs{}
+}

@@ -1,0 +1,85 @@
+package kinesishandler
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// source is a batch with what the handler has to know of where it comes from.
+type source struct {
+	batch dedupe.Batch
+	// identifiers name the records in an answer. nil: their sequence numbers.
+	identifiers []string
+	// shared says that any number of functions may read the source: it gives each record to one of them at a time.
+	shared bool
+	// queue says that an answer names each record that has to come again.
+	queue bool
+	// logs says that the batch is a message of CloudWatch Logs. No answer is possible.
+	logs bool
+}
+
+// scope returns the default scope: the name of the stream, queue, table or log group. A broken message of CloudWatch
+// Logs tells no log group.
+func (s source) scope() string {
+	kind, name, _ := strings.Cut(s.batch.Stream.Name, ":") // names of streams have no colon
+	return cmp.Or(name, kind)
+}
+
+// decodeEvent makes batches of an event. It is one batch, except for messages of a dead-letter queue, which may have
+// been in several queues before. An event without records gives none.
+func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
+	batch, err := decode(raw, allowConsumers)
+	if err == nil && len(batch.Records) == 0 {
+		return nil, nil
+	}
+	if err == nil {
+		return []source{{batch: batch}}, nil
+	}
+	// Events of Kinesis pay nothing for the others.
+	var event struct {
+		Records []struct {
+			EventSource string `json:"eventSource"`
+		}
+		AWSLogs *struct {
+			Data []byte `json:"data"`
+		} `json:"awslogs"`
+	}
+	if json.Unmarshal(raw, &event) != nil {
+		return nil, err
+	}
+	switch {
+	case event.AWSLogs != nil && len(event.AWSLogs.Data) > 0:
+		return []source{decodeLogs(event.AWSLogs.Data)}, nil
+	case len(event.Records) > 0 && event.Records[0].EventSource == "aws:sqs":
+		return decodeMessages(raw)
+	case len(event.Records) > 0 && event.Records[0].EventSource == "aws:dynamodb":
+		return decodeChanges(raw)
+	}
+	return nil, err
+}
+
+// bad refuses an event because of one of its records.
+func bad(record int, why string) error { return fmt.Errorf("%w (record %d)", notKinesis(why), record) }
+
+// resourceARN splits an ARN of a service. name is what is behind the account.
+func resourceARN(arn, service string) (stream dedupe.Stream, ok bool) {
+	parts := strings.SplitN(arn, ":", 6)
+	if len(parts) != 6 || parts[0] != "arn" || parts[2] != service || parts[5] == "" {
+		return dedupe.Stream{}, false
+	}
+	return dedupe.Stream{Account: parts[4], Region: parts[3], Name: parts[5]}, true
+}
+
+// timeOf makes a time of milliseconds since 1970.
+func timeOf(milliseconds float64) (time.Time, bool) {
+	if ms := math.Round(milliseconds); ms >= 1 && ms < endOfTime {
+		return time.UnixMilli(int64(ms)).UTC(), true
+	}
+	return time.Time{}, false
+}
