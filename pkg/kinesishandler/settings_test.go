@@ -8,6 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
@@ -161,6 +162,19 @@ func TestSettingsOfRaw(t *testing.T) {
 	must(t, err)
 }
 
+// TestSettingsOfSourceRecords: only a stream gets records in the form in which they came.
+func TestSettingsOfSourceRecords(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]dedupe.Framing{"": nil, "one": nil, "array": framing.Array{}, "logs": framing.Logs{}} {
+		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=" + text))
+		must(t, err)
+		equal(t, "framing "+text, s.Framing, want)
+	}
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=array", "ONCEBOX_SINK=firehose:unique"))
+	must(t, err)
+	equal(t, "framing", s.Framing, framing.Single(framing.Array{}))
+}
+
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
@@ -200,6 +214,8 @@ func TestSettingsRefused(t *testing.T) {
 		"raw with a path":      {with("ONCEBOX_FORMAT=raw", "ONCEBOX_VOLATILE=hunter2"), "ONCEBOX_ID_PATH ONCEBOX_VOLATILE"},
 		"no such raw id":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID=hunter2"), "ONCEBOX_RAW_ID"},
 		"raw id of JSON":       {with("ONCEBOX_RAW_ID=content"), "ONCEBOX_RAW_ID"},
+		"no such records":      {with("ONCEBOX_SOURCE_RECORDS=hunter2"), "ONCEBOX_SOURCE_RECORDS"},
+		"key of many records":  {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID=partition-key", "ONCEBOX_SOURCE_RECORDS=lines"), "ONCEBOX_RAW_ID"},
 		"derived from content": {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_IDS=derived"), "ONCEBOX_IDS"},
 		"id by query":          {with("ONCEBOX_ID_PATH=hunter2.#.id"), "ONCEBOX_ID_PATH"},
 		"id by modifier":       {with("ONCEBOX_ID_PATH=@hunter2"), "ONCEBOX_ID_PATH"},

@@ -124,6 +124,7 @@ func (f *faults) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) 
 type memory struct {
 	mu    sync.Mutex
 	data  []string
+	keys  []string // partition keys of the outputs
 	err   error
 	fails string // the data of the one record that fails
 }
@@ -134,6 +135,7 @@ func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
 func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
 	sent.Delivered = make([]bool, len(outputs))
 	for i, o := range outputs {
+		m.keys = append(m.keys, o.PartitionKey)
 		failed := m.add(o.Data)
 		sent.Delivered[i] = failed == nil
 		err = cmp.Or(err, failed)

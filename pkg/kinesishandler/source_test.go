@@ -1,0 +1,233 @@
+package kinesishandler_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/framing"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+const queueARN = "arn:aws:sqs:eu-central-1:123456789012:clicks"
+
+// message makes a message of a queue. origin is the queue that it was in first, or "".
+func message(id, queue, origin, body string) map[string]any {
+	attributes := map[string]string{"SentTimestamp": fmt.Sprint(arrival.UnixMilli()), "MessageGroupId": "ann"}
+	if origin != "" {
+		attributes["DeadLetterQueueSourceArn"] = origin
+	}
+	return map[string]any{
+		"messageId": id, "eventSource": "aws:sqs", "eventSourceARN": queue, "body": body, "attributes": attributes,
+	}
+}
+
+// changeOf makes a record of a DynamoDB stream.
+func changeOf(n int, item string) map[string]any {
+	return map[string]any{
+		"eventID": fmt.Sprint("id-", n), "eventSource": "aws:dynamodb", "id": fmt.Sprint(n),
+		"eventSourceARN": "arn:aws:dynamodb:eu-central-1:123456789012:table/orders/stream/2026-11-20T00:00:00.000",
+		"dynamodb": map[string]any{
+			"SequenceNumber": fmt.Sprint(1000 + n), "ApproximateCreationDateTime": arrival.Unix(),
+			"Keys": map[string]any{"sk": map[string]string{"N": "1"}, "pk": map[string]string{"S": item}},
+		},
+	}
+}
+
+func rawRecords(t testing.TB, records ...map[string]any) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"Records": records})
+	must(t, err)
+	return raw
+}
+
+// logsOf makes a message of CloudWatch Logs, as an event and as it is.
+func logsOf(t testing.TB, ids ...string) (event json.RawMessage, payload []byte) {
+	t.Helper()
+	var events []map[string]any
+	for _, id := range ids {
+		events = append(events, map[string]any{"id": id, "timestamp": arrival.UnixMilli(), "message": "<" + id + ">"})
+	}
+	text, err := json.Marshal(map[string]any{
+		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": "shop", "logStream": "s", "logEvents": events,
+	})
+	must(t, err)
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err = w.Write(text)
+	must(t, errors.Join(err, w.Close()))
+	event, err = json.Marshal(map[string]any{"awslogs": map[string]any{"data": b.Bytes()}})
+	must(t, err)
+	return event, b.Bytes()
+}
+
+// failed handles an event and returns the identifiers in the answer.
+func (b *bench) failed(t testing.TB, raw json.RawMessage) string {
+	t.Helper()
+	answer, err := b.Handle(t.Context(), raw)
+	must(t, err)
+	var ids []string
+	for _, f := range answer.BatchItemFailures {
+		ids = append(ids, f.ItemIdentifier)
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestStandardQueue: a message that fails comes again alone, and is then a retry.
+func TestStandardQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sink.fails = `{"id":"b"}`
+	all := []map[string]any{
+		message("m1", queueARN, "", `{"id":"a"}`), message("m2", queueARN, "", `{"id":"b"}`), message("m3", queueARN, "", `{"id":"c"}`),
+	}
+	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m2")
+	equal(t, "stream", b.line(t)["stream"], any("123456789012/eu-central-1/sqs:clicks"))
+	b.sink.fails = ""
+	equal(t, "failed", b.failed(t, rawRecords(t, all[1])), "")
+	equal(t, "retries", b.line(t)["retry"], any(1.0))
+	b.sink.holds(t, `{"id":"a"}`, `{"id":"c"}`, `{"id":"b"}`)
+}
+
+// TestFIFOQueue: nothing overtakes a message that fails.
+func TestFIFOQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sink.err = errBroken
+	all := []map[string]any{
+		message("m9", queueARN+".fifo", "", `{"id":"a"}`), message("m2", queueARN+".fifo", "", "poison"),
+		message("m3", queueARN+".fifo", "", `{"id":"c"}`),
+	}
+	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m9 m2 m3")
+	b.sink.err, b.sink.fails = nil, `{"id":"c"}`
+	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m3")
+	equal(t, "partition key", b.sink.keys[0], "ann")
+	b.sink.holds(t, `{"id":"a"}`)
+	b.deadLetters.holds(t, "poison")
+}
+
+// TestDeadLetterQueue: in a dead-letter queue a message keeps its owner, so it is not a copy of itself. Messages of two
+// queues do not know each other.
+func TestDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	const dead, other = "arn:aws:sqs:eu-central-1:123456789012:dead", "arn:aws:sqs:eu-central-1:123456789012:other"
+	b := newBench(t, "ONCEBOX_SCOPE=all")
+	b.sink.err = errBroken
+	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`))), "m1")
+	b.sink.err = nil
+	b.lines(t)
+	equal(t, "failed", b.failed(t, rawRecords(t,
+		message("m2", dead, other, `{"id":"a"}`), message("m1", dead, queueARN, `{"id":"a"}`),
+		message("m1", dead, other, `{"id":"a"}`), message("m3", dead, other, `{"id":"b"}`))), "")
+	line := b.line(t)
+	for name, want := range map[string]any{"in": 4.0, "retry": 1.0, "natural": 2.0, "new": 1.0, "records": 4.0} {
+		equal(t, name, line[name], want)
+	}
+	b.sink.holds(t, `{"id":"b"}`, `{"id":"a"}`)
+}
+
+// TestChangesOfATable: the answer names the sequence number of the first change that failed. The changes of an item
+// have one partition key.
+func TestChangesOfATable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	all := rawRecords(t, changeOf(1, "x"), changeOf(2, "y"), changeOf(3, "x"))
+	b.sink.err = errBroken
+	if _, err := b.Handle(t.Context(), all); !errors.Is(err, kinesishandler.ErrNoProgress) {
+		t.Errorf("nothing is done: %v", err)
+	}
+	second, err := json.Marshal(changeOf(2, "y"))
+	must(t, err)
+	b.sink.err, b.sink.fails, b.sink.keys = nil, string(second), nil
+	equal(t, "failed", b.failed(t, all), "1002")
+	if k := b.sink.keys; k[0] != k[2] || k[0] == k[1] || len(k[0]) != 64 {
+		t.Errorf("partition keys %q", k)
+	}
+	b.sink.fails = ""
+	equal(t, "failed", b.failed(t, all), "")
+}
+
+// TestConsumersOfSources: a table has one consumer in a scope. A queue gives each message to one of its readers.
+func TestConsumersOfSources(t *testing.T) {
+	t.Parallel()
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	for _, name := range []string{"one", "two"} {
+		b := newBenchOver(t, &faults{engine: store}, "AWS_LAMBDA_FUNCTION_NAME="+name)
+		equal(t, "failed", b.failed(t, rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`))), "")
+		if _, err := b.Handle(t.Context(), rawRecords(t, changeOf(1, "x"))); errors.Is(err, dedupe.ErrOtherConsumer) != (name == "two") {
+			t.Errorf("function %s reads the table: %v", name, err)
+		}
+	}
+}
+
+// TestLogs: a message that fails is an error, since no answer can name its log events. What is left goes on as a message.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sink.err = errBroken
+	first, _ := logsOf(t, "a", "b")
+	if _, err := b.Handle(t.Context(), first); !errors.Is(err, errBroken) {
+		t.Errorf("want the error of the sink, got %v", err)
+	}
+	b.sink.err = nil
+	equal(t, "failed", b.failed(t, first), "") // the same message is not a copy of itself
+	second, payload := logsOf(t, "b", "c")
+	equal(t, "failed", b.failed(t, second), "")
+	for i, want := range []string{"<a> <b>", "<c>"} {
+		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]))
+		must(t, err)
+		var messages []string
+		for _, r := range records {
+			var e struct{ Message, LogGroup string }
+			must(t, json.Unmarshal(r, &e))
+			equal(t, "log group", e.LogGroup, "shop")
+			messages = append(messages, e.Message)
+		}
+		if !framed || strings.Join(messages, " ") != want {
+			t.Errorf("message %d has %q", i, messages)
+		}
+	}
+	b = newBench(t, "ONCEBOX_SOURCE_RECORDS=logs")
+	equal(t, "failed", b.do(t, event(string(payload))), "")
+	equal(t, "messages", len(b.sink.data), 1)
+}
+
+// TestArrivals: the entry of a record counts from the time that its source tells.
+func TestArrivals(t *testing.T) {
+	t.Parallel()
+	logs, _ := logsOf(t, "1")
+	for _, raw := range []json.RawMessage{
+		rawRecords(t, message("m1", queueARN, "", `{"id":"1"}`)), rawRecords(t, changeOf(1, "x")), logs,
+	} {
+		b := newBench(t)
+		var put []time.Time
+		b.store.put = func(_ context.Context, e dedupe.Entry) error {
+			put = append(put, e.Arrival)
+			return nil
+		}
+		equal(t, "failed", b.failed(t, raw), "")
+		if len(put) != 1 || put[0].Sub(arrival).Abs() >= time.Second {
+			t.Errorf("arrivals %v, want %v", put, arrival)
+		}
+	}
+}
+
+// TestQueueIsItsSink: the messages would go round for ever.
+func TestQueueIsItsSink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "ONCEBOX_SINK=sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/clicks")
+	if _, err := b.Handle(t.Context(), rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`))); !errors.Is(err, kinesishandler.ErrLoop) {
+		t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
+	}
+	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "others", 1), "", `{"id":"a"}`))), "")
+}
