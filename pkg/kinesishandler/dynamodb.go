@@ -27,7 +27,9 @@ type tableChange struct {
 // line: Lambda sends no white space, and files with events may have some. Its owner is the table and the event id, which is unique; the event does not name the shard of its sequence numbers. Its
 // partition key is made of the key of its item, so that the changes of an item stay in order.
 func decodeChanges(raw json.RawMessage) ([]source, error) {
-	var event struct{ Records []json.RawMessage }
+	var event struct {
+		Records []json.RawMessage `json:"Records"`
+	}
 	if err := json.Unmarshal(raw, &event); err != nil {
 		return nil, notKinesis("Records has the wrong form")
 	}

@@ -45,7 +45,7 @@ func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
 	var event struct {
 		Records []struct {
 			EventSource string `json:"eventSource"`
-		}
+		} `json:"Records"`
 		AWSLogs *struct {
 			Data []byte `json:"data"`
 		} `json:"awslogs"`
