@@ -36,9 +36,11 @@ var (
 		"claim-code", "sweep", "sweep-every", "sweep-code",
 	}
 	recordNames = []string{
-		"format", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon", "natural",
-		"synthetic", "acks", "poison-limit", "source-aggregation", "sink-aggregation", "sink-max-record", "concurrency",
-		"source-stream-arn", "source-retention", "destination-stream-arn", "dead-letter-bucket", "notify-queue-arn",
+		"format", "raw-id", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon",
+		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
+		"sink-max-record", "sink-encoding", "sink-delimiter", "concurrency",
+		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
+		"dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "retries", "record-age",
 		"dedupe-code",
 	}

@@ -134,7 +134,8 @@ func putObjects(bucket awss3.IBucket, prefix string) grant {
 	}}
 }
 
-func sendNotifications(queue awssqs.IQueue) []grant {
+// sendMessages allows SendMessageBatch, too, which has no permission of its own.
+func sendMessages(queue awssqs.IQueue) []grant {
 	return append(onKey(queue.EncryptionMasterKey(), "sqs", "kms:Decrypt", "kms:GenerateDataKey"),
 		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
 }

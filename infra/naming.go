@@ -33,11 +33,15 @@ var contextNaming = naming{
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
 	"PoisonLimit":     "oncebox:poison-limit",
 	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
+	"SinkEncoding": "oncebox:sink-encoding", "SinkDelimiter": "oncebox:sink-delimiter",
+	"RawID": "oncebox:raw-id", "SourceRecords": "oncebox:source-records",
 	"ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the prop says the opposite
 
 	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
-	"Destination": "oncebox:destination-stream-arn", "DeadLetterBucket": "oncebox:dead-letter-bucket",
-	"NotifyQueue": "oncebox:notify-queue-arn",
+	"Destination":         "oncebox:destination-stream-arn",
+	"DestinationFirehose": "oncebox:destination-firehose", "DestinationQueue": "oncebox:destination-queue-arn",
+	"DeadLetterBucket": "oncebox:dead-letter-bucket",
+	"NotifyQueue":      "oncebox:notify-queue-arn",
 
 	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
 	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",

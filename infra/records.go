@@ -18,7 +18,7 @@ import (
 )
 
 // RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required, and not even that with
-// Rules.Format "snowplow".
+// another Rules.Format than JSON.
 type RecordDedupeProps struct {
 	// Rules say which records are the same, and what to do with duplicates.
 	Rules RecordRules
@@ -31,9 +31,17 @@ type RecordDedupeProps struct {
 	// look it up, because with a wrong value records may be lost or delivered twice.
 	SourceRetention time.Duration
 
-	// Destination is the stream that gets each record once. If it is nil, an on-demand stream is made. It keeps records
-	// as long as the source does.
+	// Destination is the stream that gets each record once. If it is nil, and the other destinations are, an on-demand
+	// stream is made. It keeps records as long as the source does.
 	Destination awskinesis.IStream
+
+	// DestinationFirehose is the name of a Firehose stream in the stack's account and region, as the destination in the
+	// place of a stream. Its source is Direct PUT.
+	DestinationFirehose string
+
+	// DestinationQueue is a queue as the destination, in the place of a stream. In a FIFO queue the message group is the
+	// partition key.
+	DestinationQueue awssqs.IQueue
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
@@ -64,7 +72,8 @@ type RecordDedupeProps struct {
 
 // RecordRules are variables of the dedupe function. An empty one leaves the function's default.
 type RecordRules struct {
-	Format          string        // ONCEBOX_FORMAT: json or snowplow
+	Format          string        // ONCEBOX_FORMAT: json, snowplow or raw
+	RawID           string        // ONCEBOX_RAW_ID: content or partition-key
 	IDPath          string        // ONCEBOX_ID_PATH, required with json
 	FingerprintPath string        // ONCEBOX_FINGERPRINT_PATH
 	Volatile        []string      // ONCEBOX_VOLATILE
@@ -77,20 +86,25 @@ type RecordRules struct {
 	PassSynthetic   bool          // sets ONCEBOX_SYNTHETIC to off
 	NoAcks          bool          // sets ONCEBOX_ACKS to off
 	PoisonLimit     string        // ONCEBOX_POISON_LIMIT, as in 90% of 100, or off
+	SourceRecords   string        // ONCEBOX_SOURCE_RECORDS: one, lines, array, concatenated or logs
 	// NoSourceAggregation sets ONCEBOX_SOURCE_AGGREGATION to off: no record is opened as a KPL aggregate. Enhanced
 	// fan-out needs it.
 	NoSourceAggregation bool
 	SinkAggregation     string // ONCEBOX_SINK_AGGREGATION: auto, on or off
 	SinkMaxRecord       string // ONCEBOX_SINK_MAX_RECORD, as in 10MiB
+	SinkEncoding        string // ONCEBOX_SINK_ENCODING, of a queue: text or base64
+	SinkDelimiter       string // ONCEBOX_SINK_DELIMITER, of Firehose: newline or none
 	Concurrency         int    // ONCEBOX_CONCURRENCY
 }
 
 // RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms.
-// Change its parts for what the props do not offer.
+// Change its parts for what the props do not offer. Of the destinations it has one.
 type RecordDedupe struct {
 	Construct           constructs.Construct // the scope of the parts that are made
 	DedupeTable         awsdynamodb.ITableV2
 	Source, Destination awskinesis.IStream
+	DestinationFirehose string
+	DestinationQueue    awssqs.IQueue
 	DeadLetterBucket    awss3.IBucket
 	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
@@ -124,6 +138,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
+		DestinationFirehose: p.DestinationFirehose, DestinationQueue: p.DestinationQueue,
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
 	}
 	if r.DedupeTable == nil {
@@ -133,7 +148,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.Source = p.newStream(r.Construct, "Source")
 	}
 	markConsumer(r, p.Rules.Scope)
-	if r.Destination == nil {
+	if r.Destination == nil && !p.otherDestination() {
 		r.Destination = p.newStream(r.Construct, "Destination")
 	}
 	if r.DeadLetterBucket == nil {
@@ -143,7 +158,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(resourceNames{
-		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), destination: *r.Destination.StreamName(),
+		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 	})
 	// Another id of this construct gives the function another name, and a function of another name may not read the
@@ -176,12 +191,8 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
 		wrong.add("%s is a FIFO queue; choose a standard queue", wrong.of("NotifyQueue"))
 	}
-	stream := "destination"
-	if p.Destination != nil {
-		stream = *p.Destination.StreamName()
-	}
 	env := p.environment(resourceNames{
-		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), destination: stream,
+		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
 		bucket: "bucket", queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 	})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
@@ -190,10 +201,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	return wrong.err()
 }
 
-// checkPlaces refuses streams that the function cannot reach. It writes to the Destination by name, so that has to be
-// in the account and region of the stack. Lambda reads a Source of its own region.
+// checkPlaces refuses streams that the function cannot reach. Lambda reads a Source of its own region.
 func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Construct) {
-	stack, source, destination := awscdk.Stack_Of(scope), wrong.of("Source"), wrong.of("Destination")
+	stack, source := awscdk.Stack_Of(scope), wrong.of("Source")
 	account, region := stack.Account(), stack.Region()
 	if p.Source != nil && *awscdk.Token_IsUnresolved(region) {
 		region = p.Source.Env().Region
@@ -201,15 +211,14 @@ func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Constru
 	if s := p.Source; s != nil && differ(s.Env().Region, region) {
 		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region",
 			source, *s.Env().Region, *region)
-	} else if d := p.Destination; d != nil && (differ(d.Env().Region, region) || differ(d.Env().Account, account)) {
-		wrong.add("%s is %s, in another account or region than the stack; the function would not find it",
-			destination, *d.StreamArn())
+	} else {
+		p.checkDestination(wrong, account, region)
 	}
 	if p.Source != nil && strings.Contains(*p.Source.StreamArn(), consumerPath) {
 		wrong.add("%s is a consumer of a stream; choose the stream: %s", source, enhancedFanOut)
 	}
 	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
-		wrong.add("%s and %s are the same stream; every record would come back for ever", source, destination)
+		wrong.add("%s and %s are the same stream; every record would come back for ever", source, wrong.of("Destination"))
 	}
 }
 
@@ -266,14 +275,16 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 }
 
 // resourceNames are the names of resources in the environment.
-type resourceNames struct{ table, scope, destination, bucket, queueURL string }
+type resourceNames struct{ table, scope, sink, bucket, queueURL string }
 
 func (p RecordDedupeProps) environment(n resourceNames) environment {
 	return environment{
 		"ONCEBOX_DEDUPE_TABLE":     n.table,
 		"ONCEBOX_FORMAT":           p.Rules.Format,
 		"ONCEBOX_ID_PATH":          p.Rules.IDPath,
-		"ONCEBOX_SINK":             "kinesis:" + n.destination,
+		"ONCEBOX_RAW_ID":           p.Rules.RawID,
+		"ONCEBOX_SOURCE_RECORDS":   p.Rules.SourceRecords,
+		"ONCEBOX_SINK":             n.sink,
 		"ONCEBOX_DEAD_LETTERS":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),
 		"ONCEBOX_NOTIFY_QUEUE_URL": n.queueURL,
 		"ONCEBOX_SCOPE":            p.Rules.Scope,
@@ -289,6 +300,8 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_POISON_LIMIT":     p.Rules.PoisonLimit,
 		"ONCEBOX_SINK_AGGREGATION": p.Rules.SinkAggregation,
 		"ONCEBOX_SINK_MAX_RECORD":  p.Rules.SinkMaxRecord,
+		"ONCEBOX_SINK_ENCODING":    p.Rules.SinkEncoding,
+		"ONCEBOX_SINK_DELIMITER":   p.Rules.SinkDelimiter,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
@@ -313,8 +326,8 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, scope, !p.Rules.NoAcks), readStream(r.Source), writeStream(r.Destination),
-		storeDeadLetters(r.DeadLetterBucket, scope), sendNotifications(r.NotifyQueue),
+		dedupeGrants(r.DedupeTable, scope, !p.Rules.NoAcks), readStream(r.Source), r.writeDestination(),
+		storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
 	} {
 		all = append(all, grants...)
 	}

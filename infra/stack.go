@@ -150,12 +150,18 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			NoAcks: !s.onOff("acks", true), PoisonLimit: s.text("poison-limit"),
 			NoSourceAggregation: !s.onOff("source-aggregation", true),
 			SinkAggregation:     s.text("sink-aggregation"), SinkMaxRecord: s.text("sink-max-record"),
+			SinkEncoding: s.text("sink-encoding"), SinkDelimiter: s.text("sink-delimiter"),
+			RawID: s.text("raw-id"), SourceRecords: s.text("source-records"),
 			Concurrency: s.number("concurrency", 1),
 		},
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
 		Destination:     s.existingStream("DestinationStream", "destination-stream-arn"),
-		Table:           s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue(),
+
+		DestinationFirehose: s.text("destination-firehose"),
+		DestinationQueue:    s.existingQueue("DestinationQueue", "destination-queue-arn"),
+
+		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
 			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
@@ -208,8 +214,8 @@ func (s *contextStack) existingBucket() awss3.IBucket {
 	})
 }
 
-func (s *contextStack) existingQueue() awssqs.IQueue {
-	arn := s.arn("notify-queue-arn", "sqs")
+func (s *contextStack) existingQueue(id, name string) awssqs.IQueue {
+	arn := s.arn(name, "sqs")
 	if arn == "" {
 		return nil
 	}
@@ -217,7 +223,7 @@ func (s *contextStack) existingQueue() awssqs.IQueue {
 	if s.key != nil {
 		attributes.KeyArn = s.key.KeyArn()
 	}
-	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String("NotifyQueue"), attributes)
+	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String(id), attributes)
 }
 
 func (s *contextStack) addClaims(p ClaimAPIProps) error {
@@ -236,7 +242,9 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 		return err
 	}
 	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
-	s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
+	if records.Destination != nil {
+		s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
+	}
 	s.output("DeadLetterBucket", "Dead letters: records and batches that were not delivered",
 		*records.DeadLetterBucket.BucketName())
 	s.output("NotifyQueueUrl", "A message for each new dead letter of the function", *records.NotifyQueue.QueueUrl())

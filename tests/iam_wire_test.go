@@ -86,6 +86,9 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 	return grants
 }
 
+// toStream is the section about the destination of the tests.
+const toStream = "With a stream as the destination"
+
 // TestFunctionsAskForWhatTheyMay gives the built functions all their events and records the
 // permissions that their requests need. The rows of docs/iam.md must allow all of them, and
 // each row must be needed.
@@ -99,8 +102,8 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on") }},
-		"dedupe without acks": {"dedupe", []string{"Always"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off") }},
+		"dedupe":              {"dedupe", []string{"Always", toStream, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on") }},
+		"dedupe without acks": {"dedupe", []string{"Always", toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

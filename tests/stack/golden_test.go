@@ -32,6 +32,7 @@ const (
 	theirStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
 	otherStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
 	theirQueue  = "arn:aws:sqs:eu-west-1:123456789012:theirs"
+	fifoQueue   = "arn:aws:sqs:eu-west-1:123456789012:unique.fifo"
 	theirTopic  = "arn:aws:sns:eu-west-1:123456789012:theirs"
 )
 
@@ -50,6 +51,8 @@ const (
 	everythingExists = "bank-table=their-bank; dedupe-table=their-dedupe; " +
 		"source-stream-arn=" + theirStream + "; source-retention=168h; destination-stream-arn=" + otherStream + "; " +
 		"dead-letter-bucket=their-dead-letters; notify-queue-arn=" + theirQueue
+
+	rawLines = "jobs=records; id-path=; format=raw; raw-id=content; source-records=lines"
 
 	// everySetting has a value other than the default for everything that the other goldens leave out. Where there are
 	// limits, the value is at one.
@@ -75,6 +78,8 @@ var goldens = []golden{
 	{name: "jwt", context: values(jwt + "; jobs=claims; claimants-confirm=on")},
 	{name: "customer-key", context: values("key-arn=" + theirKey)},
 	{name: "every-setting", context: with(values(everySetting), inCDKJSON)},
+	{name: "firehose", context: values(rawLines + "; destination-firehose=unique; sink-delimiter=none")},
+	{name: "queue", context: values("jobs=records; destination-queue-arn=" + fifoQueue + "; sink-encoding=base64; key-arn=" + theirKey)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }

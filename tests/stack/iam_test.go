@@ -20,9 +20,13 @@ type permission struct {
 
 // The sections of docs/iam.md that have rows.
 const (
-	always   = "Always"
-	withAcks = "With acks"
-	withKey  = "With a key of yours"
+	always       = "Always"
+	withAcks     = "With acks"
+	withKey      = "With a key of yours"
+	toStream     = "With a stream as the destination"
+	toFirehose   = "With Firehose as the destination"
+	toQueue      = "With a queue as the destination"
+	keyOfStreams = "With a key of yours and a stream as the destination"
 )
 
 // documentedPermissions returns the rows of docs/iam.md by section.
@@ -59,12 +63,14 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withAcks}},
+		"default":       {sections: []string{always, withAcks, toStream}},
 		"claims":        {sections: []string{always}, function: "claim"},
-		"records":       {sections: []string{always}, function: "dedupe"}, // acks are off
-		"every-setting": {sections: []string{always}},                     // also off
-		"existing":      {sections: []string{always, withAcks}},
-		"customer-key":  {sections: []string{always, withAcks, withKey}},
+		"records":       {sections: []string{always, toStream}, function: "dedupe"}, // acks are off
+		"every-setting": {sections: []string{always, toStream}},                     // also off
+		"existing":      {sections: []string{always, withAcks, toStream}},
+		"customer-key":  {sections: []string{always, withAcks, toStream, withKey, keyOfStreams}},
+		"firehose":      {sections: []string{always, withAcks, toFirehose}, function: "dedupe"},
+		"queue":         {sections: []string{always, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -95,7 +101,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withAcks])
+	rows := slices.Concat(docs[always], docs[withAcks], docs[toStream])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)
@@ -212,8 +218,14 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		name("bank table", table, textOf(function, "ONCEBOX_BANK_TABLE"))
 		return job, words
 	}
-	sink := strings.TrimPrefix(textOf(function, "ONCEBOX_SINK"), "kinesis:")
-	name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
+	switch kind, sink, _ := strings.Cut(textOf(function, "ONCEBOX_SINK"), ":"); kind {
+	case "firehose":
+		name("destination Firehose stream", "${AWS::Partition}:firehose:${AWS::Region}:${AWS::AccountId}:deliverystream/", sink)
+	case "sqs":
+		name("destination queue", "aws:sqs:eu-west-1:123456789012:", sink[strings.LastIndex(sink, "/")+1:])
+	default:
+		name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
+	}
 	bucket, scope, _ := strings.Cut(strings.TrimPrefix(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://"), "/poison/")
 	name("dead-letter bucket", "${AWS::Partition}:s3:::", bucket)
 	words[scope] = scopeWord

@@ -87,6 +87,8 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
 	{"destination-stream-arn=arn::kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:destination-stream-arn"},
 	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn"},
+	{"destination-queue-arn=theirs", "oncebox:destination-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME"},
+	{"destination-firehose=a b", `oncebox:destination-firehose: "a b" is not the name of a Firehose stream`},
 	{
 		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
 		"oncebox:notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
@@ -154,6 +156,15 @@ var refusals = []struct{ context, says string }{
 	{
 		"key-arn=" + theirKey + "; destination-stream-arn=arn:aws:kinesis:eu-west-1:999999999999:stream/x",
 		"oncebox:destination-stream-arn is arn:aws:kinesis:eu-west-1:999999999999:stream/x, in another account or region",
+	},
+	{
+		"key-arn=" + theirKey + "; destination-queue-arn=arn:aws:sqs:us-west-2:123456789012:x",
+		"oncebox:destination-queue-arn is arn:aws:sqs:us-west-2:123456789012:x, in another account or region",
+	},
+	{"destination-queue-arn=" + fifoQueue + "; synthetic=off", "oncebox:synthetic ... a FIFO queue drops the second"},
+	{
+		"destination-firehose=unique; destination-queue-arn=" + theirQueue,
+		"oncebox:destination-firehose and oncebox:destination-queue-arn are set; choose one destination",
 	},
 	{
 		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",

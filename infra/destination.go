@@ -1,0 +1,85 @@
+package infra
+
+import (
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
+)
+
+// otherDestination reports whether records go to another destination than a stream.
+func (p RecordDedupeProps) otherDestination() bool {
+	return p.DestinationFirehose != "" || p.DestinationQueue != nil
+}
+
+// checkDestination refuses several destinations, and one that the function cannot reach: it finds streams by their
+// names, and its client for queues asks one region.
+func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *string) {
+	var given []string
+	check := func(prop string, arn, itsAccount, itsRegion *string) {
+		given = append(given, wrong.of(prop))
+		if differ(itsRegion, region) || differ(itsAccount, account) {
+			wrong.add("%s is %s, in another account or region than the stack; the function would not find it", wrong.of(prop), *arn)
+		}
+	}
+	if d := p.Destination; d != nil {
+		check("Destination", d.StreamArn(), d.Env().Account, d.Env().Region)
+	}
+	if name := p.DestinationFirehose; name != "" {
+		given = append(given, wrong.of("DestinationFirehose"))
+		if _, err := firehosesink.New(nil, token.ReplaceAllString(name, "stand-in-$1")); err != nil {
+			wrong.add("%s: %w", wrong.of("DestinationFirehose"), err)
+		}
+	}
+	if d := p.DestinationQueue; d != nil {
+		check("DestinationQueue", d.QueueArn(), d.Env().Account, d.Env().Region)
+	}
+	if len(given) > 1 {
+		wrong.add("%s are set; choose one destination", strings.Join(given, " and "))
+	}
+}
+
+// sinkToCheck is the variable ONCEBOX_SINK before the destination is made, with stand-ins for what only the deployment
+// knows.
+func (p RecordDedupeProps) sinkToCheck() string {
+	switch {
+	case p.DestinationFirehose != "":
+		return "firehose:unique"
+	case p.DestinationQueue != nil:
+		url := "https://sqs.us-east-1.amazonaws.com/123456789012/queue"
+		if *p.DestinationQueue.Fifo() {
+			url += ".fifo"
+		}
+		return "sqs:" + url
+	case p.Destination != nil:
+		return "kinesis:" + *p.Destination.StreamName()
+	}
+	return "kinesis:destination"
+}
+
+// sink returns the variable ONCEBOX_SINK.
+func (r *RecordDedupe) sink() string {
+	switch {
+	case r.DestinationFirehose != "":
+		return "firehose:" + r.DestinationFirehose
+	case r.DestinationQueue != nil:
+		return "sqs:" + *r.DestinationQueue.QueueUrl()
+	}
+	return "kinesis:" + *r.Destination.StreamName()
+}
+
+// writeDestination allows what the sink does.
+func (r *RecordDedupe) writeDestination() []grant {
+	switch {
+	case r.DestinationFirehose != "":
+		arn := awscdk.Stack_Of(r.Construct).FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("firehose"), Resource: jsii.String("deliverystream"), ResourceName: &r.DestinationFirehose,
+		})
+		return []grant{{[]string{"firehose:PutRecordBatch"}, *arn, nil}}
+	case r.DestinationQueue != nil:
+		return sendMessages(r.DestinationQueue)
+	}
+	return writeStream(r.Destination)
+}
