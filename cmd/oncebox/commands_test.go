@@ -282,7 +282,7 @@ func TestInvokeDedupe(t *testing.T) {
 	if sizes[0] == 0 || sizes[1] != sizes[0] || sizes[2] != 2*sizes[0] { // without acks: retries, sent again
 		t.Errorf("unexpected sizes of the output: %v", sizes)
 	}
-	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of a Kinesis event source mapping")
+	s.want(exitUsage, s.runWith("{}", "invoke", "dedupe", "-")).saying(t, "not one of an event source mapping")
 
 	right := slices.Clip(s.env)
 	s.env = append(right, "ONCEBOX_ID_PATH=nothing", "ONCEBOX_POISON_LIMIT=100% of 3")

@@ -1,5 +1,6 @@
 // Package kinesishandler is a Lambda handler that passes on every record of a Kinesis stream once, whatever producers
-// and consumers repeat. The function in functions/dedupe and the command `oncebox invoke dedupe` are made of it.
+// and consumers repeat. It also reads queues, DynamoDB streams and CloudWatch Logs. The function in functions/dedupe
+// and the command `oncebox invoke dedupe` are made of it.
 //
 //	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 //	...
@@ -23,6 +24,18 @@
 // KPL aggregates before the function sees them. If no producer makes aggregates, ONCEBOX_SOURCE_AGGREGATION=off allows
 // it. Then an aggregate that comes all the same fails its batch with dedupe.ErrSharedSequence.
 //
+// # Other sources
+//
+// The handler sees by the event where a batch comes from: docs/sources-and-sinks.md says what a record is, and who its
+// owner. The answer names
+//
+//   - of a DynamoDB stream the first record that failed, as of a Kinesis stream;
+//   - of a standard SQS queue each message that failed;
+//   - of a FIFO queue the first message that failed and all behind it.
+//
+// A message that CloudWatch Logs sends to the function itself has no answer: any failure fails the invocation, and
+// Lambda sends the message again. Options.Framing opens payloads that hold several records.
+//
 // # Errors
 //
 // A fault of the ledger, the sink or the dead-letter store is a partial failure: the records before it count, and
@@ -33,8 +46,8 @@
 //     (dedupe.ErrWrongSetting);
 //   - if another function reads the stream in the same scope (dedupe.ErrOtherConsumer), or the sink is the source
 //     (ErrLoop);
-//   - for an event that is not a batch of one Kinesis shard (ErrNotKinesis, ErrManyShards, ErrConsumer,
-//     dedupe.ErrNotABatch, dedupe.ErrSharedSequence);
+//   - for an event that is not a batch of one source (ErrNotKinesis, ErrManyShards, ErrConsumer, dedupe.ErrNotABatch,
+//     dedupe.ErrSharedSequence);
 //   - on a panic.
 //
 // A failed read or write of acks fails nothing.
@@ -44,7 +57,7 @@
 // Each invocation writes one line with the message "batch". It never holds payloads, keys or ids.
 //
 //	request_id, stream, shard   which invocation it was
-//	records                     Kinesis records in the event
+//	records                     records or messages in the event
 //	in, new, retry, natural,    user records by what became of them:
 //	synthetic, dead_lettered,   in = new + retry + natural + synthetic + dead_lettered + skipped + failed
 //	skipped, failed
@@ -63,12 +76,13 @@
 //
 // # Life of an invocation
 //
-//  1. decode makes a batch of the event, or refuses the event as a whole.
+//  1. decodeEvent makes batches of the event, or refuses the event as a whole. It is one batch, except for messages of
+//     a dead-letter queue that were in several queues before.
 //  2. The work gets a deadline 0.5 s before that of the invocation.
-//  3. The stream of the batch has a dedupe.Processor. It is made for the stream's first batch; a ledger that is a
+//  3. The source of the batch has a dedupe.Processor. It is made for the source's first batch; a ledger that is a
 //     dedupe.Warmer is warmed then.
 //  4. The Processor takes the batch through its steps.
-//  5. faultOf decides whether the invocation fails as a whole. Else Answer names the first record that is not done, and
-//     Lambda sends it and all later records again.
+//  5. faultOf decides whether the invocation fails as a whole. Else Answer names what is not done, and Lambda sends
+//     that again.
 //  6. report writes the log line.
 package kinesishandler

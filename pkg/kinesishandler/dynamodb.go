@@ -23,9 +23,10 @@ type tableChange struct {
 	} `json:"dynamodb"`
 }
 
-// decodeChanges makes a batch of an event of a DynamoDB stream. The payload of a record is the record as it came, on one
-// line: Lambda sends no white space, and files with events may have some. Its owner is the table and the event id, which is unique; the event does not name the shard of its sequence numbers. Its
-// partition key is made of the key of its item, so that the changes of an item stay in order.
+// decodeChanges makes a batch of an event of a DynamoDB stream. The payload of a record is the record as it came, on
+// one line: Lambda sends no white space, and files with events may have some. Its owner is the table and the event id,
+// which is unique; the event does not name the shard of its sequence numbers. Its partition key is made of the key of
+// its item, so that the changes of an item stay in order.
 func decodeChanges(raw json.RawMessage) ([]source, error) {
 	var event struct {
 		Records []json.RawMessage `json:"Records"`

@@ -41,9 +41,9 @@ type Handler struct {
 	processors map[dedupe.Stream]*dedupe.Processor
 }
 
-// New makes a Handler of parts. Without a Format or a Framing in the parts it takes that of the options. Of the options about the
-// sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the sink must not be the
-// source. The log gets one line for each invocation.
+// New makes a Handler of parts. Without a Format or a Framing in the parts it takes that of the options. Of the options
+// about the sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the sink must
+// not be the source. The log gets one line for each invocation.
 //
 // The error lists the parts and options that are missing or wrong.
 func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {

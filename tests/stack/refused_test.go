@@ -44,7 +44,7 @@ var refusals = []struct{ context, says string }{
 	{"id-path=${Token[x.1]}", "oncebox:id-path contains ${Token["},
 	{"endpoint-url=localhost:8000", `oncebox:endpoint-url is "localhost:8000"; it must be an http or https URL`},
 
-	{"format=tsv", "oncebox:format is not a known format (allowed: json or snowplow)"},
+	{"format=tsv", "oncebox:format is not a known format (allowed: json, snowplow or raw)"},
 	{"format=snowplow", "oncebox:id-path is a path in JSON, and oncebox:format is snowplow"}, // cdk.json has an id-path
 	{"format=snowplow; id-path=; volatile=title", "oncebox:volatile name 1 is not a column of enriched events"},
 	{"id-path=", "oncebox:id-path is missing"},
