@@ -21,7 +21,8 @@ func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *st
 	check := func(prop string, arn, itsAccount, itsRegion *string) {
 		given = append(given, wrong.of(prop))
 		if differ(itsRegion, region) || differ(itsAccount, account) {
-			wrong.add("%s is %s, in another account or region than the stack; the function would not find it", wrong.of(prop), *arn)
+			wrong.add("%s is %s, in another account or region than the stack; the function would not find it",
+				wrong.of(prop), *arn)
 		}
 	}
 	if d := p.Destination; d != nil {

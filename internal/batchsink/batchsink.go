@@ -43,8 +43,8 @@ type API struct {
 }
 
 // Send delivers records, as dedupe.Sink says. Records that are refused, or for which no answer comes, are sent again,
-// with pauses, until the deadline of the context. If that has none, Send gives up after MaxAttempts without progress. It
-// gives up at once after an error that time does not cure.
+// with pauses, until the deadline of the context. If that has none, Send gives up after MaxAttempts without progress.
+// It gives up at once after an error that time does not cure.
 //
 // After a record that is not delivered no later one of its group is sent.
 func (a *API) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {

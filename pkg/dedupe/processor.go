@@ -120,7 +120,8 @@ type Format interface {
 type KeyedFormat interface {
 	ReadKeyed(ctx context.Context, key string, payload []byte) (format.Fields, error)
 	// RenameKeyed returns the partition key and the payload of the record under its new id.
-	RenameKeyed(ctx context.Context, key string, payload []byte, oldID, newID string) (newKey string, renamed []byte, err error)
+	RenameKeyed(ctx context.Context, key string, payload []byte, oldID, newID string) (
+		newKey string, renamed []byte, err error)
 }
 
 // Parts are what a Processor works with. It has one of Sink, Tx and Objects.

@@ -83,7 +83,9 @@ func (e envelope) records() [][]byte {
 	records := make([][]byte, len(e.LogEvents))
 	for i, event := range e.LogEvents {
 		records[i] = event
-		if inner, ok := bytes.CutSuffix(event, []byte("}")); ok && !bytes.Contains(inner, common) && len(bytes.TrimSpace(inner)) > 1 { // not {}
+		inner, isObject := bytes.CutSuffix(event, []byte("}"))
+		empty := len(bytes.TrimSpace(inner)) == 1
+		if isObject && !empty && !bytes.Contains(inner, common) {
 			records[i] = slices.Concat(inner, common, []byte("}"))
 		}
 	}

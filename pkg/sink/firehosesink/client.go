@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
-// attemptTimeout limits one request: 4 MiB take 1 s at 50 Mbit/s. The API reference advises to allow for a long time-out
-// before a request is repeated, which may deliver its records twice.
+// attemptTimeout limits one request: 4 MiB take 1 s at 50 Mbit/s. The API reference advises to allow for a long
+// time-out before a request is repeated, which may deliver its records twice.
 const attemptTimeout = 10 * time.Second
 
 // NewClient makes a Firehose client whose requests take at most 10 s. load loads the AWS settings:

@@ -9,8 +9,9 @@
 //
 // # What a reader of the destination sees
 //
-// Delivery is at least once, with stable ids. A record may come several times, with equal ids: after a crash, a time-out
-// or a lost reply between the sink and Firehose, and after a failed delivery between Firehose and its destination.
+// Delivery is at least once, with stable ids. A record may come several times, with equal ids: after a crash, a
+// time-out or a lost reply between the sink and Firehose, and after a failed delivery between Firehose and its
+// destination.
 // Sent.Repeated counts the copies that a Send itself makes. A record that Firehose has refused is delivered once,
 // however often it was refused.
 //
@@ -55,19 +56,20 @@ const (
 	maxBytes   = 4 << 20
 )
 
-// name is the rule for names (API reference, CreateDeliveryStream).
-var name = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+// The rules for names (API reference, CreateDeliveryStream). The length in the pattern would take memory in every start.
+const maxName = 64
+
+var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
 // reasonTooLarge is the reason for which Firehose can never take a record.
 const reasonTooLarge = "it is too large for a record of a Firehose stream"
 
 // advice is about the errors of wrong settings (API reference, PutRecordBatch).
 var advice = map[string]string{
-	"ResourceNotFoundException": "the Firehose stream does not exist; check its name and region",
-	"AccessDeniedException":     "access denied; the function needs firehose:PutRecordBatch",
-	"InvalidSourceException":    "the source of the Firehose stream is not Direct PUT; choose one that is",
-	"InvalidKMSResourceException": "the key of the Firehose stream cannot be used; check that it is enabled, and the grants of " +
-		"Firehose",
+	"ResourceNotFoundException":   "the Firehose stream does not exist; check its name and region",
+	"AccessDeniedException":       "access denied; the function needs firehose:PutRecordBatch",
+	"InvalidSourceException":      "the source of the Firehose stream is not Direct PUT; choose one that is",
+	"InvalidKMSResourceException": "the key of the Firehose stream cannot be used; check that it is enabled",
 }
 
 // API is what the sink needs of a *firehose.Client.
@@ -102,7 +104,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if !name.MatchString(stream) {
+	if len(stream) > maxName || !namePattern.MatchString(stream) {
 		return nil, fmt.Errorf("%q is not the name of a Firehose stream: use 1 to 64 of a-z, A-Z, 0-9, _, . and -", stream)
 	}
 	s.batches = batchsink.API{

@@ -8,8 +8,8 @@
 //
 // # What a reader of the queue sees
 //
-// Delivery is at least once, with stable ids. A record may be in the queue several times, with equal ids: after a crash,
-// a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself makes. A record that the queue has
+// Delivery is at least once, with stable ids. A record may be in the queue several times, with equal ids: after a
+// crash, a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself makes. A record that the queue has
 // refused is in it once, however often it was refused. A standard queue also delivers a message twice now and then.
 //
 // The body of a message is the record. The id of a record is in its payload, unless the format takes it from elsewhere.
@@ -24,8 +24,8 @@
 // different records may have one id, and SQS would drop the second one. The settings of the function refuse that.
 //
 // The message group of a message is the partition key of its record. Records of one partition key are sent one after
-// the other, each after the one before is in the queue, so they are in the queue in the order of the stream. Only copies
-// can be out of order.
+// the other, each after the one before is in the queue, so they are in the queue in the order of the stream. Only
+// copies can be out of order.
 //
 // An id or a partition key of more than 128 characters, or with other characters than visible ASCII, is replaced by
 // "sha256:" and its hash. A record without a partition key is a group of its own.
@@ -76,14 +76,22 @@ const (
 
 // advice is about the errors of wrong settings (API reference, SendMessageBatch).
 var advice = map[string]string{
-	"QueueDoesNotExist":                       "the queue does not exist; check its URL and region",
-	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
-	"AccessDenied":                            "access denied; the function needs sqs:SendMessage",
-	"AccessDeniedException":                   "access denied; the function needs sqs:SendMessage",
-	"InvalidParameterValue":                   "a message is larger than the queue allows; set the sink's largest record to the queue's MaximumMessageSize",
-	"KmsAccessDenied":                         "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey",
-	"KMS.AccessDeniedException":               "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey",
+	"QueueDoesNotExist":                       adviceNoQueue,
+	"AWS.SimpleQueueService.NonExistentQueue": adviceNoQueue,
+	"AccessDenied":                            adviceDenied,
+	"AccessDeniedException":                   adviceDenied,
+	"InvalidParameterValue":                   adviceTooLarge,
+	"KmsAccessDenied":                         adviceKey,
+	"KMS.AccessDeniedException":               adviceKey,
 }
+
+const (
+	adviceNoQueue  = "the queue does not exist; check its URL and region"
+	adviceDenied   = "access denied; the function needs sqs:SendMessage"
+	adviceTooLarge = "if a message is larger than the queue allows, set the sink's largest record to the queue's " +
+		"MaximumMessageSize"
+	adviceKey = "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey"
+)
 
 // API is what the sink needs of an *sqs.Client.
 type API interface {
@@ -134,7 +142,8 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "":
 		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
 	case s.maxRecord < SmallestLimit || s.maxRecord > LargestRecord:
-		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d", s.maxRecord, SmallestLimit, LargestRecord)
+		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d",
+			s.maxRecord, SmallestLimit, LargestRecord)
 	case s.encoding != EncodingText && s.encoding != EncodingBase64:
 		return nil, fmt.Errorf("sqs sink: the encoding is %q; use text or base64", s.encoding)
 	}
@@ -150,8 +159,8 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 }
 
 // Send delivers records by SendMessageBatch, several requests at a time. All records must have passed Check. Records
-// that the queue refuses, or for which no answer comes, are sent again, with pauses that grow and have jitter, until the
-// deadline of the context. If that has none, Send gives up after six attempts without progress. It gives up at once
+// that the queue refuses, or for which no answer comes, are sent again, with pauses that grow and have jitter, until
+// the deadline of the context. If that has none, Send gives up after six attempts without progress. It gives up at once
 // after an error that time does not cure.
 //
 // Sent names each record that is delivered for sure, with an error too. Some of the others may be in the queue. Sending
