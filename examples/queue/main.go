@@ -1,5 +1,6 @@
 // Command queue is a Lambda function that calls an API once for each order in an SQS queue, standard or FIFO. It uses a
-// Decider in a pipeline of its own: SQS has no shards and no sequence numbers, so a Processor does not fit.
+// Decider in a pipeline of its own. A function that only delivers orders to a sink needs no pipeline: functions/dedupe
+// reads queues, too.
 //
 // It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
 //
