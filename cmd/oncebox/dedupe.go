@@ -17,6 +17,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -215,21 +216,25 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 
 // openLedger opens the ledger. A missing file of --ledger is made.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
-	ledger dedupe.Store, closeLedger func(), err error,
+	ledger offline.Store, closeLedger func(), err error,
 ) {
-	var store *ledgersqlite.Store
 	switch c.Ledger {
 	case "":
 		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
 	case inMemory:
-		store, err = ledgersqlite.OpenMemory(ctx)
-	default:
-		store, err = c.createLedger(ctx, a, job)
+		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
+	store, err := c.createLedger(ctx, a, job)
 	if err != nil {
 		return nil, nil, err
 	}
 	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+// forgetting is the store of a job that Forgets, which uses no more than the ledger.
+type forgetting struct {
+	dedupe.Ledger
+	dedupe.Runs
 }
 
 func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {

@@ -30,7 +30,7 @@ type Job struct {
 
 	Store Store
 	// Forgets says that the store ends with the process. The progress of the run is not recorded then, and the inputs
-	// are read only once, except with RenameAll.
+	// are read only once, except with RenameAll. Nothing but the ledger of the store is used.
 	Forgets bool
 
 	Out         string    // the output file; if it is empty, the output goes to Stream
