@@ -52,7 +52,7 @@ type dedupeCommand struct {
 	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
 	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
 	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
-	BatchSize       int            `help:"Lines decided at a time. It does not change the result. Default: ${default}." default:"1000" placeholder:"N"`
+	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
 
 	Parked renamed `hidden:"" now:"--dead-letters"`
 }

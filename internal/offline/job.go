@@ -2,15 +2,17 @@ package offline
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// DefaultBatchSize is how many lines are decided and written at a time.
-const DefaultBatchSize = 1000
+// DefaultBatchSize is how many lines are decided and written at a time, at most.
+const DefaultBatchSize = 20_000
 
 // Store is what a job needs of an engine.
 type Store interface {
@@ -101,6 +103,7 @@ type run struct {
 	shared      sharedKeys // with RenameAll
 	differences differences
 	lines       *lineReader
+	feed        *feed       // of lines; nil before the work begins
 	lock        *outputLock // of Out; nil without Out
 	out         outputFile
 	deadLetters outputFile
@@ -114,10 +117,12 @@ type run struct {
 	checked    bool // the first lines were
 	savingDone bool // the store was asked to save the finished run
 
-	buffer      []byte  // holds the lines of a batch
-	carriedOver *record // read already, and left for the next batch
-	survivors   []byte  // of a batch, as they are written
-	poison      []byte  // of a batch, as lines of the dead-letter file
+	buffer    []byte // holds a line of those that are read before the work begins
+	batch     batch
+	piece     *piece   // the one from which records are taken
+	used      []*piece // those of the batch before it
+	survivors []byte   // of a batch, as they are written
+	poison    []byte   // of a batch, as lines of the dead-letter file
 }
 
 func newRun(j Job) (*run, error) {
@@ -130,7 +135,7 @@ func newRun(j Job) (*run, error) {
 	if j.PoisonLimit == (dedupe.PoisonLimit{}) {
 		j.PoisonLimit = dedupe.DefaultPoisonLimit
 	}
-	if j.IDs == RenameAll && slices.ContainsFunc(j.Inputs, func(in Input) bool { return in.Size == Unknown }) {
+	if j.IDs == RenameAll && slices.ContainsFunc(j.Inputs, isStream) {
 		return nil, refuse("rename-all reads its inputs twice, and one of them can be read only once: spool it to a file")
 	}
 	j.Inputs = peekable(j.Inputs)
@@ -152,6 +157,8 @@ func newRun(j Job) (*run, error) {
 		delivery:    dedupe.Delivery{Format: j.Format, PassNatural: j.PassNatural},
 		differences: newDifferences(j.Format),
 		lines:       newLineReader(j.Inputs, j.maxLine),
+		batch:       batch{earliest: map[format.Key]int64{}},
+		piece:       &piece{},
 		out:         outputFile{path: j.Out, open: j.open},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
 	}
@@ -162,7 +169,7 @@ func newRun(j Job) (*run, error) {
 }
 
 func (r *run) close() {
-	r.lines.close()
+	r.stopReading()
 	r.out.close()
 	r.deadLetters.close()
 	r.shared.close()
@@ -170,6 +177,17 @@ func (r *run) close() {
 		r.lock.release()
 	}
 }
+
+// stopReading closes the inputs. A stream may be in the middle of a read that never ends.
+func (r *run) stopReading() {
+	if r.feed == nil {
+		r.lines.close()
+		return
+	}
+	r.feed.stop(slices.ContainsFunc(r.Inputs, isStream))
+}
+
+func isStream(in Input) bool { return in.Size == Unknown }
 
 func (r *run) progress(doing string, done int64) {
 	if r.Progress != nil {
@@ -184,6 +202,9 @@ func (r *run) work(ctx context.Context) error {
 			return r.stopped(ctx, err)
 		}
 	}
+	if !r.done.Finished {
+		r.startReading(ctx)
+	}
 	for !r.done.Finished {
 		if err := r.workBatch(ctx); err != nil {
 			return r.stopped(ctx, err)
@@ -194,6 +215,13 @@ func (r *run) work(ctx context.Context) error {
 		_ = r.lock.removeRunFile() // if it stays, the next run finds that this one is finished
 	}
 	return nil
+}
+
+func (r *run) startReading(ctx context.Context) {
+	for i := range r.Inputs {
+		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, i+1))
+	}
+	r.feed = startFeed(ctx, r.lines, r.BatchSize, r.decode)
 }
 
 func (r *run) workBatch(ctx context.Context) error {
@@ -211,6 +239,7 @@ func (r *run) workBatch(ctx context.Context) error {
 		return err
 	}
 	r.done.Finished = b.last
+	r.reusePieces()
 	if b.last || r.entriesMayBeReplaced() || r.Now().Sub(r.recorded) >= recordEvery {
 		return r.record(ctx)
 	}
