@@ -16,6 +16,9 @@ const (
 	pieceBytes = 256 << 10
 )
 
+// usualLine is the length of a line for which a piece has room.
+const usualLine = 16 << 10
+
 // What is read ahead at most. A single line may be longer.
 const (
 	bytesAhead  = 2 << 20
@@ -54,7 +57,7 @@ func startFeed(ctx context.Context, lines *lineReader, size int, decode func(con
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{
 		decode: decode, size: min(size, pieceLines), pieces: make(chan *piece, piecesAhead),
-		free: make(chan *piece, piecesAhead), ahead: semaphore.NewWeighted(bytesAhead), resume: make(chan struct{}, 1), cancel: cancel,
+		free: make(chan *piece, maxBatch/pieceBytes+piecesAhead), ahead: semaphore.NewWeighted(bytesAhead), resume: make(chan struct{}, 1), cancel: cancel,
 	}
 	work := make(chan *piece, piecesAhead)
 	f.all.Go(func() {
@@ -137,14 +140,14 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 
 // empty returns a piece without records, in the memory of one that was taken back.
 func (f *feed) empty() *piece {
-	p := &piece{}
+	p := &piece{decoded: make(chan struct{})}
 	select {
 	case old := <-f.free:
 		clear(old.records)
 		p.records, p.buffer = old.records[:0], old.buffer[:0]
-	default:
+	default: // with room, because each line would keep a buffer that grows
+		p.buffer = make([]byte, 0, pieceBytes+usualLine)
 	}
-	p.decoded = make(chan struct{})
 	return p
 }
 
