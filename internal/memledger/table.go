@@ -22,10 +22,12 @@ type table struct {
 
 type bucket []entry
 
-// entry has no pointers, so that the garbage collector does not look into buckets.
+// entry has no pointers, so that the garbage collector does not look into buckets. It has 56 bytes.
 type entry struct {
-	key dedupe.Key
-	dedupe.Existing
+	key     dedupe.Key
+	owner   dedupe.Digest
+	content dedupe.Digest
+	purgeAt int64
 }
 
 var _ dedupe.Table = (*table)(nil)
@@ -41,22 +43,34 @@ func (t *table) bucketOf(k dedupe.Key) uint64 {
 	return hash & (t.round - 1)
 }
 
-func (t *table) Find(k dedupe.Key) *dedupe.Existing {
-	b := t.buckets[t.bucketOf(k)]
-	for i := range b {
-		if b[i].key == k {
-			return &b[i].Existing
-		}
+func (t *table) Find(k dedupe.Key) (dedupe.Existing, bool) {
+	e := t.buckets[t.bucketOf(k)].find(k)
+	if e == nil {
+		return dedupe.Existing{}, false
 	}
-	return nil
+	return dedupe.Existing{Owner: e.owner, Content: e.content, PurgeAt: e.purgeAt}, true
 }
 
-func (t *table) Add(k dedupe.Key, e dedupe.Existing) {
+func (t *table) Set(k dedupe.Key, is dedupe.Existing) {
+	e := entry{k, is.Owner, is.Content, is.PurgeAt}
+	if old := t.buckets[t.bucketOf(k)].find(k); old != nil {
+		*old = e
+		return
+	}
 	if t.count++; t.count > bucketSize*len(t.buckets) {
 		t.split()
 	}
 	b := &t.buckets[t.bucketOf(k)]
-	*b = append(b.withRoom(), entry{k, e})
+	*b = append(b.withRoom(), e)
+}
+
+func (b bucket) find(k dedupe.Key) *entry {
+	for i := range b {
+		if b[i].key == k {
+			return &b[i]
+		}
+	}
+	return nil
 }
 
 // withRoom returns the bucket with room for one more entry. append would double its room.

@@ -118,6 +118,7 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 		if f.ahead.Acquire(ctx, p.weight) != nil {
 			return
 		}
+		ends, waits := p.last || p.err != nil, p.endsTooLong() // the piece is soon of others
 		for _, to := range []chan<- *piece{work, f.pieces} {
 			select {
 			case to <- p:
@@ -125,10 +126,10 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 				return
 			}
 		}
-		if p.last || p.err != nil {
+		if ends {
 			return
 		}
-		if p.endsTooLong() {
+		if waits {
 			select {
 			case <-f.resume:
 			case <-ctx.Done():

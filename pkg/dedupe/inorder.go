@@ -4,10 +4,10 @@ import "github.com/oncebox/oncebox/pkg/format"
 
 // Table is what EnterInOrder needs of a ledger that is in memory: the entries of one scope. It never fails.
 type Table interface {
-	// Find returns the entry of a key, or nil. The entry may be changed until the next call of Add.
-	Find(key Key) *Existing
-	// Add adds the entry of a key that has none.
-	Add(key Key, e Existing)
+	// Find returns the entry of a key, if there is one. Done is never set.
+	Find(key Key) (e Existing, found bool)
+	// Set adds an entry, or replaces the one of its key.
+	Set(key Key, e Existing)
 }
 
 // EnterInOrder is Ledger.Enter for a ledger in memory. It enters one record after the other, by the rule of EnterByKey.
@@ -29,20 +29,17 @@ func EnterInOrder(t Table, q Question) []Answer {
 // the reason that deriveAll names.
 func (e byKey) enterInto(t Table, p *pending) {
 	for {
-		holder := t.Find(p.key)
+		holder, found := t.Find(p.key)
 		switch {
-		case holder == nil:
-			t.Add(p.key, e.entryOf(p).Existing())
+		case !found || purgedAt(holder.PurgeAt, p.Arrival):
+			t.Set(p.key, e.entryOf(p).Existing())
 			p.found(Put)
 			return
-		case purgedAt(holder.PurgeAt, p.Arrival):
-			*holder = e.entryOf(p).Existing()
-			p.found(Put)
-			return
-		case !e.compare(*holder, p):
+		case !e.compare(holder, p):
 			return
 		}
 		holder.PurgeAt = later(holder.PurgeAt, e.Retention.PurgeAt(p.Arrival))
+		t.Set(p.key, holder)
 		p.derive()
 	}
 }
