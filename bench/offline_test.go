@@ -224,6 +224,7 @@ func offlineRecord(number uint64) string {
 	}
 	text := fmt.Sprintf(`{"event_id":%q,"at":"2026-11-20T12:%02d:%02d.%03dZ","user":{"id":%q,"plan":"pro"},`+
 		`"page":{"url":"https://shop.example.com/p/%d","title":"Product %d"},"amount":%.2f,"agent":"`,
-		id(), random.IntN(60), random.IntN(60), random.IntN(1000), id(), random.IntN(1e6), random.IntN(1e6), 1000*random.Float64())
+		id(), random.IntN(60), random.IntN(60), random.IntN(1000), id(), random.IntN(1e6), random.IntN(1e6),
+		1000*random.Float64())
 	return fmt.Sprintf("%s%0*d\"}", text, offlineBytes-1-len(text)-2, 0)
 }

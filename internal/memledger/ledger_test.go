@@ -121,8 +121,7 @@ func TestEndedContext(t *testing.T) {
 	}
 }
 
-// TestMemory: an entry takes at most 64 bytes, however far the table has grown. Not parallel: it measures the heap. (The
-// race detector makes room for itself.)
+// TestMemory: an entry takes at most 64 bytes, however far the table has grown. Not parallel: it measures the heap.
 func TestMemory(t *testing.T) {
 	testengine.CheckOnly(t)
 	const entries, most = 1_000_000, 64

@@ -56,8 +56,9 @@ type feed struct {
 func startFeed(ctx context.Context, lines *lineReader, size int, decode func(context.Context, *record) error) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{
-		decode: decode, size: min(size, pieceLines), pieces: make(chan *piece, piecesAhead),
-		free: make(chan *piece, maxBatch/pieceBytes+piecesAhead), ahead: semaphore.NewWeighted(bytesAhead), resume: make(chan struct{}, 1), cancel: cancel,
+		decode: decode, size: min(size, pieceLines), cancel: cancel,
+		pieces: make(chan *piece, piecesAhead), ahead: semaphore.NewWeighted(bytesAhead),
+		free: make(chan *piece, maxBatch/pieceBytes+piecesAhead), resume: make(chan struct{}, 1),
 	}
 	work := make(chan *piece, piecesAhead)
 	f.all.Go(func() {
@@ -101,7 +102,7 @@ func (f *feed) proceed() { f.resume <- struct{}{} }
 
 // reuse takes a piece back whose records are used no more.
 func (f *feed) reuse(p *piece) {
-	if cap(p.buffer) > 4*pieceBytes { // of a long line
+	if cap(p.buffer) < pieceBytes || cap(p.buffer) > 4*pieceBytes { // the first piece, or one with a long line
 		return
 	}
 	select {

@@ -13,7 +13,7 @@ import (
 )
 
 // maxBatch bounds the bytes of a batch's lines, however many lines it may have.
-const maxBatch = 6 << 20
+const maxBatch = 5 << 20
 
 // The errors of records that are poison here and not in package dedupe.
 var (
