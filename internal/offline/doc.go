@@ -1,5 +1,5 @@
-// Package offline deduplicates files: it reads one record a line and writes each unique record once, with the ledger and
-// the rules of the Lambda function.
+// Package offline deduplicates files: it reads one record a line and writes each unique record once, with the ledger
+// and the rules of the Lambda function.
 //
 //	lines, err := offline.JSON(format.Options{IDPath: "id"})
 //	...
@@ -35,7 +35,7 @@
 // SQLite ledger has synced them by then: they are one transaction. The progress that is saved covers only batches whose
 // results are written and synced. So after a power cut, too, each survivor of a saved batch has its entry. Entries of a
 // batch that was not saved may be there or not: its records are decided again, and find their own entry or put it. So
-// a ledger needs one sync for each batch, about forty for half a million records of 380 bytes, and nothing weaker than that.
+// a ledger needs one sync for each batch, about forty for half a million records of 380 bytes, and nothing weaker.
 //
 // # Owners and times
 //
