@@ -12,8 +12,8 @@ import (
 // maxRows is how many entries a statement takes at most.
 const maxRows = 250
 
-// packed is what putEntries gets of its entries: a blob, in which each has a row, and not parameters. To bind eight
-// parameters an entry would take half as long again.
+// packed is what putEntries gets of its entries: a blob, in which each has a row. With eight parameters for each entry,
+// binding these would take a good part of the time.
 type packed struct {
 	rows  []byte
 	texts []byte
