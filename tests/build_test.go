@@ -112,7 +112,7 @@ func TestWorkflowsArePinned(t *testing.T) {
 	t.Parallel()
 	workflows, err := filepath.Glob("../.github/workflows/*.yml")
 	must(t, err)
-	equal(t, "workflows", len(workflows), 2)
+	equal(t, "workflows", len(workflows), 3)
 	uses := regexp.MustCompile(`(?m)^ +(?:- )?uses: (.*)$`)
 	pinned := regexp.MustCompile(`^(\./.+|[\w.-]+/[\w./-]+@[0-9a-f]{40} # v[0-9.]+)$`)
 	for _, workflow := range workflows {

@@ -79,7 +79,7 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 			if parts == nil {
 				t.Fatalf("docs/iam.md: %q is not understood", only)
 			}
-			g.key, g.isPrefix = strings.Replace(parts[1], "SCOPE", "clicks", 1), parts[2] == "*" // the stream's name
+			g.key, g.isPrefix = strings.Replace(parts[1], "SCOPE", "clicks", 1), parts[2] == "*"
 		}
 		grants = append(grants, g)
 	}
@@ -224,7 +224,8 @@ func askAsDedupe(t *testing.T, aws *cloud, acks string) {
 		own.dedupe: "dedupe table", sink.name: "destination stream", deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 	}
 	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
-		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks)
+		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks,
+		"ONCEBOX_SCOPE=clicks") // of all streams of the events
 	var all dedupe.Tally
 	for name := range dedupeCases {
 		for range 2 {
