@@ -33,9 +33,10 @@ type Job struct {
 	// are read only once, except with RenameAll.
 	Forgets bool
 
-	Out         string    // the output file; if it is empty, the output goes to Stream
-	Stream      io.Writer // such as stdout
-	DeadLetters string    // the file for poison records, created for the first one
+	Out         string      // the output file; if it is empty, the output goes to Stream
+	Stream      io.Writer   // such as stdout
+	DeadLetters string      // the file for poison records, created for the first one
+	Compression Compression // of Out, or of Stream
 
 	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
 	// does not change the result.
@@ -77,7 +78,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
-		return Report{}, err
+		return Report{}, refuseBroken(err)
 	}
 	err = r.work(ctx)
 	return r.report(), err
@@ -152,7 +153,7 @@ func newRun(j Job) (*run, error) {
 		delivery:    dedupe.Delivery{Format: j.Format, PassNatural: j.PassNatural},
 		differences: newDifferences(j.Format),
 		lines:       newLineReader(j.Inputs, j.maxLine),
-		out:         outputFile{path: j.Out, open: j.open},
+		out:         outputFile{path: j.Out, open: j.open, pack: newPacker(j.Compression)},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
 	}
 	if j.Out == "" {

@@ -35,12 +35,23 @@ func everything() []string {
 // then finishes leaves the same files as one that was never killed.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
+	for _, c := range []Compression{NotCompressed, Gzip, Zstandard} {
+		t.Run(string(c), func(t *testing.T) {
+			t.Parallel()
+			killedAnywhere(t, c)
+		})
+	}
+}
+
+// killedAnywhere has inputs and an output of one compression.
+func killedAnywhere(t *testing.T, c Compression) {
 	reference := newBench(t, everything()...)
 	reference.run()
-	out, deadLetters := reference.read("out"), reference.read("dead")
+	out, deadLetters := reference.output(), reference.read("dead")
 	for mode := range modes {
 		for n := 1; ; n++ {
-			b := newBench(t, everything()...)
+			b := newBench(t, packedEach(t, c, everything())...)
+			b.job.Compression = c
 			b.job.BatchSize, b.tick = 4, recordEvery
 			if !b.die(n, mode) {
 				if n < 20 {
@@ -55,8 +66,8 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 			b.job.BatchSize = 5
 			b.finish()
-			if b.read("out") != out || b.read("dead") != deadLetters {
-				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.read("out"), deadLetters, b.read("dead"))
+			if b.output() != out || b.read("dead") != deadLetters {
+				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.output(), deadLetters, b.read("dead"))
 			}
 		}
 	}

@@ -136,8 +136,8 @@ func (r *lineReader) close() {
 
 // skip skips the lines that are done. done is their number of bytes.
 func (r *lineReader) skip(ctx context.Context, done int64) error {
-	for r.at < len(r.inputs) && r.done+r.inputs[r.at].Size <= done {
-		r.done += r.inputs[r.at].Size
+	for r.at < len(r.inputs) && r.done+r.inputs[r.at].content <= done {
+		r.done += r.inputs[r.at].content
 		r.at++
 	}
 	for r.done < done {

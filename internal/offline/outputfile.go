@@ -30,8 +30,10 @@ type outputFile struct {
 	open    openFunc
 	appends bool // keep what is in the file; otherwise the file is cut to size
 	to      io.Writer
-	size    int64 // bytes of the run in it
-	dirty   bool  // written to since the last sync
+	pack    packer // nil if it is not compressed
+	within  bool   // within a gzip member or a Zstandard frame
+	size    int64  // bytes of the run in it; with pack, a file can be cut to it only after sync
+	dirty   bool   // written to since the last sync
 	failed  error
 }
 
@@ -73,17 +75,56 @@ func (o *outputFile) Write(b []byte) (n int, err error) {
 		return 0, err
 	}
 	o.dirty = true
-	n, o.failed = o.to.Write(b)
-	o.size += int64(n)
+	if o.pack == nil {
+		n, o.failed = o.append(b)
+		return n, o.failed
+	}
+	o.begin()
+	n, o.failed = o.pack.Write(b)
 	return n, o.failed
 }
 
-// sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync.
+// append writes bytes as they are in the file.
+func (o *outputFile) append(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	o.size += int64(n)
+	return n, err
+}
+
+// begin begins a gzip member or a Zstandard frame, unless it is within one.
+func (o *outputFile) begin() {
+	if !o.within {
+		o.pack.Reset(writerFunc(o.append))
+		o.within = true
+	}
+}
+
+// finish makes a compressed file without content one that can be unpacked.
+func (o *outputFile) finish() error {
+	if o.pack == nil || o.size > 0 || o.within {
+		return nil
+	}
+	if err := o.ready(); err != nil {
+		return err
+	}
+	o.begin()
+	o.dirty = true
+	return nil
+}
+
+// sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync. In a compressed file it
+// ends the member or frame, so that the file can be cut there: unpacking it gives all that was written before.
 func (o *outputFile) sync() error {
 	if !o.dirty || o.failed != nil {
 		return o.failed
 	}
 	o.dirty = false
+	if o.within {
+		o.within = false
+		if o.failed = o.pack.Close(); o.failed != nil {
+			return o.failed
+		}
+	}
 	if f, ok := o.to.(*os.File); ok && o.path == "" && !isRegular(f) {
 		return nil
 	}
@@ -99,6 +140,11 @@ func (o *outputFile) close() {
 		_ = f.Close()
 	}
 }
+
+// writerFunc is an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func isRegular(f *os.File) bool {
 	info, err := f.Stat()

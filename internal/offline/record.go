@@ -22,12 +22,18 @@ func (r *run) record(ctx context.Context) error {
 	if (r.Out == "" || r.Forgets) && !r.done.Finished {
 		return nil // such a run cannot continue, only start over
 	}
+	if r.done.Finished {
+		if err := r.out.finish(); err != nil {
+			return err
+		}
+	}
 	if err := r.out.sync(); err != nil {
 		return err
 	}
 	if err := r.deadLetters.sync(); err != nil {
 		return err
 	}
+	r.done.Output = r.out.size // a compressed file has grown: its member or frame has ended
 	r.savingDone = r.done.Finished
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
