@@ -5,12 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -101,15 +98,27 @@ Examples:
 }
 
 func (c dedupeCommand) Run(ctx context.Context, a *app) error {
-	c.setDefaults()
+	out, err := outputOf(c.Out)
+	if err != nil {
+		return err
+	}
+	c.setDefaults(out)
 	job, err := c.job(a)
 	if err != nil {
 		return err
 	}
-	if err := c.checkPaths(a); err != nil {
+	files := &sources{}
+	from, err := files.expand(ctx, c.Files)
+	if err != nil {
 		return err
 	}
-	inputs, remove, err := c.inputs(ctx, a.stdin)
+	if err := c.checkPaths(a, out, from); err != nil {
+		return err
+	}
+	if err := out.addTo(ctx, job, files); err != nil {
+		return err
+	}
+	inputs, remove, err := files.inputs(ctx, from, a.stdin, job.Forgets && c.IDs != offline.RenameAll)
 	defer remove()
 	if err != nil {
 		return err
@@ -120,7 +129,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return c.explainFirstLines(err)
 	}
 	defer closeLedger()
-	if c.Out == "" {
+	if out.file == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
 	progress, finish := a.bytesProgress(inputs)
@@ -133,19 +142,12 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	return a.summarize(report, c.DeadLetters)
 }
 
-func (c *dedupeCommand) setDefaults() {
-	if c.Out == "-" {
-		c.Out = ""
-	}
+func (c *dedupeCommand) setDefaults(out output) {
 	if len(c.Files) == 0 {
 		c.Files = []string{"-"}
 	}
-	switch {
-	case c.DeadLetters != "":
-	case c.Out == "":
-		c.DeadLetters = deadLettersOfStdout
-	default:
-		c.DeadLetters = c.Out + ".dead.ndjson"
+	if c.DeadLetters == "" {
+		c.DeadLetters = out.deadLetters()
 	}
 }
 
@@ -166,6 +168,8 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 		return nil, c.excludesIDs("--no-natural")
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
 		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
+	case offline.CompressionOf(c.DeadLetters) != offline.NotCompressed:
+		return nil, &usageError{fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name."}
 	case isDeadLetterStore(c.DeadLetters):
 		return nil, &usageError{
 			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
@@ -186,7 +190,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }
 
@@ -237,11 +241,11 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
 	}
 	// What would be refused later is refused before the ledger is made. A missing ledger has no unfinished run.
-	if err := offline.CheckFolders(c.Out, c.DeadLetters); err != nil {
+	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
-	if c.Out != "" {
-		if err := offline.CheckEmpty(c.Out, c.DeadLetters); err != nil {
+	if job.Out != "" {
+		if err := offline.CheckEmpty(job.Out, c.DeadLetters); err != nil {
 			return nil, err
 		}
 	}
@@ -253,62 +257,6 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 		a.remark("made the ledger %s", c.Ledger)
 	}
 	return store, err
-}
-
-// checkPaths refuses to write to a file that is also read, or written for another purpose.
-func (c *dedupeCommand) checkPaths(a *app) error {
-	ledger := c.Ledger
-	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
-		ledger = path
-	}
-	type use struct{ what, path string }
-	uses := []use{{"--dead-letters", c.DeadLetters}, {"the ledger", ledger}}
-	if c.Out != "" {
-		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"},
-			use{"the mark of --out", c.Out + ".run"})
-	}
-	writes := len(uses)
-	for _, path := range c.Files {
-		uses = append(uses, use{"an input", path})
-	}
-	for i, written := range uses[:writes] {
-		for _, other := range uses[i+1:] {
-			if written.path != "" && other.path != "-" && samePath(written.path, other.path) {
-				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}
-			}
-		}
-	}
-	for i, path := range c.Files {
-		if path == "-" && slices.Contains(c.Files[:i], "-") {
-			return &usageError{errors.New("- is named twice, and stdin can be read only once"), ""}
-		}
-		if c.Out == "" && isStdout(a.stdout, path) {
-			return &usageError{fmt.Errorf("%s is stdout as well as an input", path), ""}
-		}
-	}
-	return nil
-}
-
-func samePath(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	if errX == nil && errY == nil {
-		return os.SameFile(x, y)
-	}
-	a, errX = filepath.Abs(a)
-	b, errY = filepath.Abs(b)
-	return errX == nil && errY == nil && a == b
-}
-
-// isStdout reports whether stdout is redirected to a file of that name.
-func isStdout(stdout io.Writer, path string) bool {
-	file, ok := stdout.(*os.File)
-	if !ok {
-		return false
-	}
-	x, errX := file.Stat()
-	y, errY := os.Stat(path)
-	return errX == nil && errY == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
 // summarize prints what a run has done, to stderr: survivors may be on stdout.

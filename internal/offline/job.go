@@ -2,7 +2,10 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -37,6 +40,11 @@ type Job struct {
 	Stream      io.Writer   // such as stdout
 	DeadLetters string      // the file for poison records, created for the first one
 	Compression Compression // of Out, or of Stream
+
+	// Upload brings the output to its place, if that is not the file: Out only holds it until then, and is removed. It
+	// is called with the id of the run when the file is complete. It must be safe to repeat: after a crash it is called
+	// again. May be nil.
+	Upload func(ctx context.Context, run string) error
 
 	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
 	// does not change the result.
@@ -191,10 +199,22 @@ func (r *run) work(ctx context.Context) error {
 		}
 		r.progress("deduplicating", r.done.Input)
 	}
-	if r.lock != nil {
-		_ = r.lock.removeRunFile() // if it stays, the next run finds that this one is finished
-	}
+	r.tidy()
 	return nil
+}
+
+// tidy removes the files of a run that is finished. If they stay, the next run finds that this one is finished.
+func (r *run) tidy() {
+	if r.lock == nil {
+		return
+	}
+	if r.Upload != nil {
+		r.out.close()
+		if err := os.Remove(r.Out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+	}
+	_ = r.lock.removeRunFile()
 }
 
 func (r *run) workBatch(ctx context.Context) error {

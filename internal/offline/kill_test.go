@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +70,42 @@ func killedAnywhere(t *testing.T, c Compression) {
 			b.finish()
 			if b.output() != out || b.read("dead") != deadLetters {
 				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.output(), deadLetters, b.read("dead"))
+			}
+		}
+	}
+}
+
+// TestKilledBeforeUpload kills a run whose output is uploaded at each of its operations, the upload among them. The
+// output is uploaded once, and is that of a run that was never killed.
+func TestKilledBeforeUpload(t *testing.T) {
+	t.Parallel()
+	reference := newBench(t, everything()...)
+	reference.run()
+	for mode := range modes {
+		for n := 1; ; n++ {
+			b := newBench(t, everything()...)
+			b.job.BatchSize, b.tick = 4, recordEvery
+			uploads := map[string]string{} // by run
+			b.job.Upload = func(_ context.Context, run string) error {
+				if uploads[run] == "" {
+					uploads[run] = b.output()
+				}
+				return nil
+			}
+			killed := b.die(n, mode)
+			for b.read("out.run") != "" || !b.finished() {
+				if _, err := b.job.Run(context.Background()); err != nil {
+					t.Fatalf("killed at %d (%d): %v", n, mode, err)
+				}
+			}
+			if uploaded := slices.Collect(maps.Values(uploads)); len(uploaded) != 1 || uploaded[0] != reference.output() {
+				t.Fatalf("killed at %d (%d): want one upload of\n%s\ngot\n%q", n, mode, reference.output(), uploaded)
+			}
+			if _, err := os.Stat(b.path("out")); err == nil || b.read("dead") != reference.read("dead") {
+				t.Fatalf("killed at %d (%d): the file is left, or the dead letters differ: %s", n, mode, b.read("dead"))
+			}
+			if !killed {
+				break
 			}
 		}
 	}

@@ -140,6 +140,10 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
+	if at.Finished && r.Upload != nil { // the file may be gone
+		r.done, r.resumed = at, at.Lines
+		return nil
+	}
 	if err := r.checkSameDeadLetters(); err != nil {
 		return err
 	}

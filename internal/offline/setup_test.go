@@ -331,6 +331,12 @@ func (b *bench) die(n int, mode deathMode) (killed bool) {
 	d := &death{at: n, mode: mode}
 	job := b.job
 	job.Store, job.open = dedupefault.HookStore(b.store, d.hook), d.open
+	if upload := job.Upload; upload != nil {
+		job.Upload = func(ctx context.Context, run string) (err error) {
+			dead := d.step(func() { err = upload(ctx, run) }, nothing)
+			return errors.Join(dead, err)
+		}
+	}
 	_, err := job.Run(context.Background())
 	d.bury(b)
 	if d.killed != errors.Is(err, errKilled) {
