@@ -113,3 +113,28 @@ func TestCutOffInput(t *testing.T) {
 		broken.refused(name, "damaged")
 	}
 }
+
+// TestInterruptedInABatch: a batch that was interrupted between its two files is not kept. A compressed output cannot be
+// cut before it, so it goes back to the last record point.
+func TestInterruptedInABatch(t *testing.T) {
+	t.Parallel()
+	text := rec("1", "a") + rec("2", "b") + rec("2", "b") + strings.Repeat("x", 1<<20) + "\n" + rec("3", "c")
+	for _, c := range []Compression{NotCompressed, Gzip, Zstandard} {
+		b := newBench(t, text)
+		b.job.Compression, b.job.maxLine, b.job.BatchSize = c, 500, 10
+		ctx, cancel := context.WithCancel(t.Context())
+		b.job.open = func(path string, flag int) (file, error) {
+			f, err := osOpen(path, flag)
+			if path == b.path("dead") {
+				cancel()
+			}
+			return f, err
+		}
+		if _, err := b.job.Run(ctx); !errors.Is(err, ErrStopped) || !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: want an interrupted run, got %v", c, err)
+		}
+		b.job.open = nil
+		b.run()
+		b.wantOut(rec("1", "a") + rec("2", "b") + rec("3", "c"))
+	}
+}

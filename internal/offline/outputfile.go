@@ -30,9 +30,11 @@ type outputFile struct {
 	open    openFunc
 	appends bool // keep what is in the file; otherwise the file is cut to size
 	to      io.Writer
+	size    int64  // bytes of the run in it
+	kept    int64  // size to which it is to be cut after a crash
 	pack    packer // nil if it is not compressed
 	within  bool   // within a gzip member or a Zstandard frame
-	size    int64  // bytes of the run in it; with pack, a file can be cut to it only after sync
+	loose   bool   // that holds something of a batch that is not done
 	dirty   bool   // written to since the last sync
 	failed  error
 }
@@ -80,8 +82,17 @@ func (o *outputFile) Write(b []byte) (n int, err error) {
 		return n, o.failed
 	}
 	o.begin()
+	o.loose = true
 	n, o.failed = o.pack.Write(b)
 	return n, o.failed
+}
+
+// keep says that the batch is done whose results were written. In a compressed file they are kept only after sync.
+func (o *outputFile) keep() {
+	o.loose = false
+	if !o.within {
+		o.kept = o.size
+	}
 }
 
 // append writes bytes as they are in the file.
@@ -112,19 +123,25 @@ func (o *outputFile) finish() error {
 	return nil
 }
 
+// errLoose says that a compressed file cannot be cut behind the last batch that is done.
+var errLoose = errors.New("the output holds a part of the next batch")
+
 // sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync. In a compressed file it
 // ends the member or frame, so that the file can be cut there: unpacking it gives all that was written before.
 func (o *outputFile) sync() error {
 	if !o.dirty || o.failed != nil {
 		return o.failed
 	}
-	o.dirty = false
 	if o.within {
-		o.within = false
+		if o.loose {
+			return errLoose
+		}
 		if o.failed = o.pack.Close(); o.failed != nil {
 			return o.failed
 		}
+		o.within, o.kept = false, o.size
 	}
+	o.dirty = false
 	if f, ok := o.to.(*os.File); ok && o.path == "" && !isRegular(f) {
 		return nil
 	}

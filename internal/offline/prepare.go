@@ -200,7 +200,7 @@ func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 
 // cutFiles cuts the files to the sizes that the run last recorded, and skips the lines that are done.
 func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
-	r.out.size, r.deadLetters.size = r.done.Output, r.done.DeadLetters
+	r.out.size, r.out.kept, r.deadLetters.size = r.done.Output, r.done.Output, r.done.DeadLetters
 	if err := r.out.ready(); err != nil {
 		return err
 	}

@@ -33,12 +33,12 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.deadLetters.sync(); err != nil {
 		return err
 	}
+	r.done.Output = r.out.kept // a compressed file keeps more: its member or frame has ended
 	if r.done.Finished && r.Upload != nil {
 		if err := r.Upload(ctx, r.done.ID); err != nil {
 			return err
 		}
 	}
-	r.done.Output = r.out.size // a compressed file has grown: its member or frame has ended
 	r.savingDone = r.done.Finished
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

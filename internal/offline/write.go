@@ -50,6 +50,9 @@ func (r *run) write(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
+	if _, err := r.out.Write(r.survivors); err != nil {
+		return err
+	}
 	if _, err := r.deadLetters.Write(r.poison); err != nil {
 		return err
 	}
@@ -58,11 +61,8 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		return err
 	}
 	done.Input += rest
-	// The output is last: a compressed one holds what it was given, also if the batch then fails.
-	if _, err := r.out.Write(r.survivors); err != nil {
-		return err
-	}
-	done.Output, done.DeadLetters = r.out.size, r.deadLetters.size
+	r.out.keep()
+	done.Output, done.DeadLetters = r.out.kept, r.deadLetters.size
 	r.done = done
 	return nil
 }
