@@ -41,6 +41,11 @@ type Job struct {
 	DeadLetters string      // the file for poison records, created for the first one
 	Compression Compression // of Out, or of Stream
 
+	// Listing is the CSV file that gets a line for each duplicate, renamed record and dead letter. May be empty.
+	Listing string
+	// Preview writes nothing but the Listing: the report says what a run would do. The store must forget what it is told.
+	Preview bool
+
 	// Upload brings the output to its place, if that is not the file: Out only holds it until then, and is removed. It
 	// is called with the id of the run when the file is complete. It must be safe to repeat: after a crash it is called
 	// again. May be nil.
@@ -113,6 +118,7 @@ type run struct {
 	lock        *outputLock // of Out; nil without Out
 	out         outputFile
 	deadLetters outputFile
+	listing     listing
 
 	done       dedupe.Run // how far the run is
 	recorded   time.Time  // when that was last recorded
@@ -163,9 +169,13 @@ func newRun(j Job) (*run, error) {
 		lines:       newLineReader(j.Inputs, j.maxLine),
 		out:         outputFile{path: j.Out, open: j.open, pack: newPacker(j.Compression)},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
+		listing:     listing{path: j.Listing, open: j.open},
 	}
 	if j.Out == "" {
 		r.out.to, r.deadLetters.appends = j.Stream, true
+	}
+	if j.Preview {
+		r.out.to, r.deadLetters.to = io.Discard, io.Discard
 	}
 	return r, nil
 }
@@ -174,6 +184,7 @@ func (r *run) close() {
 	r.lines.close()
 	r.out.close()
 	r.deadLetters.close()
+	r.listing.close()
 	r.shared.close()
 	if r.lock != nil {
 		r.lock.release()
@@ -188,6 +199,9 @@ func (r *run) progress(doing string, done int64) {
 
 // work does what is left of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) error {
+	if err := r.listing.begin(r.done.Tally); err != nil {
+		return err
+	}
 	if r.IDs == RenameAll && !r.done.Finished {
 		if err := r.findSharedKeys(ctx); err != nil {
 			return r.stopped(ctx, err)

@@ -33,6 +33,9 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.deadLetters.sync(); err != nil {
 		return err
 	}
+	if err := r.listing.sync(); err != nil {
+		return err
+	}
 	r.done.Output = r.out.kept // a compressed file keeps more: its member or frame has ended
 	if r.done.Finished && r.Upload != nil {
 		if err := r.Upload(ctx, r.done.ID); err != nil {
