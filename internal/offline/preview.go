@@ -7,24 +7,23 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Finder is what a Preview needs of the ledger that it looks at: it reads and changes nothing.
-type Finder interface {
-	// Find returns the entries of keys, in their order, and nil for a key without an entry.
-	Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error)
+// Readable is what a Preview needs of the ledger that it looks at.
+type Readable interface {
+	dedupe.Finder
 	ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error)
 }
 
 // Scratch is the ledger that a Preview writes to: one that is empty, and that nobody else uses.
 type Scratch interface {
 	dedupe.Entries
-	Finder
+	dedupe.Finder
 }
 
 // Preview is the store of a job that changes nothing. Its answers are those that the ledger would give: it reads the
 // ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger stands for that of the same
 // key below it.
 type Preview struct {
-	Ledger  Finder
+	Ledger  Readable
 	Scratch Scratch
 
 	// raised are the purge times of entries of Ledger that it would have raised, as for synthetic duplicates in a window.

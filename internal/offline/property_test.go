@@ -319,6 +319,19 @@ func TestPreview(t *testing.T) {
 	})
 }
 
+// TestPreviewRaises: a synthetic duplicate makes the entry of its id live longer, in a preview too.
+func TestPreviewRaises(t *testing.T) {
+	t.Parallel()
+	line := func(fp string, second int) string { return fmt.Sprintf(`{"id":"a","fp":%q,"t":%d}`+"\n", fp, second) }
+	b := newBench(t, line("x", 0))
+	b.job.Retention = dedupe.Retention{Window: 10 * time.Second}
+	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
+	b.run()
+	b.job.Store, b.job.Preview, b.job.Out = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true, ""
+	b.job.Inputs = texts(line("y", 8) + line("x", 15))
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
+}
+
 func (b *bench) finished() bool {
 	for _, r := range b.store.Runs() {
 		return r.Finished
