@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,8 @@ type dedupeCommand struct {
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
 	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
 	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	Report          string         `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
+	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int            `help:"Lines decided at a time. It does not change the result. Default: ${default}." default:"1000" placeholder:"N"`
 
@@ -115,7 +118,9 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err := c.checkPaths(a, out, from); err != nil {
 		return err
 	}
-	if err := out.addTo(ctx, job, files); err != nil {
+	if c.DryRun {
+		job.Preview, job.DeadLetters = true, ""
+	} else if err := out.addTo(ctx, job, files); err != nil {
 		return err
 	}
 	inputs, remove, err := files.inputs(ctx, from, a.stdin, job.Forgets && c.IDs != offline.RenameAll)
@@ -129,6 +134,10 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return c.explainFirstLines(err)
 	}
 	defer closeLedger()
+	undo, err := c.makeReportFolder()
+	if err != nil {
+		return err
+	}
 	if out.file == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
@@ -137,9 +146,17 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	report, err := job.Run(ctx)
 	finish()
 	if err != nil {
+		undo()
 		return c.explainFirstLines(err)
 	}
-	return a.summarize(report, c.DeadLetters)
+	if err := c.writeReport(report); err != nil {
+		return err
+	}
+	deadLetters := c.DeadLetters
+	if c.DryRun {
+		report.Again, deadLetters = false, cmp.Or(c.listing(), "the report of --report DIR")
+	}
+	return a.summarize(report, deadLetters)
 }
 
 func (c *dedupeCommand) setDefaults(out output) {
@@ -190,7 +207,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }
 
@@ -219,9 +236,12 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 
 // openLedger opens the ledger. A missing file of --ledger is made.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
-	ledger dedupe.Store, closeLedger func(), err error,
+	ledger offline.Store, closeLedger func(), err error,
 ) {
 	var store *ledgersqlite.Store
+	if c.DryRun {
+		return c.openPreview(ctx, a, job)
+	}
 	switch c.Ledger {
 	case "":
 		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)

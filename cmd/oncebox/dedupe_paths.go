@@ -15,7 +15,14 @@ type use struct{ what, path string }
 
 // writes are the files that a run writes to.
 func (c *dedupeCommand) writes(a *app, out output) []use {
-	uses := []use{{"--dead-letters", c.DeadLetters}}
+	var uses []use
+	if c.Report != "" {
+		uses = append(uses, use{"the listing of --report", c.listing()}, use{"the page of --report", filepath.Join(c.Report, reportPage)})
+	}
+	if c.DryRun {
+		return uses
+	}
+	uses = append(uses, use{"--dead-letters", c.DeadLetters})
 	ledger := c.Ledger
 	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
 		ledger = path
