@@ -197,7 +197,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	if err := itembank.ValidateName("scope", c.Scope); err != nil {
 		return nil, &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
 	}
-	retention, err := c.retention(a)
+	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
 	if err != nil {
 		return nil, err
 	}
@@ -216,19 +216,19 @@ func isDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }
 
-// retention is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
+// retentionOf is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
 // the records are. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
-func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
+func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, error) {
 	const longest = 100 * 365 * 24 * time.Hour
-	if c.Window == nil {
+	if window == nil {
 		return dedupe.Retention{ForGood: true}, nil
 	}
-	if *c.Window < time.Second || *c.Window > longest {
+	if *window < time.Second || *window > longest {
 		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
-			*c.Window, settings.FormatDuration(longest)), ""}
+			*window, settings.FormatDuration(longest)), ""}
 	}
-	r := dedupe.Retention{Window: *c.Window}
-	if c.Ledger == "" && a.Store == dynamodbStore {
+	r := dedupe.Retention{Window: *window}
+	if deletesByClock {
 		r.Horizon = kinesishandler.DefaultHorizon
 	}
 	return r, nil
