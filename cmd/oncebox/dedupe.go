@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -141,7 +139,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if out.file == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
-	progress, finish := a.bytesProgress(inputs)
+	progress, finish := a.runProgress(time.Now)
 	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
@@ -339,32 +337,5 @@ func summaryOf(r offline.Report) dedupeSummary {
 		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
-	}
-}
-
-// bytesProgress draws a bar for each pass over the inputs on a terminal, and nothing elsewhere. Call finish at the end,
-// also after an error.
-func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), finish func()) {
-	if !a.showsProgress() {
-		return nil, func() {}
-	}
-	var total int64
-	for _, in := range inputs {
-		if total += in.Size; in.Size == offline.Unknown {
-			total = -1
-			break
-		}
-	}
-	bars := map[string]*progressbar.ProgressBar{}
-	progress = func(doing string, done int64) {
-		if bars[doing] == nil {
-			bars[doing] = a.bar(total, doing, progressbar.OptionShowBytes(true))
-		}
-		_ = bars[doing].Set64(done) // the work goes on if the bar cannot be drawn
-	}
-	return progress, func() {
-		for _, bar := range bars {
-			_ = bar.Clear()
-		}
 	}
 }

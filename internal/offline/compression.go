@@ -67,7 +67,7 @@ func compressionOfContent(head []byte) Compression {
 
 // unpack returns the content of an input, whatever its compression. The content decides, and not the name: a file that
 // was unpacked on its way may still be called .gz. Several gzip members or Zstandard frames are one content.
-func unpack(raw *reading) (io.ReadCloser, error) {
+func unpack(raw *reading) (*unpacked, error) {
 	buffered := bufio.NewReaderSize(raw, 64<<10)
 	head, err := buffered.Peek(magicBytes)
 	if err != nil && !errors.Is(err, io.EOF) {

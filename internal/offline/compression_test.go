@@ -70,6 +70,22 @@ func TestCompressedInputs(t *testing.T) {
 	}
 }
 
+// TestProgress: each pass ends with all bytes, also where these are compressed.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Compression{NotCompressed, Gzip} {
+		last := map[string]Progress{}
+		b := newBench(t, packedEach(t, c, everything())...)
+		b.job.IDs, b.job.Progress = RenameAll, func(p Progress) { last[p.Doing] = p }
+		got := b.run()
+		for _, pass := range []string{passReading, passRenaming, passDeciding} {
+			if p := last[pass]; p.Bytes == 0 || p.Bytes != p.Total || (pass == passDeciding) != (p.Lines == got.In) {
+				t.Errorf("%s: %+v", c, p)
+			}
+		}
+	}
+}
+
 // TestEmptyContent: an output without a survivor can be unpacked, and so can an input without a line be read.
 func TestEmptyContent(t *testing.T) {
 	t.Parallel()

@@ -22,13 +22,13 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	var done int64
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
-		sum, size, err := in.digest(ctx, func(n int64) { r.progress("reading", done+n) })
+		sum, size, err := in.digest(ctx, func(n int64) { r.progress(passReading, done+n) })
 		if err != nil {
 			return "", err
 		}
 		_, _ = h.Write(sum) // a hash never fails
 		in.content = size
-		done += size
+		done += in.Size
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
@@ -42,7 +42,8 @@ func (r *run) digestOptions(h hash.Hash) {
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
 }
 
-// digest returns the SHA-256 and the size of an input's content. It tells progress how many bytes it has read.
+// digest returns the SHA-256 and the size of an input's content. It tells progress how many bytes of the input it has
+// read.
 func (in Input) digest(ctx context.Context, progress func(int64)) (sum []byte, size int64, err error) {
 	file, err := in.open(ctx)
 	if err != nil {
@@ -51,9 +52,10 @@ func (in Input) digest(ctx context.Context, progress func(int64)) (sum []byte, s
 	defer file.Close()
 	h := sha256.New()
 	const part = 8 << 20
-	for ; ; progress(size) {
+	for {
 		n, err := io.CopyN(h, file, part)
 		size += n
+		progress(in.Size - file.raw.left)
 		if errors.Is(err, io.EOF) {
 			return h.Sum(nil), size, nil
 		}

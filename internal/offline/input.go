@@ -74,7 +74,7 @@ func (s *stream) open() (io.ReadCloser, error) {
 }
 
 // open opens the content of an input for one reading, which fails when ctx ends.
-func (in Input) open(ctx context.Context) (io.ReadCloser, error) {
+func (in Input) open(ctx context.Context) (*unpacked, error) {
 	file, err := in.Open()
 	if err != nil {
 		return nil, err

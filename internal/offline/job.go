@@ -55,9 +55,9 @@ type Job struct {
 	// does not change the result.
 	PoisonLimit dedupe.PoisonLimit
 
-	BatchSize int                            // does not change the result; 0 means DefaultBatchSize
-	Now       func() time.Time               // nil means time.Now
-	Progress  func(doing string, done int64) // is told how many bytes of the inputs are done; may be nil
+	BatchSize int              // does not change the result; 0 means DefaultBatchSize
+	Now       func() time.Time // nil means time.Now
+	Progress  func(Progress)   // is told now and then how far the run is; may be nil
 
 	// Tests set these.
 	open    openFunc // opens files for writing
@@ -191,12 +191,6 @@ func (r *run) close() {
 	}
 }
 
-func (r *run) progress(doing string, done int64) {
-	if r.Progress != nil {
-		r.Progress(doing, done)
-	}
-}
-
 // work does what is left of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) error {
 	if err := r.listing.begin(r.done.Tally); err != nil {
@@ -211,7 +205,7 @@ func (r *run) work(ctx context.Context) error {
 		if err := r.workBatch(ctx); err != nil {
 			return r.stopped(ctx, err)
 		}
-		r.progress("deduplicating", r.done.Input)
+		r.progress(passDeciding, r.done.Input)
 	}
 	r.tidy()
 	return nil

@@ -55,7 +55,7 @@ func (r *run) findSharedKeys(ctx context.Context) (err error) {
 		if err := r.shared.add(ctx, seen); err != nil {
 			return err
 		}
-		r.progress("finding ids to rename", lines.done)
+		r.progress(passRenaming, lines.done)
 	}
 	return r.shared.finish(ctx)
 }
