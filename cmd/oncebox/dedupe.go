@@ -29,9 +29,9 @@ const inMemory = ":memory:"
 const deadLettersOfStdout = "oncebox.dead.ndjson"
 
 type dedupeCommand struct {
-	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without files, or as -: stdin."`
+	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
-	Out             string         `help:"Where survivors go; - is stdout, the default." placeholder:"FILE"`
+	Out             string         `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Format          string         `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
@@ -60,10 +60,19 @@ an earlier record is a natural duplicate and is dropped. A record with the id of
 fingerprint is a synthetic duplicate and gets a new id, the same in every run. Earlier records are those of this
 run, and those of any other run with the same ledger and scope. Empty lines are skipped.
 
+Inputs may be compressed: gzip and zstd are found by their content. A directory stands for all files below it, and so
+does s3://BUCKET/PREFIX/. A pattern in quotes may have *, **, ?, [a-z] and {a,b}. Files come in the order of the bytes
+of their names. Hidden and temporary files are left out: names that begin with . or _, or end with ~, .tmp, .part,
+.swp or .crdownload.
+
 With --out FILE a stopped run goes on when the same command is started again, and each survivor is in the file
 once. FILE.run beside it says that the run is unfinished. A file with other content is not touched. With stdout
 the same command starts over and prints everything again. After a finished run all of its records are known: the
-same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip).
+same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip). The output on
+S3 is a file in the working folder until the run ends; an object that exists is not replaced.
+
+--report DIR writes records.csv, with a line for each record that is dropped, renamed or dead-lettered, and
+report.html, with the numbers and a chart. --dry-run writes nothing else: the ledger is only read.
 
 --ids says which records get a new id. It is made of the old id and the fingerprint, so it is the same in every run.
 A renamed record gets the duplicate context with its old id.
@@ -93,7 +102,9 @@ stderr, as JSON with --output json.
 
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
-  zcat events.gz | oncebox dedupe --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
+  oncebox dedupe events.gz --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
+  oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
+  oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
   oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv`
 }
