@@ -11,10 +11,16 @@ import (
 
 	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// The values of --format that dedupe does not have.
+const (
+	parquetFormat    = "parquet"
+	snowplowManifest = "snowplow-manifest"
 )
 
 type ledgerCommand struct {
@@ -22,12 +28,12 @@ type ledgerCommand struct {
 }
 
 type ledgerImportCommand struct {
-	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe."`
+	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. With snowplow-manifest also dynamodb:TABLE."`
 
-	Format          string         `enum:"json,parquet" default:"json" help:"json: one JSON object a line. parquet: the paths are columns. Default: ${default}." placeholder:"json|parquet"`
+	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids: that of the function (the stream's name) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
-	IDPath          string         `name:"id-path" required:"" help:"Path of the id, as in event.id." placeholder:"P"`
+	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id. Required with json and parquet." placeholder:"P"`
 	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed; Parquet needs one." placeholder:"P"`
 	ContextsPath    string         `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`
 	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
@@ -51,12 +57,18 @@ With a window, give the records' times: --time-path. Without it they count from 
 DynamoDB an entry is deleted window + 14 days after its record's time; older records are left out (too_old).
 Each record costs a write unit there, and so does one that the ledger knows.
 
-A record that cannot be read is left out, and the exit code is 4.
+late counts records that the ledger has from elsewhere: a function that runs already may have delivered them. A record
+that cannot be read is left out (bad), and the exit code is 4.
+
+With --format snowplow-manifest the files are an export of the events manifest to S3, or dynamodb:TABLE is the table
+itself. It is read whole each time, and only rows that still count are entered.
 
 Examples:
   oncebox ledger import 's3://lake/orders/2027/**/*.gz' --id-path order.id --ledger seen.db
   oncebox --store dynamodb: ledger import history.parquet --format parquet --scope orders --id-path order_id \
-    --fingerprint-path fingerprint --time-path created_at --window 48h --rate 500`
+    --fingerprint-path fingerprint --time-path created_at --window 48h --rate 500
+  oncebox --store dynamodb: ledger import dynamodb:snowplow-deduplication --format snowplow-manifest \
+    --scope enriched --window 48h`
 }
 
 func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
@@ -67,21 +79,11 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	files := &sources{}
-	from, err := files.expand(ctx, c.Files)
+	source, settings, remove, err := c.source(ctx, a, retention)
 	if err != nil {
 		return err
 	}
-	const readTwice = false
-	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
 	defer remove()
-	if err != nil {
-		return err
-	}
-	source, settings, err := c.source(ctx, inputs)
-	if err != nil {
-		return err
-	}
 	ledger, closeLedger, err := c.openLedger(ctx, a)
 	if err != nil {
 		return err
@@ -107,24 +109,54 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	return a.reportImport(report)
 }
 
-// source is the past, and what of the options changes its records.
-func (c ledgerImportCommand) source(ctx context.Context, inputs []offline.Input) (history.Source, string, error) {
-	if c.Format == "parquet" {
-		if c.FingerprintPath == "" {
+// source is the past, and what of the options changes its records. Call remove after use.
+func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Retention) (
+	source history.Source, settings string, remove func(), err error,
+) {
+	if table, ok := strings.CutPrefix(c.Files[0], dynamodbStore); ok && c.Format == snowplowManifest && len(c.Files) == 1 {
+		source, err := manifestTable(ctx, table, keep)
+		return source, "", func() {}, err
+	}
+	files := &sources{}
+	from, err := files.expand(ctx, c.Files)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	const readTwice = false
+	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	if err == nil {
+		source, settings, err = c.sourceOf(ctx, inputs, keep)
+	}
+	if err != nil {
+		remove()
+		return nil, "", nil, err
+	}
+	return source, settings, remove, nil
+}
+
+func (c ledgerImportCommand) sourceOf(ctx context.Context, inputs []offline.Input, keep dedupe.Retention) (
+	history.Source, string, error,
+) {
+	switch c.Format {
+	case snowplowManifest:
+		return manifestExport(inputs, keep), "", nil
+	case parquetFormat:
+		if c.FingerprintPath == "" || c.IDPath == "" {
 			return nil, "", &usageError{
-				errors.New("--format parquet needs --fingerprint-path: the fingerprint of a JSON record cannot be computed of columns"),
-				"Name the column that has the fingerprint, or import the records as JSON.",
+				errors.New("--format parquet needs --id-path and --fingerprint-path: a fingerprint cannot be computed of columns"),
+				"Name the columns, or import the records as JSON.",
 			}
 		}
 		columns := history.Columns{ID: c.IDPath, Fingerprint: c.FingerprintPath, Time: c.TimePath}
 		return history.Parquet(inputs, columns), fmt.Sprintf("parquet %+q", columns), nil
 	}
-	lines, err := offline.JSON(format.Options{
-		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, ContextsPath: c.ContextsPath, TimePath: c.TimePath,
-		Volatile: c.Volatile,
-	})
+	as := dedupeCommand{
+		Format: c.Format, IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, ContextsPath: c.ContextsPath,
+		TimePath: c.TimePath, Volatile: c.Volatile,
+	}
+	lines, err := as.lines()
 	if err != nil {
-		return nil, "", &usageError{errors.New(flagOf.Replace(err.Error())), ""}
+		return nil, "", err
 	}
 	check := offline.Job{Inputs: inputs, Format: lines}
 	if err := check.CheckFirstLines(ctx); err != nil {
@@ -162,6 +194,7 @@ type importSummary struct {
 	Read     int64 `json:"read"`
 	Entered  int64 `json:"entered"`
 	Known    int64 `json:"known"`
+	Late     int64 `json:"late"`
 	TooOld   int64 `json:"too_old"`
 	Bad      int64 `json:"bad"`
 	Resumed  int64 `json:"resumed"`
@@ -176,8 +209,9 @@ func (a *app) reportImport(r history.Report) error {
 	case r.Resumed > 0:
 		a.remark("went on after %s that were done before", quantity(r.Resumed, "record"))
 	}
-	text := fmt.Sprintf("read %d = entered %d + known %d + too_old %d + bad %d", r.Read, r.Entered, r.Known, r.TooOld, r.Bad)
-	err := a.print(importSummary{r.Read, r.Entered, r.Known, r.TooOld, r.Bad, r.Resumed, r.Finished}, text)
+	text := fmt.Sprintf("read %d = entered %d + known %d + late %d + too_old %d + bad %d",
+		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad)
+	err := a.print(importSummary{r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad, r.Resumed, r.Finished}, text)
 	if err != nil || r.Bad == 0 {
 		return err
 	}

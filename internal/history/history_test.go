@@ -102,7 +102,7 @@ func run(t *testing.T, i *history.Import) history.Report {
 	t.Helper()
 	r, err := i.Run(t.Context())
 	must(t, err)
-	if r.Read != r.Entered+r.Known+r.TooOld+r.Bad {
+	if r.Read != r.Entered+r.Known+r.Late+r.TooOld+r.Bad {
 		t.Errorf("the report does not add up: %+v", r)
 	}
 	return r

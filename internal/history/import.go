@@ -22,8 +22,9 @@ type Record struct {
 	// Fields are its id, its fingerprint and the version of that, and its time. A record without a time counts from the
 	// beginning of the import.
 	format.Fields
-	Place string // where it is, for people
-	Bad   string // why it cannot be entered; empty if it can
+	Owner dedupe.Owner // if the source has one for it; else it is made of id and fingerprint
+	Place string       // where it is, for people
+	Bad   string       // why it cannot be entered; empty if it can
 }
 
 // Source has the records of the past.
@@ -58,13 +59,14 @@ type Import struct {
 }
 
 // Report counts the records of an import, also those that were entered before it was started again:
-// Read = Entered + Known + TooOld + Bad.
+// Read = Entered + Known + Late + TooOld + Bad.
 type Report struct {
 	Resumed  int64 // records that were done before
 	Finished bool  // the same import had finished before: nothing was done
 	Read     int64
 	Entered  int64
-	Known    int64 // the ledger had an entry of the record, or of a copy
+	Known    int64 // entered before, by this import or another one
+	Late     int64 // the ledger had an entry of a copy from elsewhere, as of a function that runs already
 	TooOld   int64 // the entry would be purged already
 	Bad      int64
 	FirstBad string // where and why, of those that this process has read
@@ -141,8 +143,8 @@ func (r *running) begin(ctx context.Context) error {
 	r.row = *row
 	t := row.Tally
 	r.report = Report{
-		Resumed: row.Lines, Finished: row.Finished, Read: t.In, Entered: t.New, Known: t.Natural, TooOld: t.Skipped,
-		Bad: t.DeadLettered,
+		Resumed: row.Lines, Finished: row.Finished, Read: t.In, Entered: t.New, Known: t.Retry, Late: t.Natural,
+		TooOld: t.Skipped, Bad: t.DeadLettered,
 	}
 	return nil
 }
@@ -222,8 +224,10 @@ func (r *running) enter(ctx context.Context) error {
 		switch decision.Outcome {
 		case dedupe.New, dedupe.Synthetic:
 			done.Entered++
-		case dedupe.Retry, dedupe.Natural:
+		case dedupe.Retry:
 			done.Known++
+		case dedupe.Natural:
+			done.Late++
 		case dedupe.NoID:
 			r.batch.Bad = done.Bad
 			r.bad(r.open[n], "all ids that can be derived for it are taken")
@@ -235,6 +239,7 @@ func (r *running) enter(ctx context.Context) error {
 	r.report.Read += done.Read
 	r.report.Entered += done.Entered
 	r.report.Known += done.Known
+	r.report.Late += done.Late
 	r.report.TooOld += done.TooOld
 	r.report.Bad += done.Bad
 	r.open, r.batch = r.open[:0], Report{}
@@ -249,6 +254,9 @@ const ownerSource = "import"
 
 // ownerOf is the same for the same record, in whatever file or line it is.
 func ownerOf(record Record) dedupe.Owner {
+	if record.Owner != (dedupe.Owner{}) {
+		return record.Owner
+	}
 	h := sha256.New()
 	for _, part := range []string{record.ID, record.Fingerprint} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
@@ -263,8 +271,8 @@ func (r *running) save(ctx context.Context) error {
 	}
 	r.row.Lines = r.report.Read
 	r.row.Tally = dedupe.Tally{
-		In: r.report.Read, New: r.report.Entered, Natural: r.report.Known, Skipped: r.report.TooOld,
-		DeadLettered: r.report.Bad,
+		In: r.report.Read, New: r.report.Entered, Retry: r.report.Known, Natural: r.report.Late,
+		Skipped: r.report.TooOld, DeadLettered: r.report.Bad,
 	}
 	return r.Store.SaveRun(ctx, r.Scope, r.row)
 }

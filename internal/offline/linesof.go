@@ -45,6 +45,15 @@ func Lines(ctx context.Context, inputs []Input) iter.Seq2[Line, error] {
 	}
 }
 
+// Content opens what was compressed in an input, or the input as it is.
+func (in Input) Content(ctx context.Context) (io.ReadCloser, error) {
+	content, err := in.open(ctx)
+	if err != nil {
+		return nil, refuseBroken(err)
+	}
+	return content, nil
+}
+
 // DigestOf returns the SHA-256 of the contents of inputs, in order.
 func DigestOf(ctx context.Context, inputs []Input) ([]byte, error) {
 	h := sha256.New()
