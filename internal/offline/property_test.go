@@ -297,7 +297,7 @@ func TestPreview(t *testing.T) {
 		b.job.Inputs = texts(drawPlan(rt).inputs()...)
 		b.job.BatchSize, b.tick = rapid.IntRange(1, 9).Draw(rt, "batch size"), 0
 		entries, runs := b.store.Entries(), b.store.Runs()
-		real := b.job
+		job := b.job
 		b.job.Store, b.job.Preview = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true
 		previewed, err := b.job.Run(t.Context())
 		if err != nil {
@@ -307,7 +307,7 @@ func TestPreview(t *testing.T) {
 			rt.Fatal("the preview has changed something")
 		}
 		var out bytes.Buffer
-		b.job = real
+		b.job = job
 		b.job.Listing, b.job.Stream = b.path("listing"), &out
 		got, err := b.job.Run(t.Context())
 		if err != nil {
