@@ -89,6 +89,8 @@ func TestDedupeReportRefused(t *testing.T) {
 	args := []string{"dedupe", "--id-path", "id", "--ledger", "l.db", "--dry-run", "--report"}
 	s.run(exitUsage, append(args, "mine", "in")...).saying(t, "mine/records.csv is not a listing")
 	s.run(exitUsage, append(args, "page", "in")...).saying(t, "not of a report")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", inMemory, "--out", "out", "--report", "mine").saying(t, "mine/records.csv is not a listing")
+	s.absent("out", "out.run", "out.lock")
 	s.run(exitUsage, append(args, "new", "text")...)
 	s.run(exitUsage, append(args, "none/new", "in")...).saying(t, "none/new")
 	s.tree(map[string]string{"days/1": orders})

@@ -45,6 +45,15 @@ type listing struct {
 	csv  *csv.Writer
 }
 
+// check refuses a file that is no listing, before anything is changed.
+func (l *listing) check() error {
+	if l.path == "" {
+		return nil
+	}
+	_, err := l.endOf(dedupe.Tally{})
+	return err
+}
+
 // begin makes the listing, or cuts that of a run that continues.
 func (l *listing) begin(done dedupe.Tally) error {
 	if l.path == "" {

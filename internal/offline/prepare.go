@@ -15,6 +15,9 @@ import (
 
 // prepare finds out which run this is, and makes its files ready.
 func (r *run) prepare(ctx context.Context) error {
+	if err := r.listing.check(); err != nil {
+		return err
+	}
 	if err := r.lockOutput(); err != nil {
 		return err
 	}
