@@ -163,6 +163,9 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	}
 	deadLetters := c.DeadLetters
 	if c.DryRun {
+		if a.Output == outputText {
+			a.remark("dry run: neither outputs nor the ledger are written")
+		}
 		report.Again, deadLetters = false, cmp.Or(c.listing(), "the report of --report DIR")
 	}
 	return a.summarize(report, deadLetters)

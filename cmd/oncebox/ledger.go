@@ -65,10 +65,9 @@ itself. It is read whole each time, and only rows that still count are entered.
 
 Examples:
   oncebox ledger import 's3://lake/orders/2027/**/*.gz' --id-path order.id --ledger seen.db
-  oncebox --store dynamodb: ledger import history.parquet --format parquet --scope orders --id-path order_id \
-    --fingerprint-path fingerprint --time-path created_at --window 48h --rate 500
-  oncebox --store dynamodb: ledger import dynamodb:snowplow-deduplication --format snowplow-manifest \
-    --scope enriched --window 48h`
+  oncebox ledger import past.parquet --format parquet --id-path id --fingerprint-path fingerprint --ledger seen.db
+  oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --rate 500
+  oncebox --store dynamodb: ledger import dynamodb:manifest --format snowplow-manifest --scope enriched --window 48h`
 }
 
 func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
