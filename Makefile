@@ -92,7 +92,7 @@ SUBJECT ?= .
 
 .PHONY: bench
 bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
-	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie
+	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie duckdb
 	ONCEBOX_REQUIRE=all go test -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
 		-timeout=60m ./bench
 

@@ -86,7 +86,7 @@ type RecordRules struct {
 	PassSynthetic   bool          // sets ONCEBOX_SYNTHETIC to off
 	NoAcks          bool          // sets ONCEBOX_ACKS to off
 	PoisonLimit     string        // ONCEBOX_POISON_LIMIT, as in 90% of 100, or off
-	SourceRecords   string        // ONCEBOX_SOURCE_RECORDS: one, lines, array, concatenated or logs
+	SourceRecords   string        // ONCEBOX_SOURCE_RECORDS: one, lines, array, concatenated, logs or snowplow
 	// NoSourceAggregation sets ONCEBOX_SOURCE_AGGREGATION to off: no record is opened as a KPL aggregate. Enhanced
 	// fan-out needs it.
 	NoSourceAggregation bool

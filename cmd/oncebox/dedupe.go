@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -49,7 +50,7 @@ type dedupeCommand struct {
 	Report          string         `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
 	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
-	BatchSize       int            `help:"Lines decided at a time. It does not change the result. Default: ${default}." default:"1000" placeholder:"N"`
+	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
 
 	Parked renamed `hidden:"" now:"--dead-letters"`
 }
@@ -250,7 +251,6 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {
-	var store *ledgersqlite.Store
 	if c.DryRun {
 		return c.openPreview(ctx, a, job)
 	}
@@ -258,14 +258,19 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	case "":
 		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
 	case inMemory:
-		store, err = ledgersqlite.OpenMemory(ctx)
-	default:
-		store, err = c.createLedger(ctx, a, job)
+		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
+	store, err := c.createLedger(ctx, a, job)
 	if err != nil {
 		return nil, nil, err
 	}
 	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+// forgetting is the store of a job that Forgets, which uses no more than the ledger.
+type forgetting struct {
+	dedupe.Ledger
+	dedupe.Runs
 }
 
 func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {

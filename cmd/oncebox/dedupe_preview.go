@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
@@ -24,8 +25,7 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 		}
 	}
 	if job.Forgets {
-		store, err := ledgersqlite.OpenMemory(ctx)
-		return store, func() { _ = store.Close() }, err
+		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
 	below, closeBelow, err := a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
 	if err != nil {

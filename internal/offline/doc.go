@@ -1,5 +1,5 @@
-// Package offline deduplicates files: it reads one record a line and writes each unique record once, with the ledger and
-// the rules of the Lambda function.
+// Package offline deduplicates files: it reads one record a line and writes each unique record once, with the ledger
+// and the rules of the Lambda function.
 //
 //	lines, err := offline.JSON(format.Options{IDPath: "id"})
 //	...
@@ -20,13 +20,22 @@
 //     After a crash each record finds its own entry, and so is a retry and not a copy.
 //  4. With RenameAll, read the inputs and find the keys with two or more fingerprints (sharedkeys.go). A run that
 //     continues does that again, with the same result.
-//  5. Read the lines in batches (read.go); decide each batch and write its results (write.go).
+//  5. Read the lines ahead and decode them on all processors (feed.go). Take them in batches, in order (read.go);
+//     decide each batch and write its results (write.go).
 //  6. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
 //     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
 //     repeated records as retries.
 //  7. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
 //     process ends before it can remove FILE.run, the next run with the same inputs leaves the files as they are and
 //     reports what the first one did.
+//
+// # What is durable when
+//
+// A batch is at most 20,000 lines or 5 MB. The ledger has its entries before the first of its results is written, and a
+// SQLite ledger has synced them by then: they are one transaction. The progress that is saved covers only batches whose
+// results are written and synced. So after a power cut, too, each survivor of a saved batch has its entry. Entries of a
+// batch that was not saved may be there or not: its records are decided again, and find their own entry or put it. So
+// a ledger needs one sync for each batch, about forty for half a million records of 380 bytes, and nothing weaker.
 //
 // # Owners and times
 //

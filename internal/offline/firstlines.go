@@ -14,6 +14,9 @@ import (
 // fewLines is below which number of lines the share of bad ones says little.
 const fewLines = 10
 
+// mostOfFirstLines bounds the bytes that are read of them.
+const mostOfFirstLines = 8 << 20
+
 // NotRecordsError says that nearly all of the first lines cannot be processed for one reason. Then an option or the
 // input is wrong, and not the records. It is of the kind ErrRefused.
 type NotRecordsError struct {
@@ -62,7 +65,7 @@ func (r *run) checkFirstLines(ctx context.Context) error {
 	lines := newLineReader(peeked(r.Inputs), r.maxLine)
 	defer lines.close()
 	var first firstLines
-	for first.lines < r.PoisonLimit.Records && lines.done < maxBatch {
+	for first.lines < r.PoisonLimit.Records && lines.done < mostOfFirstLines {
 		rec := &record{}
 		var err error
 		rec.line, r.buffer, err = lines.next(ctx, r.buffer[:0])
@@ -75,6 +78,7 @@ func (r *run) checkFirstLines(ctx context.Context) error {
 		if err := r.identify(ctx, rec); err != nil {
 			return err
 		}
+		r.checkAge(rec)
 		if !rec.blank {
 			first.add(rec, r.Inputs[rec.file-1].Name, r.Format)
 		}

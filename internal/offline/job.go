@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,10 +11,11 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// DefaultBatchSize is how many lines are decided and written at a time.
-const DefaultBatchSize = 1000
+// DefaultBatchSize is how many lines are decided and written at a time, at most.
+const DefaultBatchSize = 20_000
 
 // Store is what a job needs of an engine.
 type Store interface {
@@ -33,7 +35,7 @@ type Job struct {
 
 	Store Store
 	// Forgets says that the store ends with the process. The progress of the run is not recorded then, and the inputs
-	// are read only once, except with RenameAll.
+	// are read only once, except with RenameAll. Nothing but the ledger of the store is used.
 	Forgets bool
 
 	Out         string      // the output file; if it is empty, the output goes to Stream
@@ -115,6 +117,7 @@ type run struct {
 	shared      sharedKeys // with RenameAll
 	differences differences
 	lines       *lineReader
+	feed        *feed       // of lines; nil before the work begins
 	lock        *outputLock // of Out; nil without Out
 	out         outputFile
 	deadLetters outputFile
@@ -129,10 +132,12 @@ type run struct {
 	checked    bool // the first lines were
 	savingDone bool // the store was asked to save the finished run
 
-	buffer      []byte  // holds the lines of a batch
-	carriedOver *record // read already, and left for the next batch
-	survivors   []byte  // of a batch, as they are written
-	poison      []byte  // of a batch, as lines of the dead-letter file
+	buffer    []byte // holds a line of those that are read before the work begins
+	batch     batch
+	piece     *piece   // the one from which records are taken
+	used      []*piece // those of the batch before it
+	survivors []byte   // of a batch, as they are written
+	poison    []byte   // of a batch, as lines of the dead-letter file
 }
 
 func newRun(j Job) (*run, error) {
@@ -145,7 +150,7 @@ func newRun(j Job) (*run, error) {
 	if j.PoisonLimit == (dedupe.PoisonLimit{}) {
 		j.PoisonLimit = dedupe.DefaultPoisonLimit
 	}
-	if j.IDs == RenameAll && slices.ContainsFunc(j.Inputs, func(in Input) bool { return in.Size == Unknown }) {
+	if j.IDs == RenameAll && slices.ContainsFunc(j.Inputs, isStream) {
 		return nil, refuse("rename-all reads its inputs twice, and one of them can be read only once: spool it to a file")
 	}
 	j.Inputs = peekable(j.Inputs)
@@ -167,6 +172,8 @@ func newRun(j Job) (*run, error) {
 		delivery:    dedupe.Delivery{Format: j.Format, PassNatural: j.PassNatural},
 		differences: newDifferences(j.Format),
 		lines:       newLineReader(j.Inputs, j.maxLine),
+		batch:       batch{earliest: map[format.Key]int64{}},
+		piece:       &piece{},
 		out:         outputFile{path: j.Out, open: j.open, pack: newPacker(j.Compression)},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
 		listing:     listing{path: j.Listing, open: j.open},
@@ -181,7 +188,7 @@ func newRun(j Job) (*run, error) {
 }
 
 func (r *run) close() {
-	r.lines.close()
+	r.stopReading()
 	r.out.close()
 	r.deadLetters.close()
 	r.listing.close()
@@ -190,6 +197,17 @@ func (r *run) close() {
 		r.lock.release()
 	}
 }
+
+// stopReading closes the inputs. A stream may be in the middle of a read that never ends.
+func (r *run) stopReading() {
+	if r.feed == nil {
+		r.lines.close()
+		return
+	}
+	r.feed.stop(slices.ContainsFunc(r.Inputs, isStream))
+}
+
+func isStream(in Input) bool { return in.Size == Unknown }
 
 // work does what is left of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) error {
@@ -200,6 +218,9 @@ func (r *run) work(ctx context.Context) error {
 		if err := r.findSharedKeys(ctx); err != nil {
 			return r.stopped(ctx, err)
 		}
+	}
+	if !r.done.Finished {
+		r.startReading(ctx)
 	}
 	for !r.done.Finished {
 		if err := r.workBatch(ctx); err != nil {
@@ -225,6 +246,13 @@ func (r *run) tidy() {
 	_ = r.lock.removeRunFile()
 }
 
+func (r *run) startReading(ctx context.Context) {
+	for i := range r.Inputs {
+		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, i+1))
+	}
+	r.feed = startFeed(ctx, r.lines, r.BatchSize, r.decode)
+}
+
 func (r *run) workBatch(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -240,6 +268,7 @@ func (r *run) workBatch(ctx context.Context) error {
 		return err
 	}
 	r.done.Finished = b.last
+	r.reusePieces()
 	if b.last || r.entriesMayBeReplaced() || r.Now().Sub(r.recorded) >= recordEvery {
 		return r.record(ctx)
 	}

@@ -69,7 +69,7 @@ func (r *lineReader) next(ctx context.Context, buffer []byte) (l line, longer []
 func (r *lineReader) appendLine(buffer []byte) ([]byte, error) {
 	for begin := len(buffer); ; {
 		chunk, ended, err := r.chunk()
-		buffer = append(buffer, chunk...)
+		buffer = append(r.withRoom(buffer, begin, len(chunk)), chunk...)
 		switch {
 		case ended, errors.Is(err, io.EOF) && len(buffer) > begin:
 			return buffer, nil
@@ -80,6 +80,16 @@ func (r *lineReader) appendLine(buffer []byte) ([]byte, error) {
 			return buffer, nil
 		}
 	}
+}
+
+// withRoom returns the buffer with room for n more bytes of the line that begins there. It doubles the buffer, but not
+// beyond what the longest line needs: append would hold two buffers of that size for a moment.
+func (r *lineReader) withRoom(buffer []byte, begin, n int) []byte {
+	if len(buffer)+n <= cap(buffer) {
+		return buffer
+	}
+	most := max(begin+r.limit+r.buf.Size(), len(buffer)+n)
+	return append(make([]byte, 0, min(2*cap(buffer)+n, most)), buffer...)
 }
 
 // rest writes what is left of a line that is too long.

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 )
 
 // maxBatch bounds the bytes of a batch's lines, however many lines it may have.
-const maxBatch = 8 << 20
+const maxBatch = 5 << 20
 
 // The errors of records that are poison here and not in package dedupe.
 var (
@@ -49,65 +48,90 @@ type record struct {
 	decision dedupe.Decision
 }
 
-// read reads a batch. A line that is too long ends the batch.
+// isRecord reports whether the line is a record that is to be decided.
+func (r *record) isRecord() bool { return !r.blank && r.poison == nil }
+
+// read reads a batch. A line that is too long ends the batch. So does the end of a piece, if the store forgets: it
+// gains nothing by large batches, and a stream may pause.
 func (r *run) read(ctx context.Context) (*batch, error) {
-	b := &batch{earliest: map[format.Key]int64{}}
-	r.buffer = r.buffer[:0]
+	b := &r.batch
+	b.reset()
 	for len(b.records) < r.BatchSize && b.bytes < maxBatch && !b.endsTooLong() {
 		rec, err := r.nextRecord(ctx)
-		if errors.Is(err, io.EOF) {
-			b.last = true
+		if b.last = errors.Is(err, io.EOF); b.last {
 			return b, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 		if r.mayReplaceEntry(b, rec) {
-			rec.text = bytes.Clone(rec.text) // the next batch reuses the buffer
-			r.carriedOver = rec
 			return b, nil
 		}
+		r.piece.taken++
 		b.records = append(b.records, rec)
 		b.bytes += len(rec.text)
+		if r.Forgets && r.piece.allTaken() {
+			break
+		}
 	}
 	return b, nil
 }
 
-// nextRecord reads the next record, or takes the one that the last batch left.
-func (r *run) nextRecord(ctx context.Context) (rec *record, err error) {
-	if r.carriedOver != nil {
-		rec, r.carriedOver = r.carriedOver, nil
-		return rec, nil
+// reset makes the batch empty. It keeps the memory.
+func (b *batch) reset() {
+	clear(b.earliest)
+	*b = batch{records: b.records[:0], earliest: b.earliest}
+}
+
+// nextRecord returns the next record. It stays the next one until it is taken.
+func (r *run) nextRecord(ctx context.Context) (*record, error) {
+	for r.piece.allTaken() {
+		if r.piece.last {
+			return nil, io.EOF
+		}
+		p, err := r.feed.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.used, r.piece = append(r.used, r.piece), p
 	}
-	rec = &record{}
-	before := r.lines.done
-	if rec.line, r.buffer, err = r.lines.next(ctx, r.buffer); err != nil {
-		return nil, err
+	rec := &r.piece.records[r.piece.taken]
+	r.checkAge(rec)
+	return rec, nil
+}
+
+// reusePieces gives the memory of lines that are done back to the feed.
+func (r *run) reusePieces() {
+	for _, p := range r.used {
+		r.feed.reuse(p)
 	}
-	rec.size = r.lines.done - before
-	if err := r.identify(ctx, rec); err != nil {
-		return nil, err
-	}
-	if !rec.blank && rec.poison == nil {
+	r.used = r.used[:0]
+}
+
+// decode reads what identifies a record. It is called for several records at once.
+func (r *run) decode(ctx context.Context, rec *record) error {
+	err := r.identify(ctx, rec)
+	if err == nil && rec.isRecord() {
 		rec.owner = r.ownerOf(rec)
 	}
-	return rec, nil
+	return err
 }
 
 // identify reads what identifies a record, apart from its owner.
 func (r *run) identify(ctx context.Context, rec *record) error {
-	if err := r.readFields(ctx, rec); err != nil || rec.blank || rec.poison != nil {
-		return err
-	}
-	rec.arrival = rec.fields.Time
-	if rec.arrival.IsZero() {
+	err := r.readFields(ctx, rec)
+	if rec.arrival = rec.fields.Time; rec.arrival.IsZero() {
 		rec.arrival = r.start
 	}
+	return err
+}
+
+// checkAge makes a record poison that is past the horizon.
+func (r *run) checkAge(rec *record) {
 	keep := r.Retention
-	if !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
+	if rec.isRecord() && !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
 		rec.poison = errTooOld
 	}
-	return nil
 }
 
 // readFields reads the fields of a line, if it is a record.
@@ -135,9 +159,6 @@ func (r *run) ownerOf(rec *record) dedupe.Owner {
 	if rec.fields.Owner != "" {
 		return dedupe.Owner{Sequence: rec.fields.Owner, Sub: dedupe.Plain}
 	}
-	for len(r.sources) < rec.file {
-		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, len(r.sources)+1))
-	}
 	return dedupe.Owner{
 		Source: r.sources[rec.file-1], Sequence: strconv.FormatInt(rec.number, 10), Sub: dedupe.Plain,
 	}
@@ -150,7 +171,7 @@ func (r *run) ownerOf(rec *record) dedupe.Owner {
 // An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So only
 // a record of a later second can replace the entry, under its own id or a derived one.
 func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
-	if !r.entriesMayBeReplaced() || rec.blank || rec.poison != nil {
+	if !r.entriesMayBeReplaced() || !rec.isRecord() {
 		return false
 	}
 	second := rec.arrival.Add(time.Second - time.Nanosecond).Unix() // rounded up

@@ -2,7 +2,6 @@ package offline
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
@@ -46,44 +45,44 @@ func (r *run) findSharedKeys(ctx context.Context) (err error) {
 		return err
 	}
 	lines := newLineReader(r.Inputs, r.maxLine)
-	defer lines.close()
+	feed := startFeed(ctx, lines, pieceLines, r.readFields)
+	defer feed.stop(false)
+	var done int64
 	for last := false; !last; {
-		var seen []seenRecord
-		if seen, last, err = r.readSeen(ctx, lines); err != nil {
+		p, err := feed.next(ctx)
+		if err != nil {
 			return err
 		}
-		if err := r.shared.add(ctx, seen); err != nil {
+		if err := r.shared.add(ctx, seenIn(p)); err != nil {
 			return err
 		}
-		r.progress(passRenaming, lines.done)
+		for i := range p.records {
+			done += p.records[i].size
+		}
+		if p.endsTooLong() {
+			before := lines.done
+			if err := lines.rest(io.Discard); err != nil {
+				return err
+			}
+			done += lines.done - before
+			feed.proceed()
+		}
+		r.progress(passRenaming, done)
+		last = p.last
+		feed.reuse(p)
 	}
 	return r.shared.finish(ctx)
 }
 
-// readSeen reads what is to be compared of some records. It leaves out records that cannot be processed.
-func (r *run) readSeen(ctx context.Context, lines *lineReader) (seen []seenRecord, last bool, err error) {
-	seen = make([]seenRecord, 0, DefaultBatchSize)
-	for len(seen) < DefaultBatchSize {
-		rec := &record{}
-		rec.line, r.buffer, err = lines.next(ctx, r.buffer[:0])
-		if errors.Is(err, io.EOF) {
-			return seen, true, nil
-		}
-		if err == nil {
-			err = r.readFields(ctx, rec)
-		}
-		if err == nil && rec.tooLong {
-			err = lines.rest(io.Discard)
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		if !rec.blank && rec.poison == nil {
-			fields := rec.fields
-			seen = append(seen, seenRecord{format.KeyOf(fields.ID), dedupe.ContentDigest(fields.Fingerprint)})
+// seenIn returns what is to be compared of some records. It leaves out records that cannot be processed.
+func seenIn(p *piece) []seenRecord {
+	seen := make([]seenRecord, 0, len(p.records))
+	for i := range p.records {
+		if rec := &p.records[i]; rec.isRecord() {
+			seen = append(seen, seenRecord{format.KeyOf(rec.fields.ID), dedupe.ContentDigest(rec.fields.Fingerprint)})
 		}
 	}
-	return seen, false, nil
+	return seen
 }
 
 func (s *sharedKeys) add(ctx context.Context, seen []seenRecord) error {

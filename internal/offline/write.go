@@ -10,12 +10,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
+// writeBytes is how many bytes are written at a time, at least, before the end of a batch.
+const writeBytes = 256 << 10
+
 // decide asks the ledger about the records of a batch. If one of them has no decision, the batch fails.
 func (r *run) decide(ctx context.Context, b *batch) error {
 	candidates := make([]dedupe.Candidate, 0, len(b.records))
 	asked := make([]*record, 0, len(b.records))
 	for _, rec := range b.records {
-		if rec.blank || rec.poison != nil {
+		if !rec.isRecord() {
 			continue
 		}
 		asked = append(asked, rec)
@@ -42,18 +45,19 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 // write writes what the decisions about a batch ask for. The run is further only after all of it is written.
 func (r *run) write(ctx context.Context, b *batch) error {
 	done := r.done
-	r.survivors, r.poison = r.survivors[:0], r.poison[:0]
 	for _, rec := range b.records {
 		done.Lines++
 		done.Input += rec.size
 		if err := r.appendResult(ctx, rec, &done.Tally); err != nil {
 			return err
 		}
+		if len(r.survivors)+len(r.poison) >= writeBytes {
+			if err := r.flush(); err != nil {
+				return err
+			}
+		}
 	}
-	if _, err := r.out.Write(r.survivors); err != nil {
-		return err
-	}
-	if _, err := r.deadLetters.Write(r.poison); err != nil {
+	if err := r.flush(); err != nil {
 		return err
 	}
 	rest, err := r.writeRestOfLongLine(b)
@@ -64,6 +68,18 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	r.out.keep()
 	done.Output, done.DeadLetters = r.out.kept, r.deadLetters.size
 	r.done = done
+	return nil
+}
+
+// flush writes the results that were appended.
+func (r *run) flush() error {
+	if _, err := r.out.Write(r.survivors); err != nil {
+		return err
+	}
+	if _, err := r.deadLetters.Write(r.poison); err != nil {
+		return err
+	}
+	r.survivors, r.poison = r.survivors[:0], r.poison[:0]
 	return nil
 }
 
@@ -143,5 +159,7 @@ func (r *run) writeRestOfLongLine(b *batch) (size int64, err error) {
 	if _, err := w.WriteString(deadLetterEnd); err != nil {
 		return 0, err
 	}
-	return r.lines.done - before, w.Flush()
+	size = r.lines.done - before
+	r.feed.proceed()
+	return size, w.Flush()
 }

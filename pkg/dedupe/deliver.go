@@ -230,17 +230,18 @@ func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 			ready = append(ready, u)
 		}
 	}
-	outputs, of, err := r.pack(ctx, ready)
+	outputs, ends, err := r.pack(ctx, ready)
 	if err != nil || len(outputs) == 0 {
 		return err
 	}
 	answer, err := r.parts.Sink.Send(ctx, outputs)
 	delivered, err := answer.check(len(outputs), err)
-	for i, users := range of {
-		for _, u := range users {
-			if u.done = delivered[i]; u.done {
-				r.result.Tally.Out++
-			}
+	for i, output := 0, 0; i < len(ready); i++ {
+		for i == ends[output] {
+			output++
+		}
+		if ready[i].done = delivered[output]; ready[i].done {
+			r.result.Tally.Out++
 		}
 	}
 	r.result.Tally.Repeated += int64(answer.Repeated)

@@ -18,47 +18,66 @@ type Framing interface {
 // frame is a payload that was opened.
 type frame struct{ payload []byte }
 
+// packing makes outputs of user records.
+type packing struct {
+	*batchRun
+	outputs []Output
+	ends    []int // for each output: how many user records are in it and in those before it
+}
+
 // pack packs the records of each frame among those to be sent. A payload that the sink cannot take is made into two.
-func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, of [][]*userRecord, err error) {
+func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, ends []int, err error) {
+	p := packing{r, make([]Output, 0, len(users)), make([]int, 0, len(users))}
 	for begin := 0; begin < len(users); {
 		end := begin + 1
 		for users[begin].frame != nil && end < len(users) && users[end].frame == users[begin].frame {
 			end++
 		}
-		if err = r.packFrame(ctx, users[begin:end], &outputs, &of); err != nil {
+		if err = p.add(ctx, users[begin:end]); err != nil {
 			return nil, nil, err
 		}
 		begin = end
 	}
-	return outputs, of, nil
+	return p.outputs, p.ends, nil
 }
 
-func (r *batchRun) packFrame(ctx context.Context, users []*userRecord, outputs *[]Output, of *[][]*userRecord) error {
-	o := users[0].output
-	if f := users[0].frame; f != nil {
-		records := make([][]byte, len(users))
-		for i, u := range users {
-			records[i] = u.output.Data
+// add adds the records that are left of one frame, or a record that is in none.
+func (p *packing) add(ctx context.Context, users []*userRecord) error {
+	f := users[0].frame
+	if f == nil {
+		p.addOutput(users[0].output, 1)
+		return nil
+	}
+	records := make([][]byte, len(users))
+	for i, u := range users {
+		records[i] = u.output.Data
+	}
+	payload, err := p.parts.Framing.Pack(f.payload, records)
+	if err != nil {
+		return err
+	}
+	if payload == nil {
+		for _, u := range users {
+			p.addOutput(u.output, 1)
 		}
-		payload, err := r.parts.Framing.Pack(f.payload, records)
-		if err != nil {
+		return nil
+	}
+	o := users[0].output
+	o.Data = payload
+	if err := p.parts.Sink.Check(ctx, o); err != nil && len(users) > 1 {
+		half := len(users) / 2
+		if err := p.add(ctx, users[:half]); err != nil {
 			return err
 		}
-		if payload == nil {
-			for _, u := range users {
-				*outputs, *of = append(*outputs, u.output), append(*of, []*userRecord{u})
-			}
-			return nil
-		}
-		o.Data = payload
-		if err := r.parts.Sink.Check(ctx, o); err != nil && len(users) > 1 {
-			half := len(users) / 2
-			if err := r.packFrame(ctx, users[:half], outputs, of); err != nil {
-				return err
-			}
-			return r.packFrame(ctx, users[half:], outputs, of)
-		}
+		return p.add(ctx, users[half:])
 	}
-	*outputs, *of = append(*outputs, o), append(*of, users)
+	p.addOutput(o, len(users))
 	return nil
+}
+
+func (p *packing) addOutput(o Output, users int) {
+	if n := len(p.ends); n > 0 {
+		users += p.ends[n-1]
+	}
+	p.outputs, p.ends = append(p.outputs, o), append(p.ends, users)
 }

@@ -5,6 +5,7 @@
 //	array         Array         [{"id":1},{"id":2}]      a record is an element
 //	concatenated  Concatenated  {"id":1}{"id":2}         a record is a JSON value, as Firehose joins them
 //	logs          Logs          gzip of CloudWatch Logs  a record is a log event
+//	snowplow      Snowplow      gzip or zstd of events   a record is an enriched event
 //
 // A payload that does not have the form of its framing, such as an object where arrays are expected, is a record by
 // itself. A payload that begins in the form and then breaks it is poison as a whole: what is behind the break is not
@@ -32,7 +33,7 @@ const (
 	reasonConcatenated = "JSON values, and behind them something that is none"
 )
 
-// Named returns the framing of a name: lines, array, concatenated or logs.
+// Named returns the framing of a name: lines, array, concatenated, logs or snowplow.
 func Named(name string) (dedupe.Framing, error) {
 	switch name {
 	case "lines":
@@ -43,8 +44,10 @@ func Named(name string) (dedupe.Framing, error) {
 		return Concatenated{}, nil
 	case "logs":
 		return Logs{}, nil
+	case "snowplow":
+		return Snowplow{}, nil
 	}
-	return nil, fmt.Errorf("%q is not a framing: use lines, array, concatenated or logs", name)
+	return nil, fmt.Errorf("%q is not a framing: use lines, array, concatenated, logs or snowplow", name)
 }
 
 // Single is a framing whose records go on one by one: for a destination that reads no frames.

@@ -3,11 +3,13 @@ package framing_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -29,6 +31,22 @@ func zip(t testing.TB, text string) string {
 	must(t, err)
 	must(t, w.Close())
 	return b.String()
+}
+
+func zstdOf(t testing.TB, text string) string {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	must(t, err)
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// eventsOf is what a compressed payload of Snowplow holds.
+func eventsOf(events ...string) string {
+	text := []byte{1, 7}
+	for _, e := range events {
+		text = append(binary.BigEndian.AppendUint32(text, uint32(len(e))), e...)
+	}
+	return string(text)
 }
 
 const message = `{"messageType":"DATA_MESSAGE","owner":"1","logGroup":"g<","logStream":"s","subscriptionFilters":["f"],` +
@@ -73,6 +91,17 @@ func TestOpen(t *testing.T) {
 		"gzip of something":     {"logs", zip(t, "something"), nil, "no message"},
 		"another message":       {"logs", zip(t, `{"messageType":"NEWS"}`), nil, "no message"},
 		"log events not a list": {"logs", zip(t, `{"messageType":"DATA_MESSAGE","logEvents":{}}`), nil, "no message"},
+		"events":                {"snowplow", zip(t, eventsOf("a\tb", "", "c")), []string{"a\tb", "", "c"}, ""},
+		"events in zstd":        {"snowplow", zstdOf(t, eventsOf("a\tb")), []string{"a\tb"}, ""},
+		"no events":             {"snowplow", zip(t, eventsOf()), []string{}, ""},
+		"plain event":           {"snowplow", "a\tb", []string{alone}, ""},
+		"no header":             {"snowplow", zip(t, "\x01"), nil, "broken"},
+		"other version":         {"snowplow", zip(t, "\x02"+eventsOf("a")[1:]), nil, "version"},
+		"event cut":             {"snowplow", zip(t, eventsOf("a", "bc")[:11]), nil, "broken"},
+		"length cut":            {"snowplow", zip(t, eventsOf("a", "bc")[:9]), nil, "broken"},
+		"negative length":       {"snowplow", zip(t, "\x01\x01\xff\xff\xff\xff"), nil, "broken"},
+		"zstd cut":              {"snowplow", zstdOf(t, eventsOf("a"))[:8], nil, "broken"},
+		"zstd of too much":      {"snowplow", zstdOf(t, strings.Repeat(" ", 64<<20+1)), nil, "64 MiB"},
 		"too long":              {"logs", zip(t, strings.Repeat(" ", 64<<20+1)), nil, "64 MiB"},
 	} {
 		f, err := framing.Named(test.framing)
@@ -106,6 +135,7 @@ func TestPackKeepsTheForm(t *testing.T) {
 		"array":        {`[{"a":1}, {"b":2} ,3]`},
 		"concatenated": {`{"a":1}{"b":2}{}`, " {}\n{}\n{}\n", "{} {}"},
 		"logs":         {zip(t, message)},
+		"snowplow":     {zip(t, eventsOf("a", "b", "")), zstdOf(t, eventsOf("a", "b", "", "c"))},
 	} {
 		f, err := framing.Named(name)
 		must(t, err)

@@ -14,7 +14,7 @@ func (p parser) framing(sinkKind string) dedupe.Framing {
 	f, err := framing.Named(text)
 	switch {
 	case err != nil:
-		p.Wrong(varSourceRecords, "is not a known form", "one, lines, array, concatenated or logs")
+		p.Wrong(varSourceRecords, "is not a known form", "one, lines, array, concatenated, logs or snowplow")
 		return nil
 	case sinkKind != "kinesis":
 		return framing.Single(f)

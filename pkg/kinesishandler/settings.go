@@ -183,7 +183,7 @@ type Settings struct {
 //	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
 //	ONCEBOX_ACKS              off keeps no acks, so that a delivered record that comes again is sent again; default on
 //	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
-//	ONCEBOX_SOURCE_RECORDS    the records of a payload: one, lines, array, concatenated or logs; default one
+//	ONCEBOX_SOURCE_RECORDS    the records of a payload: one, lines, array, concatenated, logs or snowplow; default one
 //	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
 //	ONCEBOX_SINK_AGGREGATION  on sends all records in KPL aggregates, off none, auto those that came in one; default auto
 //	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink takes: 1MiB to 10MiB for a stream, 1KiB to 1MiB for a

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -121,6 +122,9 @@ func Run(t *testing.T, conn *sql.Conn, query string) {
 	check(t, err)
 }
 
+// ofConstants is a step through rows of the query itself. A query may call such rows "numbers".
+var ofConstants = regexp.MustCompile(`CONSTANT ROW|VALUES CLAUSE|SCAN numbers`)
+
 // CheckUsesKeys makes sure that none of the queries, each with its number of
 // arguments, looks through a whole table.
 func CheckUsesKeys(t *testing.T, path string, queries map[string]int) {
@@ -133,7 +137,7 @@ func CheckUsesKeys(t *testing.T, path string, queries map[string]int) {
 			var id, parent, unused int
 			var step string
 			check(t, rows.Scan(&id, &parent, &unused, &step))
-			if strings.Contains(step, "SCAN") && !strings.Contains(step, "CONSTANT ROW") {
+			if strings.Contains(step, "SCAN") && !ofConstants.MatchString(step) {
 				t.Errorf("%s: %s", query, step)
 			}
 		}

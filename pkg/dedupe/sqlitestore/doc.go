@@ -15,7 +15,7 @@
 // # Batches
 //
 // The entries of one call are one transaction. They wait for their turn and for the disk once. If a call fails, no
-// entry was put. Other writers wait meanwhile, about 10 microseconds for each entry.
+// entry was put. Other writers wait meanwhile, about 5 microseconds for each entry.
 //
 // # Growth
 //

@@ -7,6 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
+const findEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
+
 // Find returns the entries of keys, in their order, and nil for a key without an entry. It changes nothing. Errors are
 // dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
@@ -28,7 +30,7 @@ func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*d
 func find(ctx context.Context, on *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.Existing, error) {
 	var owner, content []byte
 	var e dedupe.Existing
-	there, err := on.One(ctx, selectEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt)
+	there, err := on.One(ctx, findEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt)
 	if err != nil || !there {
 		return nil, err
 	}

@@ -1,30 +1,19 @@
 package sqlitestore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-const (
-	// The whole condition of a put: the key has no entry, or one whose purge time is
-	// before the arrival of the new one. NULL stands for never, and compares as false.
-	// The owner is not part of the condition: otherwise a redelivered record would
-	// look like a new one.
-	putEntry = `INSERT INTO entry (scope, key, owner, content, record, version, arrival, purge_at)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-		ON CONFLICT (scope, key) DO UPDATE
-		SET owner = ?3, content = ?4, record = ?5, version = ?6, arrival = ?7, purge_at = ?8
-		WHERE entry.purge_at < ?9`
-
-	selectEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
-
-	// max is NULL, which stands for never, if one of the two is NULL.
-	raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
-)
+// max is NULL, which stands for never, if one of the two is NULL.
+const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
 
 // Enter enters records by one row a key: see dedupe.EnterByKey.
 func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
@@ -35,11 +24,18 @@ func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, 
 // No single entry fails: if the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	err := s.db.Write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) (err error) {
-		for i, e := range entries {
-			if results[i].Existing, err = put(ctx, w, e); err != nil {
-				return fmt.Errorf("entry %d of %d: %w", i, len(entries), err)
+	all := inOrder(entries, results)
+	err := s.db.Write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
+		clear(results)
+		for begin := 0; begin < len(all); {
+			end := begin + 1
+			for end < len(all) && end < begin+maxRows && all[end].canFollow(all[end-1]) {
+				end++
 			}
+			if err := putAbsent(ctx, w, all[begin:end]); err != nil {
+				return fmt.Errorf("entries %d to %d of %d: %w", begin, end, len(all), err)
+			}
+			begin = end
 		}
 		return nil
 	})
@@ -49,21 +45,69 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	return results, nil
 }
 
-// put puts an entry, or returns the existing one.
-func put(ctx context.Context, w *sqlite.Statements, e dedupe.Entry) (existing *dedupe.Existing, err error) {
-	is := e.Existing()
-	n, err := w.Exec(ctx, putEntry, e.Scope, e.Key[:], is.Owner[:], is.Content[:], e.Owner.String(), e.Version,
-		sqlite.Millis(e.Arrival), seconds(e.PurgeAt), roundedUp(e.Arrival))
-	if err != nil || n == 1 {
-		return nil, err
+// request is an entry that is to be put.
+type request struct {
+	*dedupe.Entry
+	result *dedupe.PutResult
+}
+
+// inOrder returns the entries in the order of the index: those that share a page of it come one after the other. So a
+// page is read, changed and written once, and not once for each of its entries.
+func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
+	all := make([]request, len(entries))
+	for i := range entries {
+		all[i] = request{&entries[i], &results[i]}
 	}
-	var owner, content []byte
-	var old dedupe.Existing
-	if _, err = w.One(ctx, selectEntry, sqlite.Args{e.Scope, e.Key[:]}, &owner, &content, &old.PurgeAt); err != nil {
-		return nil, err
+	slices.SortStableFunc(all, func(a, b request) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), bytes.Compare(a.Key[:], b.Key[:]))
+	})
+	return all
+}
+
+// canFollow reports whether one statement can put both entries. It has one scope, and all of its keys differ.
+func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.Key != other.Key }
+
+// putAbsent puts the entries whose keys are free. A key is free if it has no entry, or one whose purge time is before
+// the arrival of the new one. The owner is not part of the condition: otherwise a redelivered record would look like a
+// new one. Nobody else writes between the two statements, because they are in one transaction.
+func putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	if err := findExisting(ctx, w, requests); err != nil {
+		return err
 	}
-	old.Owner, old.Content = dedupe.Digest(owner), dedupe.Digest(content) // their lengths are constraints of the table
-	return &old, nil
+	absent := requests[:0:0]
+	for _, r := range requests {
+		if old := r.result.Existing; old == nil || old.PurgeAt != dedupe.Never && old.PurgeAt < roundedUp(r.Arrival) {
+			r.result.Existing = nil
+			absent = append(absent, r)
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	p := newPacked(len(absent))
+	for _, r := range absent {
+		p.add(r.Entry)
+	}
+	_, err := w.Exec(ctx, putEntries, len(absent), absent[0].Scope, p.rows, p.texts)
+	return err
+}
+
+// findExisting sets the results of the keys that have an entry.
+func findExisting(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	keys := make([]byte, 0, len(requests)*len(dedupe.Key{}))
+	for _, r := range requests {
+		keys = append(keys, r.Key[:]...)
+	}
+	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys},
+		func(scan func(into ...any) error) error {
+			var at int
+			var old dedupe.Existing
+			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt); err != nil {
+				return err
+			}
+			requests[at].result.Existing = &old
+			return nil
+		})
 }
 
 // RaisePurge raises purge times, in one transaction, with the errors of PutIfAbsent. dedupe.Never is later than every

@@ -171,7 +171,7 @@ func TestOpenErrors(t *testing.T) {
 func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntry: 2, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2})
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 3, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2})
 }
 
 func TestMemoryIsApartAndEndsWithClose(t *testing.T) {

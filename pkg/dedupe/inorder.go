@@ -1,0 +1,53 @@
+package dedupe
+
+import "github.com/oncebox/oncebox/pkg/format"
+
+// Table is what EnterInOrder needs of a ledger that is in memory: the entries of one scope. It never fails.
+type Table interface {
+	// Find returns the entry of a key, if there is one. Done is never set.
+	Find(key Key) (e Existing, found bool)
+	// Set adds an entry, or replaces the one of its key.
+	Set(key Key, e Existing)
+}
+
+// EnterInOrder is Ledger.Enter for a ledger in memory. It enters one record after the other, by the rule of EnterByKey.
+func EnterInOrder(t Table, q Question) []Answer {
+	answers := make([]Answer, len(q.Records))
+	e := byKey{Question: q}
+	for i := range q.Records {
+		c := &q.Records[i]
+		if c.Poison {
+			continue
+		}
+		p := pending{Candidate: c, index: i, id: c.ID, key: format.KeyOf(c.ID), answer: &answers[i]}
+		e.enterInto(t, &p)
+	}
+	return answers
+}
+
+// enterInto answers a record, under its own id or a derived one. The entries that hold the ids before are raised for
+// the reason that deriveAll names.
+func (e byKey) enterInto(t Table, p *pending) {
+	for {
+		holder, found := t.Find(p.key)
+		switch {
+		case !found || purgedAt(holder.PurgeAt, p.Arrival):
+			t.Set(p.key, e.entryOf(p).Existing())
+			p.found(Put)
+			return
+		case !e.compare(holder, p):
+			return
+		}
+		holder.PurgeAt = later(holder.PurgeAt, e.Retention.PurgeAt(p.Arrival))
+		t.Set(p.key, holder)
+		p.derive()
+	}
+}
+
+// later returns the later one of two purge times.
+func later(a, b int64) int64 {
+	if a == Never || b == Never {
+		return Never
+	}
+	return max(a, b)
+}

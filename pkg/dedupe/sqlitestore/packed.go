@@ -1,0 +1,102 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// maxRows is how many entries a statement takes at most.
+const maxRows = 250
+
+// packed is what putEntries gets of its entries: a blob, in which each has a row. With eight parameters for each entry,
+// binding these would take a good part of the time.
+type packed struct {
+	rows  []byte
+	texts []byte
+}
+
+// The columns in a row, by their first byte, from 1. A number is a decimal of 20 bytes with spaces before it, or zero
+// bytes for NULL. Of a text there are its place among the texts, from 1, and its length: a decimal of 10 bytes each.
+const (
+	keyAt     = 1
+	ownerAt   = 17
+	contentAt = 33
+	arrivalAt = 49
+	purgeAt   = 69
+	recordAt  = 89 // the owner as people read it
+	versionAt = 109
+	rowSize   = 128
+)
+
+var (
+	// numbers are the indexes of the first rows. Their number is the first parameter; "0 +" hides it from the planner,
+	// which would plan anew for each number.
+	numbers = func() string {
+		var list strings.Builder
+		for i := range maxRows {
+			fmt.Fprintf(&list, ", (%d)", i)
+		}
+		return "(SELECT column1 AS i FROM (VALUES " + list.String()[2:] + ") LIMIT 0 + ?1) AS numbers"
+	}()
+
+	// The entries of the keys in ?3, with the indexes of the keys.
+	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0)
+		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
+
+	// ?3 are the rows, and ?4 the texts. Without a WHERE, SQLite would take the ON of the conflict for that of a join.
+	putEntries = `INSERT INTO entry (scope, key, owner, content, arrival, purge_at, record, version) SELECT ?2, ` +
+		blob(keyAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
+		number(arrivalAt) + `, ` + number(purgeAt) + `, ` + text(recordAt) + `, ` + text(versionAt) + `
+		FROM ` + numbers + ` WHERE true
+		ON CONFLICT (scope, key) DO UPDATE SET
+			owner = excluded.owner, content = excluded.content, arrival = excluded.arrival,
+			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version`
+)
+
+// blob is the SQL of some bytes of row i.
+func blob(at, size int) string { return fmt.Sprintf("substr(?3, %d + %d * i, %d)", at, rowSize, size) }
+
+func number(at int) string { return "CAST(nullif(" + blob(at, 20) + ", zeroblob(20)) AS INTEGER)" }
+
+func text(at int) string {
+	return "CAST(substr(?4, CAST(" + blob(at, 10) + " AS INTEGER), CAST(" + blob(at+10, 10) + " AS INTEGER)) AS TEXT)"
+}
+
+// newPacked makes room for some entries. The texts begin with a byte that is of no text: SQLite takes a part of an
+// empty blob for NULL.
+func newPacked(entries int) *packed {
+	return &packed{rows: make([]byte, 0, entries*rowSize), texts: []byte{0}}
+}
+
+func (p *packed) add(e *dedupe.Entry) {
+	is := e.Existing()
+	p.rows = append(append(append(p.rows, e.Key[:]...), is.Owner[:]...), is.Content[:]...)
+	p.addNumber(20, sqlite.Millis(e.Arrival))
+	p.addNumber(20, seconds(e.PurgeAt))
+	p.addText(e.Owner.String())
+	p.addText(e.Version)
+}
+
+// addNumber adds an integer, or nil.
+func (p *packed) addNumber(width int, n any) {
+	var decimal []byte
+	fill := byte(0)
+	if n, ok := n.(int64); ok {
+		var space [20]byte
+		decimal, fill = strconv.AppendInt(space[:0], n, 10), ' '
+	}
+	for range width - len(decimal) {
+		p.rows = append(p.rows, fill)
+	}
+	p.rows = append(p.rows, decimal...)
+}
+
+func (p *packed) addText(text string) {
+	p.addNumber(10, int64(len(p.texts)+1))
+	p.addNumber(10, int64(len(text)))
+	p.texts = append(p.texts, text...)
+}

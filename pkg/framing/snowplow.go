@@ -1,0 +1,146 @@
+package framing
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// The reasons for which a compressed payload of Snowplow is poison as a whole.
+const (
+	reasonCompressed = "a compressed payload of Snowplow that is broken"
+	reasonVersion    = "a compressed payload of Snowplow of an unknown version"
+	reasonTooMuch    = "a compressed payload of Snowplow that opens to more than 64 MiB"
+)
+
+// Snowplow opens the compressed payloads of a Snowplow stream. A payload is one gzip member or one zstd frame. It holds
+// a byte 1, a byte for the version of the events, and then for each event its length in four bytes, most significant
+// first, and the event. (snowplow-incubator/common-streams 0.24.1, modules/streams-core, compression/Compressor.scala
+// and Decompressor.scala.) A stream has compressed and other payloads side by side.
+type Snowplow struct{}
+
+var _ dedupe.Framing = Snowplow{}
+
+const (
+	snowplowVersion = 1
+	snowplowHeader  = 2 // bytes
+	lengthSize      = 4 // bytes
+)
+
+// codec is a way to compress.
+type codec struct {
+	magic []byte
+	open  func(io.Reader) (io.Reader, func(), error)
+	pack  func(io.Writer) (io.WriteCloser, error)
+}
+
+var (
+	gzipCodec = codec{
+		magic: []byte{0x1f, 0x8b},
+		open: func(r io.Reader) (io.Reader, func(), error) {
+			z, err := gzip.NewReader(r)
+			return z, func() {}, err
+		},
+		pack: func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
+	}
+	zstdCodec = codec{
+		magic: []byte{0x28, 0xb5, 0x2f, 0xfd},
+		open: func(r io.Reader) (io.Reader, func(), error) {
+			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxOpened))
+			if err != nil {
+				return nil, nil, err
+			}
+			return z, z.Close, nil
+		},
+		pack: func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) },
+	}
+)
+
+func codecOf(payload []byte) *codec {
+	for _, c := range []*codec{&gzipCodec, &zstdCodec} {
+		if bytes.HasPrefix(payload, c.magic) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Open returns the events. A payload that is not compressed is an event by itself.
+func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed bool, err error) {
+	c := codecOf(payload)
+	if c == nil {
+		return nil, false, nil
+	}
+	text, err := c.decompress(payload)
+	if err != nil {
+		return nil, false, err
+	}
+	for rest := text[snowplowHeader:]; len(rest) > 0; {
+		if len(rest) < lengthSize {
+			return nil, false, &format.BadRecord{Reason: reasonCompressed}
+		}
+		length := int64(binary.BigEndian.Uint32(rest))
+		if rest = rest[lengthSize:]; length > int64(len(rest)) {
+			return nil, false, &format.BadRecord{Reason: reasonCompressed}
+		}
+		events = append(events, rest[:length:length])
+		rest = rest[length:]
+	}
+	return events, true, nil
+}
+
+// decompress opens a payload, up to maxOpened bytes, and checks its header.
+func (c *codec) decompress(payload []byte) ([]byte, error) {
+	r, closeReader, err := c.open(bytes.NewReader(payload))
+	if err != nil {
+		return nil, &format.BadRecord{Reason: reasonCompressed}
+	}
+	defer closeReader()
+	text, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), len(text) > maxOpened:
+		return nil, &format.BadRecord{Reason: reasonTooMuch}
+	case err != nil, len(text) < snowplowHeader:
+		return nil, &format.BadRecord{Reason: reasonCompressed}
+	case text[0] != snowplowVersion:
+		return nil, &format.BadRecord{Reason: reasonVersion}
+	}
+	return text, nil
+}
+
+// Pack compresses events in the way of the original, with its versions.
+func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
+	c := codecOf(original)
+	if c == nil {
+		return nil, &format.BadRecord{Reason: reasonCompressed}
+	}
+	text, err := c.decompress(original)
+	if err != nil {
+		return nil, err
+	}
+	var payload bytes.Buffer
+	w, err := c.pack(&payload)
+	if err != nil {
+		return nil, err
+	}
+	content := text[:snowplowHeader:snowplowHeader]
+	for _, event := range events {
+		content = binary.BigEndian.AppendUint32(content, uint32(len(event))) //nolint:gosec // it is part of 64 MiB
+		content = append(content, event...)
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return payload.Bytes(), nil
+}
