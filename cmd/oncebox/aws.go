@@ -9,15 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/s3files"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
@@ -33,20 +36,33 @@ func dynamoClient(ctx context.Context) (*dynamodb.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client, checkCredentials(ctx, client)
+	return client, checkDynamoCredentials(ctx, client)
 }
 
 func newDynamoClient(ctx context.Context) (*dynamodb.Client, error) {
 	return awsclient.NewDynamoDB(ctx, sdkconfig.Load)
 }
 
-func checkCredentials(ctx context.Context, client *dynamodb.Client) error {
-	_, err := client.Options().Credentials.Retrieve(ctx)
+func checkDynamoCredentials(ctx context.Context, client *dynamodb.Client) error {
+	return checkCredentials(ctx, client.Options().Credentials, dynamo.Local(client))
+}
+
+// s3Store makes the client of S3, and looks for credentials as dynamoClient does.
+func s3Store(ctx context.Context) (*s3files.Store, error) {
+	store, err := s3files.Open(ctx, sdkconfig.Load)
+	if err != nil {
+		return nil, err
+	}
+	return store, checkCredentials(ctx, store.Credentials(), store.Local())
+}
+
+func checkCredentials(ctx context.Context, credentials aws.CredentialsProvider, local bool) error {
+	_, err := credentials.Retrieve(ctx)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	hint := "Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in, for example with `aws sso login`."
-	if dynamo.Local(client) {
+	if local {
 		hint = "A local engine takes any: AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local."
 	}
 	return &hintError{&plainError{"there are no AWS credentials, or they cannot be read", errNoCredentials, err}, hint}
@@ -72,7 +88,7 @@ func (g globals) explainAWS(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &cut):
 		plain = &cutError{cut.done, plain}
-	case errors.Is(err, offline.ErrStopped): // its text says what the same command does
+	case errors.Is(err, offline.ErrStopped), operation.Service() == s3.ServiceID: // the text says more: what, or what next
 		plain = &plainError{strings.Replace(err.Error(), operation.Error(), why.text, 1), why.kind, err}
 	}
 	if why.hint == "" {

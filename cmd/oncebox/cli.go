@@ -24,6 +24,7 @@ type cli struct {
 	Reconcile reconcileCommand `cmd:"" help:"Check that every item is in exactly one place, and repair what is not."`
 	Replay    replayCommand    `cmd:"" help:"Put claims back that the store has lost, as after a restore."`
 	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
+	Ledger    ledgerCommand    `cmd:"" help:"Work on the entries of records."`
 	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
 	Demo      demoCommand      `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`

@@ -1,21 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
@@ -34,9 +30,9 @@ const inMemory = ":memory:"
 const deadLettersOfStdout = "oncebox.dead.ndjson"
 
 type dedupeCommand struct {
-	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Without files, or as -: stdin."`
+	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
-	Out             string         `help:"Where survivors go; - is stdout, the default." placeholder:"FILE"`
+	Out             string         `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Format          string         `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
@@ -51,6 +47,8 @@ type dedupeCommand struct {
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
 	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
 	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	Report          string         `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
+	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
 
@@ -63,10 +61,19 @@ an earlier record is a natural duplicate and is dropped. A record with the id of
 fingerprint is a synthetic duplicate and gets a new id, the same in every run. Earlier records are those of this
 run, and those of any other run with the same ledger and scope. Empty lines are skipped.
 
+Inputs may be compressed: gzip and zstd are found by their content. A directory stands for all files below it, and so
+does s3://BUCKET/PREFIX/. A pattern in quotes may have *, **, ?, [a-z] and {a,b}. Files come in the order of the bytes
+of their names. Hidden and temporary files are left out: names that begin with . or _, or end with ~, .tmp, .part,
+.swp or .crdownload.
+
 With --out FILE a stopped run goes on when the same command is started again, and each survivor is in the file
 once. FILE.run beside it says that the run is unfinished. A file with other content is not touched. With stdout
 the same command starts over and prints everything again. After a finished run all of its records are known: the
-same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip).
+same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip). The output on
+S3 is a file in the working folder until the run ends; an object that exists is not replaced.
+
+--report DIR writes records.csv, with a line for each record that is dropped, renamed or dead-lettered, and
+report.html, with the numbers and a chart. --dry-run writes nothing else: the ledger is only read.
 
 --ids says which records get a new id. It is made of the old id and the fingerprint, so it is the same in every run.
 A renamed record gets the duplicate context with its old id.
@@ -96,21 +103,37 @@ stderr, as JSON with --output json.
 
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
-  zcat events.gz | oncebox dedupe --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
+  oncebox dedupe events.gz --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
+  oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
+  oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
   oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv`
 }
 
 func (c dedupeCommand) Run(ctx context.Context, a *app) error {
-	c.setDefaults()
+	out, err := outputOf(c.Out)
+	if err != nil {
+		return err
+	}
+	c.setDefaults(out)
 	job, err := c.job(a)
 	if err != nil {
 		return err
 	}
-	if err := c.checkPaths(a); err != nil {
+	files := &sources{}
+	from, err := files.expand(ctx, c.Files)
+	if err != nil {
 		return err
 	}
-	inputs, remove, err := c.inputs(ctx, a.stdin)
+	if err := c.checkPaths(a, out, from); err != nil {
+		return err
+	}
+	if c.DryRun {
+		job.Preview, job.DeadLetters = true, ""
+	} else if err := out.addTo(ctx, job, files); err != nil {
+		return err
+	}
+	inputs, remove, err := files.inputs(ctx, from, a.stdin, job.Forgets && c.IDs != offline.RenameAll)
 	defer remove()
 	if err != nil {
 		return err
@@ -121,32 +144,40 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return c.explainFirstLines(err)
 	}
 	defer closeLedger()
-	if c.Out == "" {
+	undo, err := c.makeReportFolder()
+	if err != nil {
+		return err
+	}
+	if out.file == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
-	progress, finish := a.bytesProgress(inputs)
+	progress, finish := a.runProgress(time.Now)
 	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
 	if err != nil {
+		undo()
 		return c.explainFirstLines(err)
 	}
-	return a.summarize(report, c.DeadLetters)
+	if err := c.writeReport(report); err != nil {
+		return err
+	}
+	deadLetters := c.DeadLetters
+	if c.DryRun {
+		if a.Output == outputText {
+			a.remark("dry run: neither outputs nor the ledger are written")
+		}
+		report.Again, deadLetters = false, cmp.Or(c.listing(), "the report of --report DIR")
+	}
+	return a.summarize(report, deadLetters)
 }
 
-func (c *dedupeCommand) setDefaults() {
-	if c.Out == "-" {
-		c.Out = ""
-	}
+func (c *dedupeCommand) setDefaults(out output) {
 	if len(c.Files) == 0 {
 		c.Files = []string{"-"}
 	}
-	switch {
-	case c.DeadLetters != "":
-	case c.Out == "":
-		c.DeadLetters = deadLettersOfStdout
-	default:
-		c.DeadLetters = c.Out + ".dead.ndjson"
+	if c.DeadLetters == "" {
+		c.DeadLetters = out.deadLetters()
 	}
 }
 
@@ -167,6 +198,8 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 		return nil, c.excludesIDs("--no-natural")
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
 		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
+	case offline.CompressionOf(c.DeadLetters) != offline.NotCompressed:
+		return nil, &usageError{fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name."}
 	case isDeadLetterStore(c.DeadLetters):
 		return nil, &usageError{
 			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
@@ -177,7 +210,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	if err := itembank.ValidateName("scope", c.Scope); err != nil {
 		return nil, &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
 	}
-	retention, err := c.retention(a)
+	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +220,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Out: c.Out, Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 	}, nil
 }
 
@@ -196,19 +229,19 @@ func isDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }
 
-// retention is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
+// retentionOf is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
 // the records are. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
-func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
+func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, error) {
 	const longest = 100 * 365 * 24 * time.Hour
-	if c.Window == nil {
+	if window == nil {
 		return dedupe.Retention{ForGood: true}, nil
 	}
-	if *c.Window < time.Second || *c.Window > longest {
+	if *window < time.Second || *window > longest {
 		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
-			*c.Window, settings.FormatDuration(longest)), ""}
+			*window, settings.FormatDuration(longest)), ""}
 	}
-	r := dedupe.Retention{Window: *c.Window}
-	if c.Ledger == "" && a.Store == dynamodbStore {
+	r := dedupe.Retention{Window: *window}
+	if deletesByClock {
 		r.Horizon = kinesishandler.DefaultHorizon
 	}
 	return r, nil
@@ -218,6 +251,9 @@ func (c *dedupeCommand) retention(a *app) (dedupe.Retention, error) {
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {
+	if c.DryRun {
+		return c.openPreview(ctx, a, job)
+	}
 	switch c.Ledger {
 	case "":
 		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
@@ -242,11 +278,11 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
 	}
 	// What would be refused later is refused before the ledger is made. A missing ledger has no unfinished run.
-	if err := offline.CheckFolders(c.Out, c.DeadLetters); err != nil {
+	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
-	if c.Out != "" {
-		if err := offline.CheckEmpty(c.Out, c.DeadLetters); err != nil {
+	if job.Out != "" {
+		if err := offline.CheckEmpty(job.Out, c.DeadLetters); err != nil {
 			return nil, err
 		}
 	}
@@ -258,62 +294,6 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 		a.remark("made the ledger %s", c.Ledger)
 	}
 	return store, err
-}
-
-// checkPaths refuses to write to a file that is also read, or written for another purpose.
-func (c *dedupeCommand) checkPaths(a *app) error {
-	ledger := c.Ledger
-	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
-		ledger = path
-	}
-	type use struct{ what, path string }
-	uses := []use{{"--dead-letters", c.DeadLetters}, {"the ledger", ledger}}
-	if c.Out != "" {
-		uses = append(uses, use{"--out", c.Out}, use{"the lock of --out", c.Out + ".lock"},
-			use{"the mark of --out", c.Out + ".run"})
-	}
-	writes := len(uses)
-	for _, path := range c.Files {
-		uses = append(uses, use{"an input", path})
-	}
-	for i, written := range uses[:writes] {
-		for _, other := range uses[i+1:] {
-			if written.path != "" && other.path != "-" && samePath(written.path, other.path) {
-				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}
-			}
-		}
-	}
-	for i, path := range c.Files {
-		if path == "-" && slices.Contains(c.Files[:i], "-") {
-			return &usageError{errors.New("- is named twice, and stdin can be read only once"), ""}
-		}
-		if c.Out == "" && isStdout(a.stdout, path) {
-			return &usageError{fmt.Errorf("%s is stdout as well as an input", path), ""}
-		}
-	}
-	return nil
-}
-
-func samePath(a, b string) bool {
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	if errX == nil && errY == nil {
-		return os.SameFile(x, y)
-	}
-	a, errX = filepath.Abs(a)
-	b, errY = filepath.Abs(b)
-	return errX == nil && errY == nil && a == b
-}
-
-// isStdout reports whether stdout is redirected to a file of that name.
-func isStdout(stdout io.Writer, path string) bool {
-	file, ok := stdout.(*os.File)
-	if !ok {
-		return false
-	}
-	x, errX := file.Stat()
-	y, errY := os.Stat(path)
-	return errX == nil && errY == nil && x.Mode().IsRegular() && os.SameFile(x, y)
 }
 
 // summarize prints what a run has done, to stderr: survivors may be on stdout.
@@ -376,32 +356,5 @@ func summaryOf(r offline.Report) dedupeSummary {
 		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
-	}
-}
-
-// bytesProgress draws a bar for each pass over the inputs on a terminal, and nothing elsewhere. Call finish at the end,
-// also after an error.
-func (a *app) bytesProgress(inputs []offline.Input) (progress func(doing string, done int64), finish func()) {
-	if !a.showsProgress() {
-		return nil, func() {}
-	}
-	var total int64
-	for _, in := range inputs {
-		if total += in.Size; in.Size == offline.Unknown {
-			total = -1
-			break
-		}
-	}
-	bars := map[string]*progressbar.ProgressBar{}
-	progress = func(doing string, done int64) {
-		if bars[doing] == nil {
-			bars[doing] = a.bar(total, doing, progressbar.OptionShowBytes(true))
-		}
-		_ = bars[doing].Set64(done) // the work goes on if the bar cannot be drawn
-	}
-	return progress, func() {
-		for _, bar := range bars {
-			_ = bar.Clear()
-		}
 	}
 }

@@ -40,8 +40,6 @@ func (c *dedupeCommand) otherFormat(e *offline.NotRecordsError) string {
 
 // converters are the commands that make one record a line, by the texts of format.LooksLike.
 var converters = map[string]string{
-	"gzip":                               "gzip -dc",
-	"Zstandard":                          "zstd -dc",
 	"bzip2":                              "bzip2 -dc",
 	"a ZIP archive":                      "unzip -p",
 	"UTF-16 text":                        "iconv -f UTF-16 -t UTF-8",

@@ -50,6 +50,7 @@ func TestDedupeIDs(t *testing.T) {
 func TestDedupeWrongInput(t *testing.T) {
 	s := newShell(t)
 	s.file("a.gz", "\x1f\x8b\x08\x00xx")
+	s.file("a.bz2", "BZh91AY&SYxx")
 	s.file("array.json", "[\n{\"id\":1},\n{\"id\":2}\n]\n")
 	s.file("my table", "id,at\n1,2\n")
 	s.file("path", strings.Repeat(`{"event_id":1,"at":"x"}`+"\n", 10))
@@ -58,7 +59,8 @@ func TestDedupeWrongInput(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{[]string{"a.gz"}, []string{"the first line cannot be processed: not valid JSON. a.gz looks like gzip (nothing was changed)", "`gzip -dc a.gz | oncebox dedupe ...`"}},
+		{[]string{"a.gz"}, []string{"a.gz ends in the middle of its gzip data", "Get the whole file (nothing was changed)"}},
+		{[]string{"a.bz2"}, []string{"the first line cannot be processed: not valid JSON. a.bz2 looks like bzip2 (nothing was changed)", "`bzip2 -dc a.bz2 | oncebox dedupe ...`"}},
 		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "`jq -c '.[]' array.json | oncebox dedupe ...`"}},
 		{[]string{"my table"}, []string{"looks like CSV", "`mlr --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
 		{[]string{"path", "--id-path", "event.id"}, []string{

@@ -8,26 +8,33 @@ import (
 	"os"
 
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/s3files"
 )
 
-// inputs are the files to read. A run reads them twice, and again when it goes on. So stdin and pipes are copied to
-// temporary files, unless the ledger is in memory and no ids are to be found first. Call remove after use, also after an error.
-func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []offline.Input, remove func(), err error) {
+// inputs are the inputs to read. A run reads them twice, and again when it goes on. So stdin and pipes are copied to
+// temporary files, unless they are read only once. Call remove after use, also after an error.
+func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, once bool) (
+	inputs []offline.Input, remove func(), err error,
+) {
 	var temporary []string
 	remove = func() {
 		for _, path := range temporary {
 			_ = os.Remove(path)
 		}
 	}
-	for _, name := range c.Files {
-		in, stream, err := openInput(name, stdin)
+	for _, from := range all {
+		if from.object != nil {
+			inputs = append(inputs, s.objectInput(ctx, *from.object))
+			continue
+		}
+		in, stream, err := openInput(from.name, stdin)
 		switch {
 		case err != nil || stream == nil:
-		case c.Ledger == inMemory && c.IDs != offline.RenameAll:
-			in = streamInput(ctx, name, stream)
+		case once:
+			in = streamInput(ctx, from.name, stream)
 		default:
 			var path string
-			in, path, err = spoolInput(ctx, name, stream)
+			in, path, err = spoolInput(ctx, from.name, stream)
 			temporary = append(temporary, path)
 		}
 		if err != nil {
@@ -36,6 +43,12 @@ func (c *dedupeCommand) inputs(ctx context.Context, stdin io.Reader) (inputs []o
 		inputs = append(inputs, in)
 	}
 	return inputs, remove, nil
+}
+
+func (s *sources) objectInput(ctx context.Context, o s3files.Object) offline.Input {
+	return offline.Input{Name: o.String(), Size: o.Size, Open: func() (io.ReadCloser, error) {
+		return s.s3.Read(ctx, o), nil
+	}}
 }
 
 // openInput returns a regular file as an input, and anything else, such as a pipe, as a stream.
@@ -48,10 +61,7 @@ func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader
 		return in, nil, &usageError{fileError(name, err), ""}
 	}
 	info, err := file.Stat()
-	switch {
-	case err == nil && info.IsDir():
-		err = fmt.Errorf("%s is a directory, not a file of records", name)
-	case err == nil && !info.Mode().IsRegular():
+	if err == nil && !info.Mode().IsRegular() {
 		return in, file, nil
 	}
 	if err = errors.Join(err, file.Close()); err != nil {

@@ -257,7 +257,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"paths in each other", []string{"in", "--id-path", "a", "--fingerprint-path", "a"}, []string{"--fingerprint-path", "--id-path"}},
 		{"bad volatile", []string{"in", "--id-path", "a", "--volatile", "b", "--volatile", "c..d"}, []string{"--volatile", "empty part"}},
 		{"no such file", []string{"in", "none", "--id-path", "id"}, []string{"none"}},
-		{"a directory", []string{"in", ".", "--id-path", "id"}, []string{". is a directory"}},
+		{"a directory", []string{"in", ".", "--id-path", "id"}, []string{"oncebox.dead.ndjson is --dead-letters", "a later run would find it among the inputs ."}},
 		{"stdin twice", []string{"-", "in", "-", "--id-path", "id"}, []string{"named twice"}},
 		{"derived ids", []string{"in", "--id-path", "id", "--ids", "derived", "--no-synthetic"}, []string{"--ids derived and --no-synthetic exclude each other"}},
 		{"derived copies", []string{"in", "--id-path", "id", "--ids", "derived", "--no-natural"}, []string{"--ids derived and --no-natural exclude each other"}},

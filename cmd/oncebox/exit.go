@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -84,11 +85,13 @@ var outcomes = []struct {
 	code string
 }{
 	{offline.ErrStopped, exitFailed, "failed"}, // whatever the cause: something was changed
+	{history.ErrStopped, exitFailed, "failed"}, // likewise
 	{offline.ErrRefused, exitUsage, "usage"},
 	{errDeadLetters, exitLook, "dead-letters"},
 	{errLook, exitLook, "look"},
 	{errUnconfirmed, exitNo, "not-confirmed"},
 	{itembank.ErrInconsistent, exitLook, "inconsistent"},
+	{history.ErrNoColumn, exitUsage, "usage"},
 	{sqlite.ErrNoAccess, exitUsage, "no-access"},
 	{sqlite.ErrDamaged, exitUsage, "damaged"},
 	{sqlite.ErrDiskFull, exitFailed, "disk-full"},

@@ -58,7 +58,7 @@ func TestBytesProgress(t *testing.T) {
 			go func() { _ = os.WriteFile(s.dir+"/pipe", []byte(records(20_000)), 0o600) }()
 		}
 		screen := s.at("dedupe", input, "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--out", fmt.Sprint("out", i)).ends(exitDone)
-		if !strings.Contains(screen, "deduplicating") || !regexp.MustCompile(`\rin 20000 = .*\r\n$`).MatchString(screen) {
+		if !regexp.MustCompile(`deduplicating, [0-9,]+ lines/s`).MatchString(screen) || !regexp.MustCompile(`\rin 20000 = .*\r\n$`).MatchString(screen) {
 			t.Errorf("%s: want progress and the summary behind it, got %q", input, screen)
 		}
 	}

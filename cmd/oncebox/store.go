@@ -176,7 +176,7 @@ func (g globals) create(ctx context.Context, yes bool) error {
 			"Say --yes to do that, or set AWS_ENDPOINT_URL_DYNAMODB to use a local engine.",
 		}
 	}
-	if err := checkCredentials(ctx, client); err != nil {
+	if err := checkDynamoCredentials(ctx, client); err != nil {
 		return err
 	}
 	return dynamostore.CreateTables(ctx, client, g.BankTable, g.DedupeTable)

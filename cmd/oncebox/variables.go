@@ -24,6 +24,9 @@ const variablePrefix = "ONCEBOX_"
 // decide about something that is fixed for good.
 type variables map[string]*kong.Flag
 
+// dryRun is no variable: other commands have a flag of that name, and would not take it from the environment.
+const dryRun = "dry-run"
+
 // commandWithVariables is the command whose flags are variables.
 const commandWithVariables = "dedupe"
 
@@ -36,7 +39,7 @@ func (v variables) attach(k *kong.Kong) error {
 		}
 	}
 	for _, flag := range flags {
-		if flag.Hidden || flag.Name == "help" || flag.Name == "version" {
+		if flag.Hidden || flag.Name == "help" || flag.Name == "version" || flag.Name == dryRun {
 			continue
 		}
 		name := variableOf(flag)

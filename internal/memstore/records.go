@@ -70,6 +70,23 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	return results, nil
 }
 
+// Find returns the entries of keys, nil where there is none.
+func (s *Records) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	found := make([]*dedupe.Existing, len(keys))
+	for i, key := range keys {
+		if e, there := s.entries[entryKey{scope, key}]; there {
+			existing := e.Existing()
+			found[i] = &existing
+		}
+	}
+	return found, nil
+}
+
 func isOver(e dedupe.Entry, arrival time.Time) bool {
 	return e.PurgeAt != dedupe.Never && time.Unix(e.PurgeAt, 0).Before(arrival)
 }

@@ -40,10 +40,11 @@ func newDifferences(f Format) differences {
 	return differences{digest: f.Digest(), first: map[format.Key]firstRecord{}, counts: map[string]*Difference{}}
 }
 
-// add compares a record.
-func (d *differences) add(rec *record) {
+// add compares a record. It returns the members in which the record differs from the first one of its id, if these are
+// one or two.
+func (d *differences) add(rec *record) (differsIn []string) {
 	if d.digest == nil {
-		return
+		return nil
 	}
 	key := format.KeyOf(rec.fields.ID)
 	first, known := d.first[key]
@@ -53,8 +54,10 @@ func (d *differences) add(rec *record) {
 	case !known:
 		d.first[key] = firstRecord{dedupe.ContentDigest(rec.fields.Fingerprint), d.digest(rec.text)}
 	case first.content != dedupe.ContentDigest(rec.fields.Fingerprint):
-		d.count(first.digest.DiffersOnlyIn(d.digest(rec.text)))
+		differsIn = first.digest.DiffersOnlyIn(d.digest(rec.text))
+		d.count(differsIn)
 	}
+	return differsIn
 }
 
 func (d *differences) count(members []string) {

@@ -11,8 +11,8 @@ import (
 )
 
 // digest identifies the run: it is the SHA-256 of the inputs' contents, in order, and of the options that change the
-// result. The names of the inputs and of the outputs are not part of it: the same work under other names is the same
-// run.
+// result. The names of the inputs and of the outputs are not part of it, nor is their compression: the same work under
+// other names is the same run. The sizes of the contents are known afterwards.
 //
 // It costs one more reading of the inputs. The sizes and times of the files, or samples of them, would be cheaper, but
 // two different files can have the same ones.
@@ -20,12 +20,14 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	h := sha256.New()
 	r.digestOptions(h)
 	var done int64
-	for _, in := range r.Inputs {
-		sum, err := in.digest(ctx, func(n int64) { r.progress("reading", done+n) })
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		sum, size, err := in.digest(ctx, func(n int64) { r.progress(passReading, done+n) })
 		if err != nil {
 			return "", err
 		}
 		_, _ = h.Write(sum) // a hash never fails
+		in.content = size
 		done += in.Size
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
@@ -40,23 +42,25 @@ func (r *run) digestOptions(h hash.Hash) {
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
 }
 
-// digest returns the SHA-256 of an input's content. It tells progress how many bytes it has read.
-func (in Input) digest(ctx context.Context, progress func(int64)) ([]byte, error) {
+// digest returns the SHA-256 and the size of an input's content. It tells progress how many bytes of the input it has
+// read.
+func (in Input) digest(ctx context.Context, progress func(int64)) (sum []byte, size int64, err error) {
 	file, err := in.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read from
 	h := sha256.New()
 	const part = 8 << 20
-	for read := int64(0); ; progress(read) {
+	for {
 		n, err := io.CopyN(h, file, part)
-		read += n
+		size += n
+		progress(in.Size - file.raw.left)
 		if errors.Is(err, io.EOF) {
-			return h.Sum(nil), nil
+			return h.Sum(nil), size, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 }

@@ -58,6 +58,21 @@
 // If nearly all of the first lines are poison for one reason, an option or the input is wrong, and the job is refused
 // with a NotRecordsError. A job that continues is not checked again.
 //
+// # Compressed inputs and outputs
+//
+// An input is read as what it is: its first bytes tell gzip and Zstandard (compression.go). The digest, the offsets and
+// the lines are those of the content. So a run does not depend on how its inputs are compressed. A compressed output
+// ends its gzip member or Zstandard frame before its size is saved: a file can be cut there. What belongs to a batch that
+// is not done is never saved.
+//
+// # Upload, listing and preview
+//
+// With Upload, the output only holds the survivors until the run ends. Upload is called before the run is saved as
+// finished, and again by the next run if the process ends in between. The file is removed after that.
+//
+// The listing (listing.go) is synced before the run is saved, and cut to the last line that is done. Preview is a store
+// that answers as a ledger would and changes nothing (preview.go).
+//
 // # Output and dead-letter file
 //
 // One run at a time writes to a file. While it works, FILE.lock is locked. FILE.run says which unfinished run the file

@@ -52,7 +52,7 @@ func (j *Job) CheckFirstLines(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
-	return r.checkFirstLines(ctx)
+	return refuseBroken(r.checkFirstLines(ctx))
 }
 
 // checkFirstLines reads the first lines. Inputs of fewer lines are checked, too, if they have ten, or if they have

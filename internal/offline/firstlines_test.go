@@ -35,7 +35,7 @@ func TestOtherFormats(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, line string) string { return strings.Repeat(line+"\n", n) }
 	for looksLike, inputs := range map[string][]string{
-		"gzip":                               {"\x1f\x8b\x08\x00" + lines(3, "x\x00y")},
+		"bzip2":                              {"BZh91AY&SY" + lines(3, "x\x00y")},
 		"a JSON array":                       {`[{"id":1},{"id":2}]`, "\n\n[]"},
 		"the beginning of a JSON array":      {"[\n" + `{"id":1},` + "\n" + `{"id":2}` + "\n]\n", `[{"id":"` + strings.Repeat("x", 1000)},
 		"several JSON objects in one record": {`{"id":1}{"id":2}`},

@@ -82,7 +82,7 @@ func TestRenameAllResumed(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		left := n
 		interrupted := b.job
-		interrupted.Progress = func(string, int64) {
+		interrupted.Progress = func(Progress) {
 			if left--; left < 0 {
 				cancel()
 			}

@@ -16,10 +16,11 @@ type Input struct {
 	// the same each time.
 	Open func() (io.ReadCloser, error)
 	// Size is how many bytes are read. Bytes that are appended to the file later are not part of the run. With Unknown
-	// the input is read to its end, and the job must forget and not rename all.
+	// the input is read to its end, and the job must forget and not rename all. The bytes may be compressed.
 	Size int64
 
-	peek func() (io.ReadCloser, error) // opens it before the first Open
+	content int64                         // bytes of the content, which is what was compressed; known after the first reading
+	peek    func() (io.ReadCloser, error) // opens it before the first Open
 }
 
 // Unknown is the Size of an Input that is read to its end.
@@ -72,26 +73,39 @@ func (s *stream) open() (io.ReadCloser, error) {
 	}{io.MultiReader(&s.head, s.file), s.file}, nil
 }
 
-// open opens an input for one reading, which fails when ctx ends.
-func (in Input) open(ctx context.Context) (io.ReadCloser, error) {
+// open opens the content of an input for one reading, which fails when ctx ends.
+func (in Input) open(ctx context.Context) (*unpacked, error) {
 	file, err := in.Open()
 	if err != nil {
 		return nil, err
 	}
-	return &reading{ctx: ctx, file: file, name: in.Name, left: in.Size}, nil
+	raw := &reading{ctx: ctx, file: file, name: in.Name, left: in.Size}
+	content, err := unpack(raw)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return content, nil
 }
 
-// reading reads an input once, exactly to its size.
+// reading reads the bytes of an input once, exactly to its size.
 type reading struct {
-	ctx  context.Context
-	file io.ReadCloser
-	name string
-	left int64
+	ctx    context.Context
+	file   io.ReadCloser
+	name   string
+	left   int64
+	failed error // why, if it has failed
 }
 
 func (r *reading) Close() error { return r.file.Close() }
 
 func (r *reading) Read(b []byte) (n int, err error) {
+	if n, err = r.read(b); err != nil && !errors.Is(err, io.EOF) {
+		r.failed = err
+	}
+	return n, err
+}
+
+func (r *reading) read(b []byte) (n int, err error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}

@@ -2,8 +2,11 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -35,17 +38,28 @@ type Job struct {
 	// are read only once, except with RenameAll. Nothing but the ledger of the store is used.
 	Forgets bool
 
-	Out         string    // the output file; if it is empty, the output goes to Stream
-	Stream      io.Writer // such as stdout
-	DeadLetters string    // the file for poison records, created for the first one
+	Out         string      // the output file; if it is empty, the output goes to Stream
+	Stream      io.Writer   // such as stdout
+	DeadLetters string      // the file for poison records, created for the first one
+	Compression Compression // of Out, or of Stream
+
+	// Listing is the CSV file that gets a line for each duplicate, renamed record and dead letter. May be empty.
+	Listing string
+	// Preview writes nothing but the Listing: the report says what a run would do. The store must forget what it is told.
+	Preview bool
+
+	// Upload brings the output to its place, if that is not the file: Out only holds it until then, and is removed. It
+	// is called with the id of the run when the file is complete. It must be safe to repeat: after a crash it is called
+	// again. May be nil.
+	Upload func(ctx context.Context, run string) error
 
 	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
 	// does not change the result.
 	PoisonLimit dedupe.PoisonLimit
 
-	BatchSize int                            // does not change the result; 0 means DefaultBatchSize
-	Now       func() time.Time               // nil means time.Now
-	Progress  func(doing string, done int64) // is told how many bytes of the inputs are done; may be nil
+	BatchSize int              // does not change the result; 0 means DefaultBatchSize
+	Now       func() time.Time // nil means time.Now
+	Progress  func(Progress)   // is told now and then how far the run is; may be nil
 
 	// Tests set these.
 	open    openFunc // opens files for writing
@@ -79,7 +93,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
-		return Report{}, err
+		return Report{}, refuseBroken(err)
 	}
 	err = r.work(ctx)
 	return r.report(), err
@@ -107,6 +121,7 @@ type run struct {
 	lock        *outputLock // of Out; nil without Out
 	out         outputFile
 	deadLetters outputFile
+	listing     listing
 
 	done       dedupe.Run // how far the run is
 	recorded   time.Time  // when that was last recorded
@@ -159,11 +174,15 @@ func newRun(j Job) (*run, error) {
 		lines:       newLineReader(j.Inputs, j.maxLine),
 		batch:       batch{earliest: map[format.Key]int64{}},
 		piece:       &piece{},
-		out:         outputFile{path: j.Out, open: j.open},
+		out:         outputFile{path: j.Out, open: j.open, pack: newPacker(j.Compression)},
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
+		listing:     listing{path: j.Listing, open: j.open},
 	}
 	if j.Out == "" {
 		r.out.to, r.deadLetters.appends = j.Stream, true
+	}
+	if j.Preview {
+		r.out.to, r.deadLetters.to = io.Discard, io.Discard
 	}
 	return r, nil
 }
@@ -172,6 +191,7 @@ func (r *run) close() {
 	r.stopReading()
 	r.out.close()
 	r.deadLetters.close()
+	r.listing.close()
 	r.shared.close()
 	if r.lock != nil {
 		r.lock.release()
@@ -189,14 +209,11 @@ func (r *run) stopReading() {
 
 func isStream(in Input) bool { return in.Size == Unknown }
 
-func (r *run) progress(doing string, done int64) {
-	if r.Progress != nil {
-		r.Progress(doing, done)
-	}
-}
-
 // work does what is left of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) error {
+	if err := r.listing.begin(r.done.Tally); err != nil {
+		return err
+	}
 	if r.IDs == RenameAll && !r.done.Finished {
 		if err := r.findSharedKeys(ctx); err != nil {
 			return r.stopped(ctx, err)
@@ -209,12 +226,24 @@ func (r *run) work(ctx context.Context) error {
 		if err := r.workBatch(ctx); err != nil {
 			return r.stopped(ctx, err)
 		}
-		r.progress("deduplicating", r.done.Input)
+		r.progress(passDeciding, r.done.Input)
 	}
-	if r.lock != nil {
-		_ = r.lock.removeRunFile() // if it stays, the next run finds that this one is finished
-	}
+	r.tidy()
 	return nil
+}
+
+// tidy removes the files of a run that is finished. If they stay, the next run finds that this one is finished.
+func (r *run) tidy() {
+	if r.lock == nil {
+		return
+	}
+	if r.Upload != nil {
+		r.out.close()
+		if err := os.Remove(r.Out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+	}
+	_ = r.lock.removeRunFile()
 }
 
 func (r *run) startReading(ctx context.Context) {

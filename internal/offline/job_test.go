@@ -297,8 +297,8 @@ func (b *bench) interrupt(batches int) Report {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	job := b.job
-	job.Progress = func(doing string, _ int64) {
-		if doing == "deduplicating" {
+	job.Progress = func(p Progress) {
+		if p.Doing == passDeciding {
 			if batches--; batches == 0 {
 				cancel()
 			}
@@ -514,7 +514,7 @@ func TestForgets(t *testing.T) {
 	b.remove("out")
 	b.job.Inputs = texts(rec("1", "y") + rec("2", "x"))
 	ctx, cancel := context.WithCancel(context.Background())
-	b.job.BatchSize, b.job.Progress = 1, func(string, int64) { cancel() }
+	b.job.BatchSize, b.job.Progress = 1, func(Progress) { cancel() }
 	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "delete "+b.job.Out) {
 		t.Errorf("unexpected %v", err)
 	}

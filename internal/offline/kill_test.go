@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,12 +37,23 @@ func everything() []string {
 // then finishes leaves the same files as one that was never killed.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
+	for _, c := range []Compression{NotCompressed, Gzip, Zstandard} {
+		t.Run(string(c), func(t *testing.T) {
+			t.Parallel()
+			killedAnywhere(t, c)
+		})
+	}
+}
+
+// killedAnywhere has inputs and an output of one compression.
+func killedAnywhere(t *testing.T, c Compression) {
 	reference := newBench(t, everything()...)
 	reference.run()
-	out, deadLetters := reference.read("out"), reference.read("dead")
+	out, deadLetters := reference.output(), reference.read("dead")
 	for mode := range modes {
 		for n := 1; ; n++ {
-			b := newBench(t, everything()...)
+			b := newBench(t, packedEach(t, c, everything())...)
+			b.job.Compression = c
 			b.job.BatchSize, b.tick = 4, recordEvery
 			if !b.die(n, mode) {
 				if n < 20 {
@@ -55,8 +68,44 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 			b.job.BatchSize = 5
 			b.finish()
-			if b.read("out") != out || b.read("dead") != deadLetters {
-				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.read("out"), deadLetters, b.read("dead"))
+			if b.output() != out || b.read("dead") != deadLetters {
+				t.Fatalf("killed at %d (%d): want output\n%s\ngot\n%s\nwant deadLetters\n%s\ngot\n%s", n, mode, out, b.output(), deadLetters, b.read("dead"))
+			}
+		}
+	}
+}
+
+// TestKilledBeforeUpload kills a run whose output is uploaded at each of its operations, the upload among them. The
+// output is uploaded once, and is that of a run that was never killed.
+func TestKilledBeforeUpload(t *testing.T) {
+	t.Parallel()
+	reference := newBench(t, everything()...)
+	reference.run()
+	for mode := range modes {
+		for n := 1; ; n++ {
+			b := newBench(t, everything()...)
+			b.job.BatchSize, b.tick = 4, recordEvery
+			uploads := map[string]string{} // by run
+			b.job.Upload = func(_ context.Context, run string) error {
+				if uploads[run] == "" {
+					uploads[run] = b.output()
+				}
+				return nil
+			}
+			killed := b.die(n, mode)
+			for b.read("out.run") != "" || !b.finished() {
+				if _, err := b.job.Run(context.Background()); err != nil {
+					t.Fatalf("killed at %d (%d): %v", n, mode, err)
+				}
+			}
+			if uploaded := slices.Collect(maps.Values(uploads)); len(uploaded) != 1 || uploaded[0] != reference.output() {
+				t.Fatalf("killed at %d (%d): want one upload of\n%s\ngot\n%q", n, mode, reference.output(), uploaded)
+			}
+			if _, err := os.Stat(b.path("out")); err == nil || b.read("dead") != reference.read("dead") {
+				t.Fatalf("killed at %d (%d): the file is left, or the dead letters differ: %s", n, mode, b.read("dead"))
+			}
+			if !killed {
+				break
 			}
 		}
 	}

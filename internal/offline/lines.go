@@ -29,9 +29,9 @@ func (l line) blank() bool { return len(bytes.Trim(l.text, " \t\r")) == 0 }
 // lineReader reads the lines of all inputs, in order. The last line of a file need not end with \n.
 type lineReader struct {
 	inputs []Input
-	limit  int // maxLine
-	at     int // index of the input that is being read
-	file   io.ReadCloser
+	limit  int       // maxLine
+	at     int       // index of the input that is being read
+	file   *unpacked // nil if none is open
 	buf    *bufio.Reader
 	lines  int64 // number of lines read of this input
 	within bool  // within a line that is too long: rest has something to read
@@ -146,8 +146,8 @@ func (r *lineReader) close() {
 
 // skip skips the lines that are done. done is their number of bytes.
 func (r *lineReader) skip(ctx context.Context, done int64) error {
-	for r.at < len(r.inputs) && r.done+r.inputs[r.at].Size <= done {
-		r.done += r.inputs[r.at].Size
+	for r.at < len(r.inputs) && r.done+r.inputs[r.at].content <= done {
+		r.done += r.inputs[r.at].content
 		r.at++
 	}
 	for r.done < done {

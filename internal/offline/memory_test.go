@@ -46,7 +46,7 @@ func boundedMemory(t *testing.T, change func(*Job)) {
 	b.job.Store = dedupefault.HookStore(b.store, storeNothing)
 	var most uint64
 	calls := 0
-	b.job.Progress = func(string, int64) {
+	b.job.Progress = func(Progress) {
 		if calls++; calls%8 == 0 || calls > lines/DefaultBatchSize {
 			most = max(most, heap())
 		}

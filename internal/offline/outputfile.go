@@ -30,8 +30,12 @@ type outputFile struct {
 	open    openFunc
 	appends bool // keep what is in the file; otherwise the file is cut to size
 	to      io.Writer
-	size    int64 // bytes of the run in it
-	dirty   bool  // written to since the last sync
+	size    int64  // bytes of the run in it
+	kept    int64  // size to which it is to be cut after a crash
+	pack    packer // nil if it is not compressed
+	within  bool   // within a gzip member or a Zstandard frame
+	loose   bool   // that holds something of a batch that is not done
+	dirty   bool   // written to since the last sync
 	failed  error
 }
 
@@ -73,15 +77,69 @@ func (o *outputFile) Write(b []byte) (n int, err error) {
 		return 0, err
 	}
 	o.dirty = true
-	n, o.failed = o.to.Write(b)
-	o.size += int64(n)
+	if o.pack == nil {
+		n, o.failed = o.append(b)
+		return n, o.failed
+	}
+	o.begin()
+	o.loose = true
+	n, o.failed = o.pack.Write(b)
 	return n, o.failed
 }
 
-// sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync.
+// keep says that the batch is done whose results were written. In a compressed file they are kept only after sync.
+func (o *outputFile) keep() {
+	o.loose = false
+	if !o.within {
+		o.kept = o.size
+	}
+}
+
+// append writes bytes as they are in the file.
+func (o *outputFile) append(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	o.size += int64(n)
+	return n, err
+}
+
+// begin begins a gzip member or a Zstandard frame, unless it is within one.
+func (o *outputFile) begin() {
+	if !o.within {
+		o.pack.Reset(writerFunc(o.append))
+		o.within = true
+	}
+}
+
+// finish makes a compressed file without content one that can be unpacked.
+func (o *outputFile) finish() error {
+	if o.pack == nil || o.size > 0 || o.within {
+		return nil
+	}
+	if err := o.ready(); err != nil {
+		return err
+	}
+	o.begin()
+	o.dirty = true
+	return nil
+}
+
+// errLoose says that a compressed file cannot be cut behind the last batch that is done.
+var errLoose = errors.New("the output holds a part of the next batch")
+
+// sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync. In a compressed file it
+// ends the member or frame, so that the file can be cut there: unpacking it gives all that was written before.
 func (o *outputFile) sync() error {
 	if !o.dirty || o.failed != nil {
 		return o.failed
+	}
+	if o.within {
+		if o.loose {
+			return errLoose
+		}
+		if o.failed = o.pack.Close(); o.failed != nil {
+			return o.failed
+		}
+		o.within, o.kept = false, o.size
 	}
 	o.dirty = false
 	if f, ok := o.to.(*os.File); ok && o.path == "" && !isRegular(f) {
@@ -99,6 +157,11 @@ func (o *outputFile) close() {
 		_ = f.Close()
 	}
 }
+
+// writerFunc is an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func isRegular(f *os.File) bool {
 	info, err := f.Stat()

@@ -15,6 +15,9 @@ import (
 
 // prepare finds out which run this is, and makes its files ready.
 func (r *run) prepare(ctx context.Context) error {
+	if err := r.listing.check(); err != nil {
+		return err
+	}
 	if err := r.lockOutput(); err != nil {
 		return err
 	}
@@ -140,6 +143,10 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
+	if at.Finished && r.Upload != nil { // the file may be gone
+		r.done, r.resumed = at, at.Lines
+		return nil
+	}
 	if err := r.checkSameDeadLetters(); err != nil {
 		return err
 	}
@@ -196,7 +203,7 @@ func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 
 // cutFiles cuts the files to the sizes that the run last recorded, and skips the lines that are done.
 func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
-	r.out.size, r.deadLetters.size = r.done.Output, r.done.DeadLetters
+	r.out.size, r.out.kept, r.deadLetters.size = r.done.Output, r.done.Output, r.done.DeadLetters
 	if err := r.out.ready(); err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package offline
 
 import (
+	"bytes"
+	"encoding/csv"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -98,6 +102,36 @@ type model struct {
 	fps              map[format.Key]map[string]bool // of all records, by key
 	out, deadLetters strings.Builder
 	tally            dedupe.Tally
+	listed           []string // as listed returns them
+}
+
+// list lists a line that is not written as it was.
+func (m *model) list(action, id string) {
+	m.listed = append(m.listed, fmt.Sprint(m.tally.In, action, id))
+}
+
+// listed are the lines of a listing, without their outcomes: those of a run that was killed may be retries.
+func (b *bench) listed() (list []string, outcomes map[string]int64) {
+	b.Helper()
+	rows, err := csv.NewReader(strings.NewReader(b.read("listing"))).ReadAll()
+	if err != nil {
+		b.Fatal(err)
+	}
+	outcomes = map[string]int64{}
+	for _, row := range rows[1:] {
+		list = append(list, fmt.Sprint(row[0], row[4], row[6]))
+		outcomes[row[3]]++
+	}
+	return list, outcomes
+}
+
+// wantListed compares the listing of a run that was not killed with its tally.
+func (b *bench) wantListed(t dedupe.Tally) {
+	b.Helper()
+	_, got := b.listed()
+	if got[listedNatural] != t.Natural || got[listedSynthetic] != t.Synthetic || got[listedDeadLettered] != t.DeadLettered {
+		b.Errorf("%v are listed, and the tally is %+v", got, t)
+	}
 }
 
 type modelEntry struct {
@@ -148,13 +182,16 @@ func (m *model) line(file, i int, s sample) {
 		return
 	case s.reason != "":
 		m.tally.DeadLettered++
+		m.list(actionDeadLettered, "")
 		m.deadLetters.WriteString(deadLetterAs(string(rune('a'+file)), int64(i+1), s.reason, s.text))
 		return
 	case outcome == dedupe.Natural:
 		m.tally.Natural++
 		if !m.passNatural {
+			m.list(actionDropped, "")
 			return
 		}
+		m.list(actionPassed, "")
 		id = s.id
 	case outcome == dedupe.New:
 		m.tally.New++
@@ -164,7 +201,11 @@ func (m *model) line(file, i int, s sample) {
 		m.tally.Synthetic++
 	}
 	m.tally.Out++
+	if id == s.id && outcome == dedupe.Synthetic {
+		m.list(actionPassed, "")
+	}
 	if id != s.id {
+		m.list(actionRenamed, id)
 		s.text = strings.Replace(s.text, fmt.Sprintf("%q", s.id), fmt.Sprintf("%q", id), 1)
 		s.text = s.text[:len(s.text)-1] + `,"contexts":[` + duplicate(s.id) + "]}"
 	}
@@ -209,6 +250,7 @@ func TestModel(t *testing.T) {
 		want := p.expect()
 		b := newBench(t, p.inputs()...)
 		p.set(&b.job)
+		b.job.Listing = b.path("listing")
 		b.tick = rapid.SampledFrom([]time.Duration{0, recordEvery / 3, recordEvery}).Draw(rt, "tick")
 		deaths := rapid.IntRange(0, 2).Draw(rt, "deaths")
 		for range deaths {
@@ -222,6 +264,8 @@ func TestModel(t *testing.T) {
 		if b.read("out.run") != "" || !b.finished() {
 			if got := b.run(); deaths == 0 && got.Tally != want.tally {
 				rt.Fatalf("want tally %+v, got %+v", want.tally, got.Tally)
+			} else if deaths == 0 {
+				b.wantListed(got.Tally)
 			}
 		}
 		if got := b.read("out"); got != want.out.String() {
@@ -230,7 +274,62 @@ func TestModel(t *testing.T) {
 		if got := b.read("dead"); got != want.deadLetters.String() {
 			rt.Fatalf("want deadLetters\n%s\ngot\n%s", want.deadLetters.String(), got)
 		}
+		if got, _ := b.listed(); !slices.Equal(got, want.listed) {
+			rt.Fatalf("want the listing\n%q\ngot\n%q", want.listed, got)
+		}
 	})
+}
+
+// TestPreview: a preview says what the run then does, and changes nothing. Its listing is that of the run.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		p := drawPlan(rt)
+		b := newBench(t, p.inputs()...)
+		p.set(&b.job)
+		if rapid.Bool().Draw(rt, "unfinished") {
+			b.job.BatchSize, b.tick = 2, recordEvery
+			b.die(rapid.IntRange(1, 40).Draw(rt, "death"), after)
+		} else {
+			b.run()
+		}
+		b.job.Out, b.job.DeadLetters, b.job.Listing = "", b.path("unused"), b.path("preview")
+		b.job.Inputs = texts(drawPlan(rt).inputs()...)
+		b.job.BatchSize, b.tick = rapid.IntRange(1, 9).Draw(rt, "batch size"), 0
+		entries, runs := b.store.Entries(), b.store.Runs()
+		job := b.job
+		b.job.Store, b.job.Preview = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true
+		previewed, err := b.job.Run(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if !reflect.DeepEqual(entries, b.store.Entries()) || !reflect.DeepEqual(runs, b.store.Runs()) || b.read("unused") != "" {
+			rt.Fatal("the preview has changed something")
+		}
+		var out bytes.Buffer
+		b.job = job
+		b.job.Listing, b.job.Stream = b.path("listing"), &out
+		got, err := b.job.Run(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if got.Tally != previewed.Tally || b.read("preview") != b.read("listing") {
+			rt.Fatalf("previewed %+v\n%s\ngot %+v\n%s", previewed.Tally, b.read("preview"), got.Tally, b.read("listing"))
+		}
+	})
+}
+
+// TestPreviewRaises: a synthetic duplicate makes the entry of its id live longer, in a preview too.
+func TestPreviewRaises(t *testing.T) {
+	t.Parallel()
+	line := func(fp string, second int) string { return fmt.Sprintf(`{"id":"a","fp":%q,"t":%d}`+"\n", fp, second) }
+	b := newBench(t, line("x", 0))
+	b.job.Retention = dedupe.Retention{Window: 10 * time.Second}
+	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
+	b.run()
+	b.job.Store, b.job.Preview, b.job.Out = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true, ""
+	b.job.Inputs = texts(line("y", 8) + line("x", 15))
+	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
 }
 
 func (b *bench) finished() bool {

@@ -22,11 +22,25 @@ func (r *run) record(ctx context.Context) error {
 	if (r.Out == "" || r.Forgets) && !r.done.Finished {
 		return nil // such a run cannot continue, only start over
 	}
+	if r.done.Finished {
+		if err := r.out.finish(); err != nil {
+			return err
+		}
+	}
 	if err := r.out.sync(); err != nil {
 		return err
 	}
 	if err := r.deadLetters.sync(); err != nil {
 		return err
+	}
+	if err := r.listing.sync(); err != nil {
+		return err
+	}
+	r.done.Output = r.out.kept // a compressed file keeps more: its member or frame has ended
+	if r.done.Finished && r.Upload != nil {
+		if err := r.Upload(ctx, r.done.ID); err != nil {
+			return err
+		}
 	}
 	r.savingDone = r.done.Finished
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)

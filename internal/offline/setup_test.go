@@ -85,6 +85,22 @@ func (b *bench) read(name string) string {
 	return string(text)
 }
 
+// output is the content of the output file.
+func (b *bench) output() string {
+	b.Helper()
+	content, err := Input{Name: "out", Size: Unknown, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(b.read("out"))), nil
+	}}.open(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := io.ReadAll(content)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(text)
+}
+
 func (b *bench) write(name, text string) {
 	b.Helper()
 	if err := os.WriteFile(b.path(name), []byte(text), 0o600); err != nil {
@@ -115,7 +131,7 @@ func (b *bench) run() Report {
 	if b.job.Out == "" {
 		return r
 	}
-	if got := strings.Count(b.read("out"), "\n"); int64(got) != t.Out {
+	if got := strings.Count(b.output(), "\n"); int64(got) != t.Out {
 		b.Errorf("%d lines in the output, %d in the tally", got, t.Out)
 	}
 	if got := len(b.deadLetters()); int64(got) != t.DeadLettered {
@@ -189,7 +205,7 @@ func duplicate(id string) string {
 
 func (b *bench) wantOut(want string) {
 	b.Helper()
-	if got := b.read("out"); got != want {
+	if got := b.output(); got != want {
 		b.Errorf("want output\n%sgot\n%s", want, got)
 	}
 }
@@ -315,6 +331,12 @@ func (b *bench) die(n int, mode deathMode) (killed bool) {
 	d := &death{at: n, mode: mode}
 	job := b.job
 	job.Store, job.open = dedupefault.HookStore(b.store, d.hook), d.open
+	if upload := job.Upload; upload != nil {
+		job.Upload = func(ctx context.Context, run string) (err error) {
+			dead := d.step(func() { err = upload(ctx, run) }, nothing)
+			return errors.Join(dead, err)
+		}
+	}
 	_, err := job.Run(context.Background())
 	d.bury(b)
 	if d.killed != errors.Is(err, errKilled) {

@@ -67,7 +67,7 @@ func (r *run) findSharedKeys(ctx context.Context) (err error) {
 			done += lines.done - before
 			feed.proceed()
 		}
-		r.progress("finding ids to rename", done)
+		r.progress(passRenaming, done)
 		last = p.last
 		feed.reuse(p)
 	}

@@ -65,7 +65,8 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		return err
 	}
 	done.Input += rest
-	done.Output, done.DeadLetters = r.out.size, r.deadLetters.size
+	r.out.keep()
+	done.Output, done.DeadLetters = r.out.kept, r.deadLetters.size
 	r.done = done
 	return nil
 }
@@ -91,8 +92,9 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 	}
 	var out dedupe.Output
 	var survives bool
+	var differsIn []string
 	if rec.poison == nil {
-		r.differences.add(rec)
+		differsIn = r.differences.add(rec)
 		out, survives, err = r.delivery.Prepare(ctx, dedupe.Output{Data: rec.text}, rec.fields, rec.decision)
 		poison, ok := errors.AsType[*dedupe.PoisonError](err)
 		if rec.poison = poison; !ok && err != nil {
@@ -101,6 +103,9 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 		err = nil
 	}
 	t.Count(rec.decision.Outcome, rec.poison)
+	if err := r.listing.add(t.In, r.Inputs[rec.file-1].Name, rec, survives, differsIn); err != nil {
+		return err
+	}
 	switch {
 	case rec.poison != nil:
 		r.poison, err = r.appendDeadLetter(r.poison, rec)

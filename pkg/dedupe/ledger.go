@@ -76,6 +76,14 @@ type Entries interface {
 	RaisePurge(ctx context.Context, raises []RaiseRequest) ([]RaiseResult, error)
 }
 
+// Finder is what an engine with one row a key implements for a preview: it reads entries and changes nothing.
+type Finder interface {
+	// Find returns the entries of keys, in their order, and nil for a key without an entry. It reads consistently. An
+	// entry that is purged but not deleted may be returned. An engine that is busy, throttled or out of reach returns an
+	// error of the family ErrTryAgain.
+	Find(ctx context.Context, scope string, keys []Key) ([]*Existing, error)
+}
+
 // PutResult is the answer to one put: the entry was put, or there was one already.
 type PutResult struct {
 	Existing *Existing // the entry that has the key; nil if the new one was put

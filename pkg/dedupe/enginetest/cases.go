@@ -21,6 +21,7 @@ var cases = []Case{
 	{"store/put-race", putRace},
 	{"store/batches", batches},
 	{"store/raise-purge", raisePurge},
+	{"store/find", find},
 	{"store/acks", acks},
 	{"store/acks-are-separate", acksAreSeparate},
 	{"store/acks-of-one-end", acksOfOneEnd},
@@ -79,6 +80,33 @@ func putIfAbsent(f *fixture) {
 	elsewhere := *f
 	elsewhere.scope = newScope()
 	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
+}
+
+// find is for engines that are a dedupe.Finder.
+func find(f *fixture) {
+	finder, ok := f.store.(dedupe.Finder)
+	if !ok {
+		f.Skip("the engine is no dedupe.Finder")
+	}
+	first, forGood := f.entry("a", "one", epoch), f.entry("b", "two", epoch)
+	forGood.PurgeAt = dedupe.Never
+	f.wantPut("a new key", first, nil)
+	f.wantPut("another key", forGood, nil)
+	keys := []dedupe.Key{forGood.Key, format.KeyOf("none"), first.Key}
+	for _, scope := range []string{f.scope, newScope()} {
+		found, err := finder.Find(f.ctx, scope, keys)
+		f.must(err)
+		if len(found) != len(keys) || found[1] != nil {
+			f.Fatalf("want %d answers, and none for a key without an entry, got %v", len(keys), found)
+		}
+		if scope != f.scope {
+			if found[0] != nil || found[2] != nil {
+				f.Errorf("entries of another scope: %v", found)
+			}
+		} else if found[0] == nil || *found[0] != forGood.Existing() || found[2] == nil || *found[2] != first.Existing() {
+			f.Errorf("want the entries, got %+v and %+v", found[0], found[2])
+		}
+	}
 }
 
 // ownerIsNotACondition: the owner finds its entry like every other record. If it could put the entry again, a

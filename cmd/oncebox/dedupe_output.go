@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/s3files"
+)
+
+// output is where survivors go.
+type output struct {
+	name   string         // as the user gave it; "" is stdout
+	file   string         // the file that a run writes to; with an object it is in the working folder until the run ends
+	object *s3files.Place // nil unless the output is an object of S3
+}
+
+func outputOf(name string) (output, error) {
+	if name == "" || name == "-" {
+		return output{}, nil
+	}
+	if !strings.HasPrefix(name, s3files.Scheme) {
+		return output{name: name, file: name}, nil
+	}
+	at, err := s3files.ParsePlace(name)
+	if err == nil && at.IsPrefix() {
+		err = fmt.Errorf("--out %s: name one object, as in %s", name, s3files.Place{Bucket: at.Bucket, Key: at.Key + "unique.ndjson.gz"})
+	}
+	if err != nil {
+		return output{}, &usageError{err, ""}
+	}
+	return output{name: name, file: uploadFile(at), object: &at}, nil
+}
+
+// uploadFile is the file that becomes an object. The same object has the same file, so that a stopped run finds it.
+func uploadFile(at s3files.Place) string {
+	sum := sha256.Sum256([]byte(at.String()))
+	const most = 100 // bytes of the name: a key may have more than a file's name
+	base := path.Base(at.Key)
+	return base[max(0, len(base)-most):] + "." + hex.EncodeToString(sum[:4]) + ".upload"
+}
+
+// deadLetters is the default of --dead-letters.
+func (o output) deadLetters() string {
+	const end = ".dead.ndjson"
+	switch {
+	case o.object != nil:
+		return path.Base(o.object.Key) + end
+	case o.file == "":
+		return deadLettersOfStdout
+	}
+	return o.file + end
+}
+
+// addTo sets the output of a job. An object that is there already is refused now, and not after hours, unless the run
+// that has created it did not finish: FILE.run is there then.
+func (o output) addTo(ctx context.Context, job *offline.Job, s *sources) error {
+	job.Out, job.Compression = o.file, offline.CompressionOf(o.name)
+	if o.object == nil {
+		return nil
+	}
+	store, err := s.store(ctx)
+	if err != nil {
+		return err
+	}
+	job.Upload = func(ctx context.Context, run string) error {
+		err := store.Create(ctx, *o.object, o.file, run)
+		if errors.Is(err, s3files.ErrExists) {
+			return fmt.Errorf("%w, which another run or program has made. The output is in %s: copy it to another key, "+
+				"or delete the object", err, o.file)
+		}
+		return err
+	}
+	_, unfinished := os.Stat(o.file + ".run")
+	_, err = store.CreatedBy(ctx, *o.object)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && unfinished != nil:
+		return &usageError{
+			fmt.Errorf("%s exists: it is the output of a finished run, or something else", o.name),
+			"Choose another key, or delete the object.",
+		}
+	}
+	return err
+}

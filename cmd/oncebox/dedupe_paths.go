@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// use is a file, and what a run uses it for.
+type use struct{ what, path string }
+
+// writes are the files that a run writes to.
+func (c *dedupeCommand) writes(a *app, out output) []use {
+	var uses []use
+	if c.Report != "" {
+		uses = append(uses, use{"the listing of --report", c.listing()}, use{"the page of --report", filepath.Join(c.Report, reportPage)})
+	}
+	if c.DryRun {
+		return uses
+	}
+	uses = append(uses, use{"--dead-letters", c.DeadLetters})
+	ledger := c.Ledger
+	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
+		ledger = path
+	}
+	if ledger != "" && ledger != inMemory {
+		uses = append(uses, use{"the ledger", ledger})
+	}
+	if out.file == "" {
+		return uses
+	}
+	if out.object != nil {
+		uses = append(uses, use{"--out", out.name})
+	}
+	return append(uses, use{"--out", out.file}, use{"the lock of --out", out.file + ".lock"},
+		use{"the mark of --out", out.file + ".run"})
+}
+
+// checkPaths refuses to write to a file that is also read, or written for another purpose.
+func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
+	writes := c.writes(a, out)
+	if err := checkNotBrought(c.Files, writes); err != nil {
+		return err
+	}
+	uses := slices.Clone(writes)
+	for _, in := range from {
+		if in.isFile() {
+			uses = append(uses, use{"an input", in.name})
+		}
+	}
+	for i, written := range writes {
+		for _, other := range uses[i+1:] {
+			if samePath(written.path, other.path) {
+				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}
+			}
+		}
+	}
+	return checkStreams(from, out, a.stdout)
+}
+
+// checkNotBrought refuses to write to a file that a directory, prefix or pattern among the inputs would bring to a later
+// run.
+func checkNotBrought(inputs []string, writes []use) error {
+	for _, name := range inputs {
+		for _, written := range writes {
+			if wouldBring(name, written.path) {
+				return &usageError{
+					fmt.Errorf("%s is %s, and a later run would find it among the inputs %s",
+						written.path, written.what, name),
+					"Choose a place outside of the inputs.",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkStreams refuses to read stdin twice, and to read what is stdout.
+func checkStreams(from []source, out output, stdout io.Writer) error {
+	for i, in := range from {
+		if in.name == "-" && slices.Contains(from[:i], in) {
+			return &usageError{errors.New("- is named twice, and stdin can be read only once"), ""}
+		}
+		if out.file == "" && in.isFile() && isStdout(stdout, in.name) {
+			return &usageError{fmt.Errorf("%s is stdout as well as an input", in.name), ""}
+		}
+	}
+	return nil
+}
+
+func samePath(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	a, errX = filepath.Abs(a)
+	b, errY = filepath.Abs(b)
+	return errX == nil && errY == nil && a == b
+}
+
+// isStdout reports whether stdout is redirected to a file of that name.
+func isStdout(stdout io.Writer, path string) bool {
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return false
+	}
+	x, errX := file.Stat()
+	y, errY := os.Stat(path)
+	return errX == nil && errY == nil && x.Mode().IsRegular() && os.SameFile(x, y)
+}

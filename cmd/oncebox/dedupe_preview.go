@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/oncebox/oncebox/internal/memledger"
+	"github.com/oncebox/oncebox/internal/offline"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// openPreview opens a ledger for a dry run: it reads the ledger, and enters records in a temporary file. A ledger that
+// would be made is empty: then the job needs no more than a ledger in memory.
+func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Job) (
+	ledger offline.Store, closeLedger func(), err error,
+) {
+	if c.Ledger != "" && c.Ledger != inMemory {
+		_, err := os.Stat(c.Ledger)
+		if job.Forgets = errors.Is(err, fs.ErrNotExist); !job.Forgets {
+			a.Store = sqlitePrefix + c.Ledger
+		}
+	}
+	if job.Forgets {
+		return forgetting{Ledger: memledger.New()}, func() {}, nil
+	}
+	below, closeBelow, err := a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	if err != nil {
+		return nil, nil, err
+	}
+	readable, ok := below.(offline.Readable)
+	if !ok {
+		closeBelow()
+		return nil, nil, &usageError{errors.New("--dry-run: this ledger cannot be read without a change"), ""}
+	}
+	scratch, removeScratch, err := openScratch(ctx)
+	if err != nil {
+		closeBelow()
+		return nil, nil, err
+	}
+	return &offline.Preview{Ledger: readable, Scratch: scratch}, func() { removeScratch(); closeBelow() }, nil
+}
+
+// openScratch makes a ledger in a temporary folder, so that a dry run needs no more memory than a run.
+func openScratch(ctx context.Context) (_ *ledgersqlite.Store, remove func(), err error) {
+	folder, err := os.MkdirTemp("", "oncebox-dry-run-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := ledgersqlite.Create(ctx, filepath.Join(folder, "scratch.db"))
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return store, func() {
+		_ = store.Close()
+		_ = os.RemoveAll(folder)
+	}, nil
+}

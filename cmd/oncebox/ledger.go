@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/oncebox/oncebox/internal/history"
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// The values of --format that dedupe does not have.
+const (
+	parquetFormat    = "parquet"
+	snowplowManifest = "snowplow-manifest"
+)
+
+type ledgerCommand struct {
+	Import ledgerImportCommand `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
+}
+
+type ledgerImportCommand struct {
+	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. With snowplow-manifest also dynamodb:TABLE."`
+
+	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
+	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made." placeholder:"FILE"`
+	Scope           string         `help:"Name space of the ids: that of the function (the stream's name) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
+	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id. Required with json and parquet." placeholder:"P"`
+	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed; Parquet needs one." placeholder:"P"`
+	ContextsPath    string         `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`
+	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
+	TimePath        string         `help:"Path of the record's time. Default: the beginning of the import." placeholder:"P"`
+	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate: the window of the function. Default: forever." placeholder:"D"`
+	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived" default:"first-keeps" help:"derived: the function gives every record a derived id, so that copies are found under it. Default: ${default}." placeholder:"POLICY"`
+	Rate            rowRate        `help:"Enter at most N records a second, to leave the capacity of the table to others. Default: no limit." placeholder:"N"`
+}
+
+func (ledgerImportCommand) Help() string {
+	return `A new function, or a new ledger, knows no record: the first copies of old records go through. This command enters
+records that were processed before: in files of a lake, a backup or a former pipeline. No output is written.
+
+Scope, paths, volatile members, window and ids must be those of the function or of the runs that will meet the
+copies. Otherwise a copy has another fingerprint, and is a synthetic duplicate: renamed, and not dropped.
+
+The command is safe to repeat and to stop. An import that was stopped goes on where it was, about a second back. One
+that had finished does nothing. Entries that exist stay as they are.
+
+With a window, give the records' times: --time-path. Without it they count from the beginning of the import. In
+DynamoDB an entry is deleted window + 14 days after its record's time; older records are left out (too_old).
+Each record costs a write unit there, and so does one that the ledger knows.
+
+late counts records that the ledger has from elsewhere: a function that runs already may have delivered them. A record
+that cannot be read is left out (bad), and the exit code is 4.
+
+With --format snowplow-manifest the files are an export of the events manifest to S3, or dynamodb:TABLE is the table
+itself. It is read whole each time, and only rows that still count are entered.
+
+Examples:
+  oncebox ledger import 's3://lake/orders/2027/**/*.gz' --id-path order.id --ledger seen.db
+  oncebox ledger import past.parquet --format parquet --id-path id --fingerprint-path fingerprint --ledger seen.db
+  oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --rate 500
+  oncebox --store dynamodb: ledger import dynamodb:manifest --format snowplow-manifest --scope enriched --window 48h`
+}
+
+func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
+	if err := itembank.ValidateName("scope", c.Scope); err != nil {
+		return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+	}
+	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
+	if err != nil {
+		return err
+	}
+	source, settings, remove, err := c.source(ctx, a, retention)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	ledger, closeLedger, err := c.openLedger(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	progress, finish := a.counting("entering", "records")
+	past := history.Import{
+		Source: source, Settings: settings, Store: ledger, Scope: c.Scope, Retention: retention,
+		Derive: c.IDs == offline.Derived,
+	}
+	if progress != nil {
+		past.Progress = func(records int64) { progress(records, 0) }
+	}
+	if n := int(c.Rate); n > 0 {
+		past.Batch = min(n, offline.DefaultBatchSize)
+		past.Wait = rate.NewLimiter(rate.Limit(n), past.Batch).WaitN
+	}
+	report, err := past.Run(ctx)
+	finish()
+	if err != nil {
+		return err
+	}
+	return a.reportImport(report)
+}
+
+// source is the past, and what of the options changes its records. Call remove after use.
+func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Retention) (
+	source history.Source, settings string, remove func(), err error,
+) {
+	if table, ok := strings.CutPrefix(c.Files[0], dynamodbStore); ok && c.Format == snowplowManifest && len(c.Files) == 1 {
+		source, err := manifestTable(ctx, table, keep)
+		return source, "", func() {}, err
+	}
+	files := &sources{}
+	from, err := files.expand(ctx, c.Files)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	const readTwice = false
+	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	if err == nil {
+		source, settings, err = c.sourceOf(ctx, inputs, keep)
+	}
+	if err != nil {
+		remove()
+		return nil, "", nil, err
+	}
+	return source, settings, remove, nil
+}
+
+func (c ledgerImportCommand) sourceOf(ctx context.Context, inputs []offline.Input, keep dedupe.Retention) (
+	history.Source, string, error,
+) {
+	switch c.Format {
+	case snowplowManifest:
+		return manifestExport(inputs, keep), "", nil
+	case parquetFormat:
+		if c.FingerprintPath == "" || c.IDPath == "" {
+			return nil, "", &usageError{
+				errors.New("--format parquet needs --id-path and --fingerprint-path: a fingerprint cannot be computed of columns"),
+				"Name the columns, or import the records as JSON.",
+			}
+		}
+		columns := history.Columns{ID: c.IDPath, Fingerprint: c.FingerprintPath, Time: c.TimePath}
+		return history.Parquet(inputs, columns), fmt.Sprintf("parquet %+q", columns), nil
+	}
+	as := dedupeCommand{
+		Format: c.Format, IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, ContextsPath: c.ContextsPath,
+		TimePath: c.TimePath, Volatile: c.Volatile,
+	}
+	lines, err := as.lines()
+	if err != nil {
+		return nil, "", err
+	}
+	check := offline.Job{Inputs: inputs, Format: lines}
+	if err := check.CheckFirstLines(ctx); err != nil {
+		return nil, "", c.explain(err)
+	}
+	return history.Lines(inputs, lines), lines.Settings(), nil
+}
+
+// explain says what to do about first lines that are no records, as dedupe does.
+func (c ledgerImportCommand) explain(err error) error {
+	e, ok := errors.AsType[*offline.NotRecordsError](err)
+	if !ok {
+		return err
+	}
+	paths := dedupeCommand{IDPath: c.IDPath, TimePath: c.TimePath, FingerprintPath: c.FingerprintPath}
+	return &hintError{err, paths.otherPath(e)}
+}
+
+func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.Store, func(), error) {
+	switch c.Ledger {
+	case "":
+		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	case inMemory:
+		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
+	}
+	store, err := ledgersqlite.Create(ctx, c.Ledger)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+// importSummary is what an import prints as JSON.
+type importSummary struct {
+	Read     int64 `json:"read"`
+	Entered  int64 `json:"entered"`
+	Known    int64 `json:"known"`
+	Late     int64 `json:"late"`
+	TooOld   int64 `json:"too_old"`
+	Bad      int64 `json:"bad"`
+	Resumed  int64 `json:"resumed"`
+	Finished bool  `json:"finished_before"`
+}
+
+// reportImport prints what an import has done.
+func (a *app) reportImport(r history.Report) error {
+	switch {
+	case r.Finished:
+		a.remark("this import has finished before: nothing was done")
+	case r.Resumed > 0:
+		a.remark("went on after %s that were done before", quantity(r.Resumed, "record"))
+	}
+	text := fmt.Sprintf("read %d = entered %d + known %d + late %d + too_old %d + bad %d",
+		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad)
+	err := a.print(importSummary{r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad, r.Resumed, r.Finished}, text)
+	if err != nil || r.Bad == 0 {
+		return err
+	}
+	first := ""
+	if r.FirstBad != "" {
+		first = "; the first one is at " + r.FirstBad
+	}
+	return fmt.Errorf("%w: %s could not be entered%s", errLook, quantity(r.Bad, "record"), first)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/history"
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/snowplowmanifest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// manifest is the events manifest of Snowplow's batch job as the past. The order of its rows is not always the same, so
+// it has no digest: each import reads all of it.
+type manifest func(context.Context) iter.Seq2[snowplowmanifest.Row, error]
+
+func (manifest) Digest(context.Context) ([]byte, error) { return nil, nil }
+
+func (m manifest) Records(ctx context.Context) iter.Seq2[history.Record, error] {
+	return func(yield func(history.Record, error) bool) {
+		for row, err := range m(ctx) {
+			if err != nil {
+				yield(history.Record{}, err)
+				return
+			}
+			c := row.Candidate()
+			if !yield(history.Record{
+				Fields: format.Fields{ID: c.ID, Fingerprint: c.Fingerprint, Version: c.Version, Time: c.Arrival},
+				Owner:  c.Owner, Place: row.EventID,
+			}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// manifestTable reads the table itself.
+func manifestTable(ctx context.Context, table string, keep dedupe.Retention) (history.Source, error) {
+	client, err := dynamoClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	since := snowplowmanifest.Since(time.Now(), keep)
+	return manifest(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
+		return snowplowmanifest.Table(ctx, client, table, since)
+	}), nil
+}
+
+// manifestExport reads the files of an export of the table to S3.
+func manifestExport(inputs []offline.Input, keep dedupe.Retention) history.Source {
+	since := snowplowmanifest.Since(time.Now(), keep)
+	return manifest(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
+		return func(yield func(snowplowmanifest.Row, error) bool) {
+			for _, in := range inputs {
+				if !eachExported(ctx, in, since, yield) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// eachExported yields the rows of a file. It reports whether to go on.
+func eachExported(
+	ctx context.Context, in offline.Input, since time.Time, yield func(snowplowmanifest.Row, error) bool,
+) bool {
+	content, err := in.Content(ctx)
+	if err != nil {
+		yield(snowplowmanifest.Row{}, err)
+		return false
+	}
+	defer func() { _ = content.Close() }() // it was only read from
+	for row, err := range snowplowmanifest.Export(content, since) {
+		if err != nil {
+			yield(snowplowmanifest.Row{}, fmt.Errorf("%s: %w", in.Name, err))
+			return false
+		}
+		if !yield(row, nil) {
+			return false
+		}
+	}
+	return true
+}

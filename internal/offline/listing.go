@@ -1,0 +1,179 @@
+package offline
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// listingHeader is the first line of a listing, which also tells it from other files.
+var listingHeader = []string{
+	"line", "file", "file_line", "outcome", "action", "id", "new_id", "differs_in", "reason",
+}
+
+// The outcomes and actions of a listing.
+const (
+	listedNew          = "new"
+	listedRetry        = "retry"
+	listedNatural      = "natural"
+	listedSynthetic    = "synthetic"
+	listedDeadLettered = "dead_lettered"
+
+	actionDropped      = "dropped"
+	actionRenamed      = "renamed"
+	actionPassed       = "passed"
+	actionDeadLettered = "dead_lettered"
+)
+
+// listing is a CSV file with a line for each record that is not written as it was: a duplicate, a record with a new id,
+// or a dead letter. It is written as the run goes, so it takes no memory, and it is as long as there are such records.
+//
+// Lines of the inputs are numbered through. A run that continues cuts the listing behind the last line that is done.
+// The listing is synced before the run is saved, so it is never shorter.
+type listing struct {
+	path string // "": there is none
+	open openFunc
+	file file
+	csv  *csv.Writer
+}
+
+// check refuses a file that is no listing, before anything is changed.
+func (l *listing) check() error {
+	if l.path == "" {
+		return nil
+	}
+	_, err := l.endOf(dedupe.Tally{})
+	return err
+}
+
+// begin makes the listing, or cuts that of a run that continues.
+func (l *listing) begin(done dedupe.Tally) error {
+	if l.path == "" {
+		return nil
+	}
+	end, err := l.endOf(done)
+	if err != nil {
+		return err
+	}
+	if l.file, err = l.open(l.path, os.O_WRONLY|os.O_CREATE); err != nil {
+		return err
+	}
+	if err := l.file.Truncate(end); err != nil {
+		return err
+	}
+	if _, err := l.file.Seek(end, io.SeekStart); err != nil {
+		return err
+	}
+	l.csv = csv.NewWriter(l.file)
+	if end > 0 {
+		return nil
+	}
+	return errors.Join(l.csv.Write(listingHeader), syncFolder(filepath.Dir(l.path)))
+}
+
+// endOf returns where the listing ends that belongs to the lines that are done. It refuses a file that is no listing,
+// and one that lacks something: somebody has changed it, or the run began without it.
+func (l *listing) endOf(done dedupe.Tally) (end int64, err error) {
+	listed := map[string]int64{}
+	file, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, l.checkListed(listed, done)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }() // it was only read from
+	r := csv.NewReader(file)
+	r.ReuseRecord = true
+	header, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return 0, l.checkListed(listed, done)
+	}
+	if err != nil || strings.Join(header, ",") != strings.Join(listingHeader, ",") {
+		return 0, refuse("%s is not a listing of oncebox. Choose another folder", l.path)
+	}
+	if done.In == 0 {
+		return 0, nil
+	}
+	for end = r.InputOffset(); ; end = r.InputOffset() {
+		row, err := r.Read()
+		if err != nil { // the end, or a line that a crash has cut
+			break
+		}
+		line, err := strconv.ParseInt(row[0], 10, 64)
+		if err != nil || line > done.In {
+			break
+		}
+		listed[row[3]]++
+	}
+	return end, l.checkListed(listed, done)
+}
+
+func (l *listing) checkListed(listed map[string]int64, done dedupe.Tally) error {
+	if listed[listedNatural] == done.Natural && listed[listedSynthetic] == done.Synthetic &&
+		listed[listedDeadLettered] == done.DeadLettered {
+		return nil
+	}
+	return refuse("%s does not list what its run has done so far, so the report would be wrong. "+
+		"Go on without the report, or delete the output to start the run over", l.path)
+}
+
+// add lists a record, if it is not written as it was. line is its number among all lines of the inputs.
+func (l *listing) add(line int64, input string, rec *record, survives bool, differsIn []string) error {
+	if l.csv == nil {
+		return nil
+	}
+	row := []string{
+		strconv.FormatInt(line, 10), input, strconv.FormatInt(rec.number, 10), "", actionPassed,
+		rec.fields.ID, "", strings.Join(differsIn, " "), "",
+	}
+	outcome, action := &row[3], &row[4]
+	switch rec.decision.Outcome {
+	case dedupe.New:
+		*outcome = listedNew
+	case dedupe.Retry:
+		*outcome = listedRetry
+	case dedupe.Natural:
+		*outcome = listedNatural
+	case dedupe.Synthetic:
+		*outcome = listedSynthetic
+	}
+	switch {
+	case rec.poison != nil:
+		*outcome, *action, row[8] = listedDeadLettered, actionDeadLettered, rec.poison.Reason
+	case !survives:
+		*action = actionDropped
+	case rec.decision.ID != rec.fields.ID && rec.decision.Outcome != dedupe.Natural:
+		*action, row[6] = actionRenamed, rec.decision.ID
+	case *outcome == listedNew, *outcome == listedRetry:
+		return nil
+	}
+	return l.csv.Write(row)
+}
+
+// sync waits until the listing is on the disk.
+func (l *listing) sync() error {
+	if l.csv == nil {
+		return nil
+	}
+	l.csv.Flush()
+	if err := errors.Join(l.csv.Error(), l.file.Sync()); err != nil {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	return nil
+}
+
+// close closes the file. Its errors do not matter: what counts has been synced.
+func (l *listing) close() {
+	if l.file != nil {
+		_ = l.file.Close()
+	}
+}

@@ -1,0 +1,126 @@
+package offline
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Readable is what a Preview needs of the ledger that it looks at.
+type Readable interface {
+	dedupe.Finder
+	ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error)
+}
+
+// Scratch is the ledger that a Preview writes to: one that is empty, and that nobody else uses.
+type Scratch interface {
+	dedupe.Entries
+	dedupe.Finder
+}
+
+// Preview is the store of a job that changes nothing. Its answers are those that the ledger would give: it reads the
+// ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger stands for that of the same
+// key below it.
+type Preview struct {
+	Ledger  Readable
+	Scratch Scratch
+
+	// raised are the purge times of entries of Ledger that it would have raised, as for synthetic duplicates in a window.
+	raised map[dedupe.Key]int64
+}
+
+// Enter answers as the ledger would.
+func (p *Preview) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	return dedupe.EnterByKey(ctx, p, q), nil
+}
+
+// ReadRun reads a run of the ledger: a run that did not finish finds its own records.
+func (p *Preview) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
+	return p.Ledger.ReadRun(ctx, scope, digest)
+}
+
+// SaveRun saves nothing.
+func (p *Preview) SaveRun(context.Context, string, dedupe.Run) error { return nil }
+
+// PutIfAbsent puts entries into the scratch ledger, unless one of the ledger has the key.
+func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	keys := make([]dedupe.Key, len(entries))
+	for i := range entries {
+		keys[i] = entries[i].Key
+	}
+	below, err := p.below(ctx, entries[0].Scope, keys)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]dedupe.PutResult, len(entries))
+	var put []dedupe.Entry
+	var at []int // their indexes
+	for i, e := range entries {
+		if old := below[i]; old != nil && (old.PurgeAt == dedupe.Never || !time.Unix(old.PurgeAt, 0).Before(e.Arrival)) {
+			results[i].Existing = old
+			continue
+		}
+		put, at = append(put, e), append(at, i)
+	}
+	puts, err := p.Scratch.PutIfAbsent(ctx, put)
+	if err != nil {
+		return nil, err
+	}
+	for i, result := range puts {
+		results[at[i]] = result
+	}
+	return results, nil
+}
+
+// below returns the entries of the ledger that no entry of the scratch ledger stands for.
+func (p *Preview) below(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
+	above, err := p.Scratch.Find(ctx, scope, keys)
+	if err != nil {
+		return nil, err
+	}
+	below, err := p.Ledger.Find(ctx, scope, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, old := range below {
+		if above[i] != nil {
+			below[i] = nil
+		} else if purgeAt, raised := p.raised[keys[i]]; old != nil && raised {
+			old.PurgeAt = purgeAt
+		}
+	}
+	return below, nil
+}
+
+// RaisePurge raises purge times in the scratch ledger, or remembers those of the ledger's own entries.
+func (p *Preview) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+	results, err := p.Scratch.RaisePurge(ctx, raises)
+	if err != nil || len(raises) == 0 {
+		return results, err
+	}
+	keys := make([]dedupe.Key, len(raises))
+	for i := range raises {
+		keys[i] = raises[i].Key
+	}
+	below, err := p.below(ctx, raises[0].Scope, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, old := range below {
+		if old == nil || old.Owner != raises[i].Owner {
+			continue
+		}
+		results[i].Raised = true
+		if to := raises[i].PurgeAt; old.PurgeAt != dedupe.Never && (to == dedupe.Never || to > old.PurgeAt) {
+			if p.raised == nil {
+				p.raised = map[dedupe.Key]int64{}
+			}
+			p.raised[keys[i]] = to
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,39 @@
+package sqlitestore
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+const findEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
+
+// Find returns the entries of keys, in their order, and nil for a key without an entry. It changes nothing. Errors are
+// dedupe.ErrTryAgain, or a fault of the file.
+func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
+	found := make([]*dedupe.Existing, len(keys))
+	err := s.db.Read(ctx, "find entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		for i := range keys {
+			if found[i], err = find(ctx, r, scope, keys[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func find(ctx context.Context, on *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.Existing, error) {
+	var owner, content []byte
+	var e dedupe.Existing
+	there, err := on.One(ctx, findEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt)
+	if err != nil || !there {
+		return nil, err
+	}
+	e.Owner, e.Content = dedupe.Digest(owner), dedupe.Digest(content) // their lengths are constraints of the table
+	return &e, nil
+}
