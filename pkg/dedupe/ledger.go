@@ -169,7 +169,7 @@ type Consumers interface {
 
 // Runs store the progress of offline runs.
 type Runs interface {
-	// ReadRun returns a run by its digest, or nil if there is none.
+	// ReadRun returns the latest run with a digest, or nil if there is none.
 	ReadRun(ctx context.Context, scope, digest string) (*Run, error)
 	// SaveRun stores a run, or replaces it.
 	SaveRun(ctx context.Context, scope string, r Run) error
@@ -186,4 +186,7 @@ type Run struct {
 	Output      int64 // bytes of the output file
 	DeadLetters int64 // bytes of the dead-letter file
 	Tally       Tally
+	// About is what the program of the run says of it, for the history of an engine that has one. Other engines do not
+	// store it.
+	About string
 }

@@ -25,7 +25,7 @@ func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, 
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	all := inOrder(entries, results)
-	err := s.db.Write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
+	err := s.write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
 		clear(results)
 		for begin := 0; begin < len(all); {
 			end := begin + 1
@@ -114,7 +114,7 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request)
 // time.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
-	err := s.db.Write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
+	err := s.write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range raises {
 			n, err := w.Exec(ctx, raisePurge, r.Scope, r.Key[:], r.Owner[:], seconds(r.PurgeAt))
 			if err != nil {

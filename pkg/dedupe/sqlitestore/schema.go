@@ -7,9 +7,10 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Version:  3,
+	Version:  4,
 	Oldest:   3, // keys are hashes with a tag since then
 	Tables:   makeTables,
+	Upgrades: []string{upgradeRuns},
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
 }
@@ -56,17 +57,36 @@ const makeTables = `
 		PRIMARY KEY (scope, stream)
 	) STRICT, WITHOUT ROWID;
 
-	-- Offline runs. output and dead_letters are sizes of files. tally is JSON: it is
-	-- read as a whole and may gain members.
-	CREATE TABLE run (
+	-- Offline runs, numbered by scope in the order in which they began. ended is the
+	-- highest number of the scope when the run finished, 0 before. replaced_by is the
+	-- id of the run by which this one was undone. output and dead_letters are sizes of
+	-- files. tally is JSON: it is read as a whole and may gain members.
+	` + makeRuns
+
+const makeRuns = `CREATE TABLE run (
 		scope        TEXT NOT NULL,
-		digest       TEXT NOT NULL,
+		number       INTEGER NOT NULL,
 		id           TEXT NOT NULL,
+		digest       TEXT NOT NULL,
 		finished     INTEGER NOT NULL CHECK (finished IN (0, 1)),
+		ended        INTEGER NOT NULL,
+		replaced_by  TEXT NOT NULL DEFAULT '',
 		input        INTEGER NOT NULL,
 		lines        INTEGER NOT NULL,
 		output       INTEGER NOT NULL,
 		dead_letters INTEGER NOT NULL,
 		tally        TEXT NOT NULL,
-		PRIMARY KEY (scope, digest)
-	) STRICT, WITHOUT ROWID;`
+		about        TEXT NOT NULL,
+		PRIMARY KEY (scope, number),
+		UNIQUE (scope, id)
+	) STRICT, WITHOUT ROWID;
+	CREATE INDEX run_digest ON run (scope, digest, number);`
+
+// upgradeRuns keeps every run. Which of them were at work at the same time is not known: each has ended after all began.
+const upgradeRuns = `ALTER TABLE run RENAME TO run_3;
+	` + makeRuns + `
+	INSERT INTO run (scope, number, id, digest, finished, ended, input, lines, output, dead_letters, tally, about)
+		SELECT scope, row_number() OVER (PARTITION BY scope ORDER BY id), id, digest, finished,
+			finished * count(*) OVER (PARTITION BY scope), input, lines, output, dead_letters, tally, ''
+		FROM run_3;
+	DROP TABLE run_3;`

@@ -29,7 +29,11 @@ var _ dedupe.Store = (*Store)(nil)
 
 // Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use.
 // Several processes may use one file.
-type Store struct{ db *sqlite.DB }
+type Store struct {
+	db *sqlite.DB
+	// check comes first in a transaction that changes entries; nil: there is nothing to check. See ForRun.
+	check func(ctx context.Context, w *sqlite.Statements) error
+}
 
 // Option changes a Store from its defaults.
 type Option = sqlite.Option
@@ -63,7 +67,7 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db}, nil
+	return &Store{db: db}, nil
 }
 
 // Close waits for a write that has begun, and closes all files. The Store cannot be used after it. Closing again does

@@ -143,7 +143,7 @@ func TestOpenErrors(t *testing.T) {
 	text := inTemp(t)
 	check(t, os.WriteFile(text, []byte("no database"), 0o600))
 	newer, older, busy := inTemp(t), inTemp(t), inTemp(t)
-	for path, by := range map[string]string{newer: "+ 1", older: "- 1"} {
+	for path, by := range map[string]string{newer: "+ 1", older: "- 2"} {
 		s := newStore(t, path)
 		check(t, s.exec(t.Context(), `UPDATE part SET version = version `+by))
 		check(t, s.Close())
@@ -157,7 +157,7 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
-		{newer, ErrNewer, "tables for deduplication have version 4"},
+		{newer, ErrNewer, "tables for deduplication have version 5"},
 		{older, ErrOlder, "tables for deduplication have version 2, this oncebox knows versions from 3 on; use another file"},
 		{busy, dedupe.ErrTryAgain, "another program is writing to the file"},
 	} {
@@ -171,7 +171,7 @@ func TestOpenErrors(t *testing.T) {
 func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 3, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2})
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 3, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectReplacedBy: 2})
 }
 
 func TestMemoryIsApartAndEndsWithClose(t *testing.T) {

@@ -1,0 +1,116 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// ErrInexact says that a scope has entries that do not belong to its offline runs, or that end. To delete the entries
+// of some runs would not bring back what was there before.
+var ErrInexact = errors.New("the runs of this scope cannot be undone")
+
+const (
+	// The id of a run in the owner of its records, which is run/ID/FILE/LINE.
+	runOfEntry = `CASE WHEN record GLOB 'run/*/*' THEN substr(record, 5, instr(substr(record, 5), '/') - 1) ELSE '' END`
+
+	selectInexact = `SELECT record, purge_at IS NOT NULL FROM entry WHERE scope = ?1 AND
+		(purge_at IS NOT NULL OR ` + runOfEntry + ` NOT IN (SELECT id FROM run WHERE scope = ?1)) LIMIT 1`
+
+	selectAnyConsumer = `SELECT stream FROM consumer WHERE scope = ? LIMIT 1`
+
+	markReplaced = `UPDATE run SET replaced_by = ?3 WHERE scope = ?1 AND number >= ?2`
+
+	deleteEntries = `DELETE FROM entry WHERE scope = ?1 AND ` + runOfEntry + ` IN
+		(SELECT id FROM run WHERE scope = ?1 AND number >= ?2)`
+)
+
+// ForRun returns the ledger for an offline run: it is the store, but as soon as another run has replaced this one, no
+// entry is put, and the error is ErrReplaced. It ends with the Store.
+func (s *Store) ForRun(scope, id string) dedupe.Ledger {
+	return &Store{db: s.db, check: func(ctx context.Context, w *sqlite.Statements) error {
+		return checkNotReplaced(ctx, w, scope, id)
+	}}
+}
+
+// write is a transaction that changes entries.
+func (s *Store) write(
+	ctx context.Context, doing string, fn func(ctx context.Context, w *sqlite.Statements) error,
+) error {
+	return s.db.Write(ctx, doing, func(ctx context.Context, w *sqlite.Statements) error {
+		if s.check != nil {
+			if err := s.check(ctx, w); err != nil {
+				return err
+			}
+		}
+		return fn(ctx, w)
+	})
+}
+
+// HoldRuns calls do with the offline runs of a scope. Until do returns, no run begins, ends or is replaced. do must not
+// call the store. The errors are those of do and of ReadRun.
+func (s *Store) HoldRuns(ctx context.Context, scope string, do func(runs []PastRun) error) error {
+	return s.db.Write(ctx, "hold runs", func(ctx context.Context, w *sqlite.Statements) error {
+		runs, err := readRuns(ctx, w, selectRuns, scope)
+		if err != nil {
+			return err
+		}
+		return do(runs)
+	})
+}
+
+// ReplaceRuns undoes the runs of a scope from a number on, and begins the run by in their place: all of it or nothing.
+// The entries of the undone runs are deleted. If one of these runs is still at work, it fails with ErrReplaced.
+//
+// choose is called with the runs of the scope, as by HoldRuns, and returns the number. The undone runs leave no trace in
+// the ledger if all runs with lower numbers had finished before the first of them began: choose has to make sure of it.
+//
+// Errors are those of choose and of ReadRun, and ErrInexact. The call takes about as long as reading all entries, and
+// other writers wait.
+func (s *Store) ReplaceRuns(
+	ctx context.Context, scope string, by dedupe.Run, choose func(runs []PastRun) (from int64, err error),
+) error {
+	return s.db.Write(ctx, "replace runs", func(ctx context.Context, w *sqlite.Statements) error {
+		if err := checkExact(ctx, w, scope); err != nil {
+			return err
+		}
+		runs, err := readRuns(ctx, w, selectRuns, scope)
+		if err != nil {
+			return err
+		}
+		from, err := choose(runs)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Exec(ctx, deleteEntries, scope, from); err != nil {
+			return err
+		}
+		if _, err := w.Exec(ctx, markReplaced, scope, from, by.ID); err != nil {
+			return err
+		}
+		return putRun(ctx, w, scope, by)
+	})
+}
+
+// checkExact refuses a scope that others than its offline runs write to, or whose entries end.
+func checkExact(ctx context.Context, w *sqlite.Statements, scope string) error {
+	var record, stream string
+	var ends bool
+	found, err := w.One(ctx, selectInexact, sqlite.Args{scope}, &record, &ends)
+	switch {
+	case err != nil:
+		return err
+	case ends:
+		return fmt.Errorf("%w: the entry of %s ends, because its run had a window", ErrInexact, record)
+	case found:
+		return fmt.Errorf("%w: the entry of %s does not belong to a run in the history of the scope", ErrInexact, record)
+	}
+	found, err = w.One(ctx, selectAnyConsumer, sqlite.Args{scope}, &stream)
+	if err == nil && found {
+		err = fmt.Errorf("%w: a function reads the stream %s in it", ErrInexact, stream)
+	}
+	return err
+}

@@ -1,0 +1,225 @@
+package sqlitestore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// ofRun is an entry that is kept for ever, of a record of a run.
+func ofRun(id, run string) dedupe.Entry {
+	e := entry(id, "1")
+	e.Owner.Source, e.PurgeAt = "run/"+run+"/1", dedupe.Never
+	return e
+}
+
+// begun begins a run and puts an entry for each id.
+func (s *Store) begun(t *testing.T, run string, ids ...string) dedupe.Run {
+	t.Helper()
+	r := dedupe.Run{Digest: "digest of " + run, ID: run}
+	check(t, s.SaveRun(t.Context(), "s", r))
+	for _, id := range ids {
+		if existing := s.put(t, ofRun(id, run)); existing != nil {
+			t.Errorf("%s has an entry", id)
+		}
+	}
+	return r
+}
+
+func (s *Store) finish(t *testing.T, r dedupe.Run) {
+	t.Helper()
+	r.Finished = true
+	check(t, s.SaveRun(t.Context(), "s", r))
+}
+
+// history is the runs as text: number, id, highest number at the end, and what has replaced them.
+func (s *Store) history(t *testing.T) string {
+	t.Helper()
+	runs, err := s.Runs(t.Context(), "s")
+	check(t, err)
+	var list []string
+	for _, r := range runs {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%d %s %d %s", r.Number, r.ID, r.Ended, r.ReplacedBy)))
+	}
+	return strings.Join(list, ", ")
+}
+
+func from(number int64) func([]PastRun) (int64, error) {
+	return func([]PastRun) (int64, error) { return number, nil }
+}
+
+func TestRunsAreNumbered(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	a := s.begun(t, "a")
+	b := s.begun(t, "b")
+	s.finish(t, a)
+	s.finish(t, b)
+	check(t, s.SaveRun(t.Context(), "other", dedupe.Run{Digest: "d", ID: "x", Finished: true}))
+	again := s.begun(t, "c")
+	again.Digest = a.Digest
+	s.finish(t, again)
+	if got, want := s.history(t), "1 a 2, 2 b 2, 3 c 3"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, err := s.ReadRun(t.Context(), "s", a.Digest); err != nil || got.ID != "c" {
+		t.Errorf("the latest run with the digest is %+v, %v", got, err)
+	}
+}
+
+func TestReplaceRuns(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	ctx := t.Context()
+	s.finish(t, s.begun(t, "a", "1"))
+	s.finish(t, s.begun(t, "b", "2"))
+	c := s.begun(t, "c", "3")
+	alive := s.ForRun("s", "c")
+	check(t, s.ReplaceRuns(ctx, "s", dedupe.Run{Digest: "d", ID: "r"}, from(2)))
+	if got, want := s.history(t), "1 a 1, 2 b 2 r, 3 c 0 r, 4 r 0"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if run, err := s.ReadRun(ctx, "s", c.Digest); run != nil || err != nil {
+		t.Errorf("a replaced run would be continued: %+v, %v", run, err)
+	}
+	if err := s.SaveRun(ctx, "s", c); !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), "run c, by run r") {
+		t.Errorf("a replaced run was saved: %v", err)
+	}
+	if _, err := alive.(*Store).PutIfAbsent(ctx, []dedupe.Entry{ofRun("4", "c")}); !errors.Is(err, ErrReplaced) {
+		t.Errorf("a replaced run put an entry: %v", err)
+	}
+	answers, err := alive.Enter(ctx, dedupe.Question{
+		Scope: "s", Retention: dedupe.Retention{ForGood: true},
+		Records: []dedupe.Candidate{{ID: "1", Fingerprint: "other", Owner: owner("x"), Arrival: arrival}},
+	})
+	if err != nil || !errors.Is(answers[0].Err, ErrReplaced) {
+		t.Errorf("a replaced run was answered %+v, %v", answers, err)
+	}
+	for id, there := range map[string]bool{"1": true, "2": false, "3": false, "4": false} {
+		if existing := s.put(t, ofRun(id, "r")); (existing != nil) != there {
+			t.Errorf("entry of %s: %+v, want one: %t", id, existing, there)
+		}
+	}
+}
+
+// TestReplaceRunsRefuses: with an error, nothing is changed.
+func TestReplaceRunsRefuses(t *testing.T) {
+	errNo := errors.New("no")
+	stays := entry("9", "elsewhere")
+	stays.PurgeAt = dedupe.Never
+	ends := ofRun("9", "a")
+	ends.PurgeAt = arrival.Add(time.Hour).Unix()
+	for name, c := range map[string]struct {
+		before func(s *Store) error
+		choose func([]PastRun) (int64, error)
+		want   error
+		text   string
+	}{
+		"choose fails": {nil, func([]PastRun) (int64, error) { return 1, errNo }, errNo, "no"},
+		"a foreign entry": {func(s *Store) error { s.put(t, stays); return nil }, from(1), ErrInexact,
+			"the entry of elsewhere does not belong to a run"},
+		"a run that nobody knows": {func(s *Store) error { s.put(t, ofRun("9", "lost")); return nil }, from(1), ErrInexact,
+			"the entry of run/lost/1/1"},
+		"a window": {func(s *Store) error { s.put(t, ends); return nil }, from(1), ErrInexact, "the entry of run/a/1/1 ends"},
+		"a stream": {func(s *Store) error {
+			_, err := s.ClaimConsumer(t.Context(), "s", stream, "f")
+			return err
+		}, from(1), ErrInexact, "a function reads the stream a/r/n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, inTemp(t))
+			s.finish(t, s.begun(t, "a", "1"))
+			if c.before != nil {
+				check(t, c.before(s))
+			}
+			err := s.ReplaceRuns(t.Context(), "s", dedupe.Run{Digest: "d", ID: "r"}, c.choose)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%v, want %q", err, c.text)
+			}
+			if got, want := s.history(t), "1 a 1"; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if s.put(t, ofRun("1", "r")) == nil {
+				t.Error("the entry was deleted")
+			}
+		})
+	}
+}
+
+func TestHoldRuns(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	s.finish(t, s.begun(t, "a"))
+	var ids []string
+	check(t, s.HoldRuns(t.Context(), "s", func(runs []PastRun) error {
+		ids = append(ids, runs[0].ID)
+		return nil
+	}))
+	errNo := errors.New("no")
+	if err := s.HoldRuns(t.Context(), "s", func([]PastRun) error { return errNo }); !errors.Is(err, errNo) {
+		t.Errorf("%v, want the error of the function", err)
+	}
+	if !slices.Equal(ids, []string{"a"}) {
+		t.Errorf("held %v", ids)
+	}
+}
+
+// TestUpgradeOfRuns: the runs of the last version get numbers. Each counts as ended after all of them had begun.
+func TestUpgradeOfRuns(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path)
+	check(t, s.exec(t.Context(), `DROP TABLE run`))
+	check(t, s.exec(t.Context(), `CREATE TABLE run (scope TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL,
+		finished INTEGER NOT NULL, input INTEGER NOT NULL, lines INTEGER NOT NULL, output INTEGER NOT NULL,
+		dead_letters INTEGER NOT NULL, tally TEXT NOT NULL, PRIMARY KEY (scope, digest)) STRICT, WITHOUT ROWID`))
+	check(t, s.exec(t.Context(), `INSERT INTO run VALUES ('s', 'd2', 'b', 0, 1, 2, 3, 4, '{"In":5}'),
+		('s', 'd1', 'c', 1, 1, 2, 3, 4, '{}'), ('s', 'd3', 'a', 1, 1, 2, 3, 4, '{}'), ('other', 'd', 'x', 1, 1, 2, 3, 4, '{}')`))
+	check(t, s.exec(t.Context(), `UPDATE part SET version = 3`))
+	check(t, s.Close())
+	s = newStore(t, path)
+	if got, want := s.history(t), "1 a 3, 2 b 0, 3 c 3"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	want := dedupe.Run{Digest: "d2", ID: "b", Input: 1, Lines: 2, Output: 3, DeadLetters: 4, Tally: dedupe.Tally{In: 5}}
+	if got, err := s.ReadRun(t.Context(), "s", "d2"); err != nil || *got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	s.begun(t, "d")
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectRun: 2})
+}
+
+// BenchmarkReplaceRuns says how long other writers wait.
+func BenchmarkReplaceRuns(b *testing.B) {
+	const entries, batch = 200_000, 1000
+	for b.Loop() {
+		b.StopTimer()
+		s, err := Create(b.Context(), b.TempDir()+"/ledger.db")
+		if err != nil {
+			b.Fatal(err)
+		}
+		err = s.SaveRun(b.Context(), "s", dedupe.Run{ID: "a", Finished: true})
+		for i := 0; i < entries && err == nil; i += batch {
+			list := make([]dedupe.Entry, batch)
+			for j := range list {
+				list[j] = ofRun(fmt.Sprint(i+j), "a")
+				list[j].Key = format.KeyOf(fmt.Sprint(i + j))
+			}
+			_, err = s.PutIfAbsent(b.Context(), list)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if err := s.ReplaceRuns(b.Context(), "s", dedupe.Run{ID: "r"}, from(1)); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		_ = s.Close()
+		b.StartTimer()
+	}
+	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
