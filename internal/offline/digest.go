@@ -40,6 +40,9 @@ const runVersion = 3
 func (r *run) digestOptions(h hash.Hash) {
 	fmt.Fprintf(h, "oncebox run %d %s %d %d %t %t %t %s\n", runVersion, r.Format.Settings(),
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
+	if r.Replaces != "" {
+		fmt.Fprintf(h, "replaces %+q\n", r.Replaces)
+	}
 }
 
 // digest returns the SHA-256 and the size of an input's content. It tells progress how many bytes of the input it has

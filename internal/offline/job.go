@@ -53,6 +53,13 @@ type Job struct {
 	// again. May be nil.
 	Upload func(ctx context.Context, run string) error
 
+	// Publish is a path without extension, in the place of Out and DeadLetters. The output is PUBLISH.RUN.ndjson, and
+	// counts for readers when it is in the Manifest PUBLISH.json.
+	Publish string
+	// Replaces is the id of a finished run of this ledger and scope. That run and all later ones are undone first: the
+	// inputs must be the corrected ones of that run, and all later ones.
+	Replaces string
+
 	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
 	// does not change the result.
 	PoisonLimit dedupe.PoisonLimit
@@ -63,6 +70,7 @@ type Job struct {
 
 	// Tests set these.
 	open    openFunc // opens files for writing
+	rename  func(from, to string) error
 	maxLine int
 	clock   dedupe.Clock
 }
@@ -79,6 +87,11 @@ type Report struct {
 	Differences []Difference
 	// ComparedIDs is 0 if the records of all ids were compared. Otherwise it says of how many.
 	ComparedIDs int
+
+	// Replaced are the runs that Job.Replaces has undone. Their outputs do not count any more.
+	Replaced []ReplacedRun
+	// NewerRun is the run that the Manifest names, if that is later than this run. The output is not published then.
+	NewerRun string
 }
 
 // Run runs the job to its end. It is safe to repeat at any time. The package documentation says what a repeated run
@@ -102,6 +115,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 func (r *run) report() Report {
 	report := Report{
 		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
+		Replaced: r.undone, NewerRun: r.newerRun,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -112,6 +126,7 @@ func (r *run) report() Report {
 // run is a job on its way.
 type run struct {
 	Job
+	history     History // nil for an engine without one
 	decider     dedupe.Decider
 	delivery    dedupe.Delivery
 	shared      sharedKeys // with RenameAll
@@ -131,6 +146,8 @@ type run struct {
 	again      bool
 	checked    bool // the first lines were
 	savingDone bool // the store was asked to save the finished run
+	undone     []ReplacedRun
+	newerRun   string // see Report
 
 	buffer    []byte // holds a line of those that are read before the work begins
 	batch     batch
@@ -160,6 +177,9 @@ func newRun(j Job) (*run, error) {
 	if j.open == nil {
 		j.open = osOpen
 	}
+	if j.rename == nil {
+		j.rename = os.Rename
+	}
 	if j.maxLine == 0 {
 		j.maxLine = maxLine
 	}
@@ -178,7 +198,10 @@ func newRun(j Job) (*run, error) {
 		deadLetters: outputFile{path: j.DeadLetters, open: j.open},
 		listing:     listing{path: j.Listing, open: j.open},
 	}
-	if j.Out == "" {
+	if !j.Forgets {
+		r.history, _ = j.Store.(History)
+	}
+	if j.Out == "" && j.Publish == "" {
 		r.out.to, r.deadLetters.appends = j.Stream, true
 	}
 	if j.Preview {
@@ -210,7 +233,10 @@ func (r *run) stopReading() {
 func isStream(in Input) bool { return in.Size == Unknown }
 
 // work does what is left of the inputs, batch by batch.
-func (r *run) work(ctx context.Context) error {
+func (r *run) work(ctx context.Context) (err error) {
+	if r.undone, err = r.replaced(ctx); err != nil {
+		return r.stopped(ctx, err)
+	}
 	if err := r.listing.begin(r.done.Tally); err != nil {
 		return err
 	}
@@ -227,6 +253,11 @@ func (r *run) work(ctx context.Context) error {
 			return r.stopped(ctx, err)
 		}
 		r.progress(passDeciding, r.done.Input)
+	}
+	if r.Publish != "" {
+		if err := r.publish(ctx); err != nil {
+			return r.stopped(ctx, err)
+		}
 	}
 	r.tidy()
 	return nil

@@ -28,7 +28,10 @@ type runFile struct {
 	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
 }
 
-func (l *outputLock) runPath() string { return l.output + ".run" }
+// runSuffix makes FILE.run.
+const runSuffix = ".run"
+
+func (l *outputLock) runPath() string { return l.output + runSuffix }
 
 // lockOutput locks an output file, which need not exist.
 func lockOutput(output string) (*outputLock, error) {

@@ -15,11 +15,13 @@ import (
 
 // prepare finds out which run this is, and makes its files ready.
 func (r *run) prepare(ctx context.Context) error {
-	if err := r.listing.check(); err != nil {
+	if err := errors.Join(r.listing.check(), r.checkReplaces(), r.checkPublish()); err != nil {
 		return err
 	}
-	if err := r.lockOutput(); err != nil {
-		return err
+	if r.Publish == "" {
+		if err := r.lockOutput(); err != nil {
+			return err
+		}
 	}
 	if r.lock == nil || r.lock.owner.Run == "" { // otherwise the run may continue one that was checked
 		if err := r.checkFirstLines(ctx); err != nil {
@@ -27,20 +29,23 @@ func (r *run) prepare(ctx context.Context) error {
 		}
 	}
 	if r.Forgets {
-		return r.begin(ctx, dedupe.Run{ID: newRunID(r.Now())})
+		return r.beginNew(ctx, "")
 	}
 	digest, err := r.digest(ctx)
 	if err != nil {
 		return err
 	}
 	row, err := r.Store.ReadRun(ctx, r.Scope, digest)
+	if err == nil && row != nil && r.Publish != "" {
+		err = r.lockUnfinished(row.ID)
+	}
 	switch {
 	case err != nil:
 		return err
 	case row != nil && r.lock != nil && r.lock.owner.Run == row.ID:
 		return r.resume(ctx, *row)
 	case row == nil || row.Finished:
-		return r.begin(ctx, dedupe.Run{Digest: digest, ID: newRunID(r.Now())})
+		return r.beginNew(ctx, digest)
 	default:
 		r.again = true
 		return r.begin(ctx, dedupe.Run{Digest: digest, ID: row.ID})
@@ -94,31 +99,60 @@ func CheckEmpty(paths ...string) error {
 	return nil
 }
 
+// beginNew starts a new run.
+func (r *run) beginNew(ctx context.Context, digest string) error {
+	id, err := r.newID()
+	if err != nil {
+		return err
+	}
+	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id})
+}
+
 // begin starts a run, or starts it over. It saves the id before the ledger gets any record: after a crash in between,
 // the run would otherwise take its own records for copies.
 func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.checkFirstLines(ctx); err != nil {
 		return err
 	}
-	r.done = at
-	if r.start, err = startOf(at.ID); err != nil {
+	if r.Publish != "" {
+		if err := r.lockPublished(at.ID); err != nil {
+			return err
+		}
+	}
+	if err := r.identifyAs(at); err != nil {
 		return err
 	}
 	if r.lock != nil {
-		if err := r.checkNotOfAnotherRun(); err != nil {
+		if err := r.checkNotOfAnotherRun(ctx); err != nil {
 			return err
 		}
 		if err := r.claimFiles(); err != nil {
 			return err
 		}
 	}
+	if r.Replaces != "" && !r.again {
+		return r.undo(ctx)
+	}
 	return r.save(ctx)
 }
 
+// identifyAs sets what this run has of its id.
+func (r *run) identifyAs(at dedupe.Run) (err error) {
+	r.done, r.decider.Ledger = at, r.ledger(at.ID)
+	if r.start, err = startOf(at.ID); err != nil {
+		return err
+	}
+	r.done.About, err = r.about()
+	return err
+}
+
 // checkNotOfAnotherRun refuses files that hold something: they belong to another unfinished run, or to no run.
-func (r *run) checkNotOfAnotherRun() error {
+func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 	err := CheckEmpty(r.Out, r.DeadLetters)
 	if errors.Is(err, ErrRefused) && r.lock.owner.Run != "" {
+		if err := r.checkNotReplaced(ctx); err != nil {
+			return err
+		}
 		return refuse("%s belongs to the unfinished run %s, which had other inputs, options, scope or store. "+
 			"Finish that run with its own command, or delete %[1]s to give it up", r.Out, r.lock.owner.Run)
 	}
@@ -139,13 +173,10 @@ func (r *run) claimFiles() error {
 
 // resume continues a run where it was cut off. The run may even be finished: the process ended after it had recorded
 // the end, and before it had removed FILE.run. Then the files are complete and stay as they are.
-func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
-	if r.start, err = startOf(at.ID); err != nil {
-		return err
-	}
+func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	if at.Finished && r.Upload != nil { // the file may be gone
-		r.done, r.resumed = at, at.Lines
-		return nil
+		r.resumed = at.Lines
+		return r.identifyAs(at)
 	}
 	if err := r.checkSameDeadLetters(); err != nil {
 		return err
@@ -165,7 +196,10 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.checkSizes(at, out, deadLetters); err != nil {
 		return err
 	}
-	r.done, r.resumed = at, at.Lines
+	if err := r.identifyAs(at); err != nil {
+		return err
+	}
+	r.resumed = at.Lines
 	return r.cutFiles(ctx, deadLetters >= 0)
 }
 

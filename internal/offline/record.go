@@ -2,8 +2,11 @@ package offline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
 const (
@@ -65,13 +68,17 @@ func (r *run) stopped(ctx context.Context, err error) error {
 			err = fmt.Errorf("%w; the work of the last second will be done again: %w", err, recordErr)
 		}
 	}
-	return fmt.Errorf("%w after %d lines: %w. %s", ErrStopped, r.done.Lines, err, r.whatNext())
+	return fmt.Errorf("%w after %d lines: %w. %s", ErrStopped, r.done.Lines, err, r.whatNext(err))
 }
 
 // whatNext says what to do after the run was stopped.
-func (r *run) whatNext() string {
+func (r *run) whatNext(err error) string {
 	switch {
-	case r.Forgets && r.Out != "":
+	case errors.Is(err, sqlitestore.ErrReplaced) && r.Out != "":
+		return fmt.Sprintf("Its output does not count any more: delete %s", r.Out)
+	case errors.Is(err, sqlitestore.ErrReplaced):
+		return "Its output does not count any more"
+	case r.Forgets && r.Publish == "" && r.Out != "":
 		return fmt.Sprintf("Its ledger was in memory and is lost: delete %s, then run the same command to start over",
 			r.Out)
 	case r.Forgets:

@@ -1,0 +1,258 @@
+package offline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// Manifest is the content of NAME.json, where NAME is Job.Publish. It says which outputs count. It is replaced by a
+// rename, so a reader sees an old or a new one, and whole outputs only. A symbolic link would do the same for a single
+// output on some file systems. A plain file does it on all of them, and can name several outputs.
+type Manifest struct {
+	Run     string            `json:"run"` // the latest of the runs below; empty if there is none
+	Scope   string            `json:"scope"`
+	Outputs []PublishedOutput `json:"outputs"`
+}
+
+// PublishedOutput is the output of a finished run. It is never changed.
+type PublishedOutput struct {
+	Run     string `json:"run"`
+	File    string `json:"file"` // in the folder of the manifest
+	Records int64  `json:"records"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// ManifestOf is the path of the manifest of published outputs.
+func ManifestOf(publish string) string { return publish + ".json" }
+
+// outputOf is the path of the published output of a run.
+func outputOf(publish, id string) string { return publish + "." + id + ".ndjson" }
+
+func published(publish string, r dedupe.Run) PublishedOutput {
+	return PublishedOutput{
+		Run: r.ID, File: filepath.Base(outputOf(publish, r.ID)), Records: r.Tally.Out, Bytes: r.Output,
+	}
+}
+
+// checkPublish refuses a job whose output cannot be published, before the inputs are read.
+func (r *run) checkPublish() error {
+	if r.Publish == "" {
+		return nil
+	}
+	if r.history == nil && !r.Forgets {
+		return refuse("only with a ledger in a SQLite file or in memory can outputs be published")
+	}
+	if err := CheckFolders(r.Publish); err != nil {
+		return err
+	}
+	_, err := readManifest(r.Publish)
+	return err
+}
+
+// readManifest reads a manifest. Without a file it is empty.
+func readManifest(publish string) (m Manifest, err error) {
+	path := ManifestOf(publish)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	if json.Unmarshal(text, &m) != nil || m.Outputs == nil {
+		return m, refuse("%s is not a list of published outputs. Publish under another name", path)
+	}
+	return m, nil
+}
+
+// newID makes the id of a new run. It is later than that of the latest published run, also if the clock was set back.
+func (r *run) newID() (string, error) {
+	now := r.Now()
+	if r.Publish == "" {
+		return newRunID(now), nil
+	}
+	m, err := readManifest(r.Publish)
+	if err != nil || m.Run == "" {
+		return newRunID(now), err
+	}
+	latest, err := startOf(m.Run)
+	if err == nil && !now.After(latest) {
+		now = latest.Add(time.Millisecond)
+	}
+	return newRunID(now), err
+}
+
+// lockUnfinished locks the output of a run, if the run has not come to its end.
+func (r *run) lockUnfinished(id string) error {
+	_, err := os.Stat(outputOf(r.Publish, id) + runSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return r.lockPublished(id)
+}
+
+// lockPublished names the output after the run and locks it.
+func (r *run) lockPublished(id string) error {
+	if r.lock != nil {
+		r.lock.release()
+		r.lock = nil
+	}
+	r.Out = outputOf(r.Publish, id)
+	r.DeadLetters = r.Out + deadLettersSuffix
+	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
+	return r.lockOutput()
+}
+
+// deadLettersSuffix follows the name of a published output.
+const deadLettersSuffix = ".dead.ndjson"
+
+// publish adds the output of the finished run to the manifest. It is safe to repeat. If the manifest names a later run
+// of another ledger or scope, it stays as it is.
+func (r *run) publish(ctx context.Context) error {
+	name, err := filepath.Abs(r.Publish)
+	if err != nil {
+		return err
+	}
+	if r.history == nil {
+		return r.putManifest(ctx, name, []PublishedOutput{published(name, r.done)})
+	}
+	return r.history.HoldRuns(ctx, r.Scope, func(runs []sqlitestore.PastRun) error {
+		var list []PublishedOutput
+		for _, p := range runs {
+			switch {
+			case p.ID == r.done.ID && p.ReplacedBy != "":
+				return fmt.Errorf("%w: run %s, by run %s", sqlitestore.ErrReplaced, p.ID, p.ReplacedBy)
+			case p.Finished && p.ReplacedBy == "" && AboutRun(p.Run).Published == name:
+				list = append(list, published(name, p.Run))
+			}
+		}
+		return r.putManifest(ctx, name, list)
+	})
+}
+
+// putManifest replaces the manifest, unless it names a later run than the list does.
+func (r *run) putManifest(ctx context.Context, publish string, list []PublishedOutput) error {
+	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool) {
+		latest := latestOf(list)
+		if m.Run > latest {
+			r.newerRun = m.Run
+			return false
+		}
+		*m = Manifest{Run: latest, Scope: r.Scope, Outputs: list}
+		return true
+	})
+}
+
+// latestOf returns the latest of the runs. Their ids begin with their times.
+func latestOf(list []PublishedOutput) (id string) {
+	for _, o := range list {
+		id = max(id, o.Run)
+	}
+	return id
+}
+
+// unpublish takes the outputs of the runs from a number on out of their manifests. The files stay: somebody may be
+// reading them.
+func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from int64) error {
+	names := map[string]bool{}
+	gone := map[string]bool{}
+	for _, p := range runs {
+		if p.Number >= from {
+			gone[p.ID] = true
+			names[AboutRun(p.Run).Published] = true
+		}
+	}
+	delete(names, "")
+	for name := range names {
+		err := r.changeManifest(ctx, name, func(m *Manifest) (change bool) {
+			before := len(m.Outputs)
+			m.Outputs = slices.DeleteFunc(m.Outputs, func(o PublishedOutput) bool { return gone[o.Run] })
+			m.Run = latestOf(m.Outputs)
+			return len(m.Outputs) < before
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkStaysPublished refuses to replace published runs by one that is not published: readers would miss its records.
+func (r *run) checkStaysPublished(replaced []sqlitestore.PastRun) error {
+	if r.Publish != "" {
+		return nil
+	}
+	for _, p := range replaced {
+		if name := AboutRun(p.Run).Published; p.ReplacedBy == "" && name != "" {
+			return refuse("the output of run %s is published as %s. Publish this run under the same name", p.ID, name)
+		}
+	}
+	return nil
+}
+
+// changeManifest changes a manifest while no other process does.
+func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) bool) error {
+	path := ManifestOf(publish)
+	lock, err := waitForLock(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	m, err := readManifest(publish)
+	if err != nil || !change(&m) {
+		return err
+	}
+	if m.Outputs == nil {
+		m.Outputs = []PublishedOutput{}
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return r.replaceFile(path, append(text, '\n'))
+}
+
+// waitForLock locks a manifest. Others hold the lock for milliseconds.
+func waitForLock(ctx context.Context, path string) (*outputLock, error) {
+	const pause, longest = 10 * time.Millisecond, 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	for {
+		lock, err := lockOutput(path)
+		if err == nil || !errors.Is(err, ErrRefused) {
+			return lock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// replaceFile replaces a file by a rename, so that it is old or new at any time, also after a power cut.
+func (r *run) replaceFile(path string, text []byte) error {
+	temporary := path + ".tmp"
+	file, err := r.open(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := r.rename(temporary, path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}

@@ -1,0 +1,126 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// ReplacedRun is a run that was undone.
+type ReplacedRun struct {
+	ID     string `json:"run"`
+	Output string `json:"output,omitempty"` // its file, which does not count any more; empty for a stream
+}
+
+// checkReplaces refuses a job that cannot replace a run.
+func (r *run) checkReplaces() error {
+	switch {
+	case r.Replaces == "":
+		return nil
+	case r.history == nil:
+		return refuse("only a SQLite ledger in a file has a history of runs, in which one can be replaced")
+	case !r.Retention.ForGood:
+		return refuse("a run can be replaced only by a run without a window: entries that end may have gone already")
+	}
+	return nil
+}
+
+// undo begins the run in place of the run that it replaces and of all later runs. It takes their published outputs back
+// before it deletes their entries: after a crash in between, readers see less, and nothing twice.
+func (r *run) undo(ctx context.Context) error {
+	var refused error
+	err := r.history.ReplaceRuns(ctx, r.Scope, r.done, func(runs []sqlitestore.PastRun) (int64, error) {
+		from, err := r.firstReplaced(runs)
+		if err == nil {
+			err = r.unpublish(ctx, runs, from)
+		}
+		refused = err
+		return from, err
+	})
+	switch {
+	case refused != nil:
+		return refused // without what the store adds
+	case errors.Is(err, sqlitestore.ErrInexact):
+		return refuse("%w", err)
+	}
+	return err
+}
+
+// firstReplaced returns the number of the run that is replaced. All runs with lower numbers must have finished before it
+// began. Otherwise they have taken records for copies of its records, and miss them when these are deleted.
+func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
+	at := slices.IndexFunc(runs, func(p sqlitestore.PastRun) bool { return p.ID == r.Replaces })
+	if at < 0 {
+		return 0, refuse("scope %s has no run %s. `oncebox ledger runs` lists the runs", r.Scope, r.Replaces)
+	}
+	first := runs[at]
+	switch by := find(runs, first.ReplacedBy); {
+	case by != nil && by.Finished:
+		return 0, refuse("run %s was replaced by run %s. To replace that one, name it", first.ID, by.ID)
+	case by == nil && !first.Finished:
+		return 0, refuse("run %s is not finished. Finish it with its own command, or replace an earlier run", first.ID)
+	}
+	for _, p := range runs[:at] {
+		switch {
+		case p.ReplacedBy != "":
+		case !p.Finished:
+			return 0, refuse("run %s began before run %s and is not finished. Finish it with its own command, or replace "+
+				"an earlier run", p.ID, first.ID)
+		case p.Ended >= first.Number:
+			return 0, refuse("run %s may have been at work when run %s began. Replace run %[1]s, with the inputs of both",
+				p.ID, first.ID)
+		}
+	}
+	return first.Number, r.checkStaysPublished(runs[at:])
+}
+
+// find returns the run with an id, or nil.
+func find(runs []sqlitestore.PastRun, id string) *sqlitestore.PastRun {
+	for i := range runs {
+		if runs[i].ID == id {
+			return &runs[i]
+		}
+	}
+	return nil
+}
+
+// replaced lists the runs that this run has replaced. They may be of an earlier process of the run.
+func (r *run) replaced(ctx context.Context) (list []ReplacedRun, err error) {
+	if r.Replaces == "" {
+		return nil, nil
+	}
+	runs, err := r.history.Runs(ctx, r.Scope)
+	for _, p := range runs {
+		if p.ReplacedBy == r.done.ID {
+			list = append(list, ReplacedRun{ID: p.ID, Output: AboutRun(p.Run).Output})
+		}
+	}
+	return list, err
+}
+
+// checkNotReplaced refuses an output that belongs to a replaced run.
+func (r *run) checkNotReplaced(ctx context.Context) error {
+	if r.history == nil {
+		return nil
+	}
+	runs, err := r.history.Runs(ctx, r.Scope)
+	if err != nil {
+		return err
+	}
+	if p := find(runs, r.lock.owner.Run); p != nil && p.ReplacedBy != "" {
+		return refuse("%s belongs to run %s, which run %s has replaced. Delete it, or choose another file",
+			r.Out, p.ID, p.ReplacedBy)
+	}
+	return nil
+}
+
+// ledger is the ledger for a run. With a history, it stops the run when another one replaces it.
+func (r *run) ledger(id string) dedupe.Ledger {
+	if r.history == nil {
+		return r.Store
+	}
+	return r.history.ForRun(r.Scope, id)
+}
