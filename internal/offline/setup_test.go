@@ -275,7 +275,7 @@ func (d *death) hook(ctx context.Context, c *dedupefault.Call) (err error) {
 func (d *death) bury(t testing.TB) {
 	for _, f := range d.files {
 		if d.mode == powerCut && d.killed {
-			if err := os.Truncate(f.path, f.synced); err != nil {
+			if err := os.Truncate(f.path, f.synced); err != nil && !errors.Is(err, os.ErrNotExist) { // it was renamed
 				t.Fatal(err)
 			}
 		}

@@ -1,0 +1,185 @@
+package offline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+)
+
+// past is a ledger with a history, and its runs, which can be killed. All runs are in one folder.
+type past struct {
+	*bench
+	store *sqlitestore.Store
+	runs  int
+}
+
+func newPast(t testing.TB) *past {
+	t.Helper()
+	store, err := sqlitestore.OpenMemory(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	b := newBench(t)
+	b.dir = t.TempDir() // rapid cleans up after each of its checks
+	b.tick, b.job.BatchSize, b.job.PoisonLimit.Off = recordEvery/3, 3, true
+	return &past{bench: b, store: store}
+}
+
+// next is the job of the next run. Its output is out1, out2 and so on, or published.
+func (p *past) next(publish bool, inputs ...string) Job {
+	p.runs++
+	p.now = p.now.Add(time.Hour)
+	j := p.job
+	j.Inputs, j.Store = texts(inputs...), p.store
+	j.Out, j.DeadLetters = p.path("out")+string(rune('0'+p.runs)), p.path("dead")+string(rune('0'+p.runs))
+	if publish {
+		j.Out, j.DeadLetters, j.Publish = "", "", p.path("pub")
+	}
+	return j
+}
+
+// finish runs a job to its end.
+func (p *past) finish(j Job) Report {
+	p.Helper()
+	report, err := j.Run(context.Background())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return report
+}
+
+// refuses runs a job that must be refused.
+func (p *past) refuses(j Job, text string) {
+	p.Helper()
+	before := p.history()
+	_, err := j.Run(context.Background())
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), text) {
+		p.Errorf("want a refusal that says %q, got %v", text, err)
+	}
+	if after := p.history(); len(after) != len(before) {
+		p.Errorf("a refused job began a run: %+v", after)
+	}
+}
+
+func (p *past) history() []sqlitestore.PastRun {
+	p.Helper()
+	runs, err := p.store.Runs(context.Background(), p.job.Scope)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return runs
+}
+
+// die runs a job and kills it at its nth operation. It reports whether the job got so far.
+func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
+	p.Helper()
+	d := &death{at: n, mode: mode}
+	j.Store, j.open, j.rename = mortalStore{p.store, d}, d.open, d.rename
+	_, err := j.Run(context.Background())
+	d.bury(p)
+	if d.killed != errors.Is(err, errKilled) {
+		p.Fatalf("killed: %t, and the job said %v", d.killed, err)
+	}
+	return d.killed
+}
+
+// published is the content of all outputs in the manifest. Each must be whole.
+func (p *past) published() string {
+	p.Helper()
+	text, err := os.ReadFile(ManifestOf(p.path("pub")))
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	var m Manifest
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	var all strings.Builder
+	for _, o := range m.Outputs {
+		content := p.read(filepath.Base(o.File))
+		if int64(len(content)) != o.Bytes || int64(strings.Count(content, "\n")) != o.Records {
+			p.Errorf("%s does not have %d records and %d bytes:\n%s", o.File, o.Records, o.Bytes, content)
+		}
+		all.WriteString(content)
+	}
+	if m.Run != latestOf(m.Outputs) {
+		p.Errorf("the manifest says that %s is the latest of %+v", m.Run, m.Outputs)
+	}
+	return all.String()
+}
+
+// mortalStore makes each call of a SQLite store an operation.
+type mortalStore struct {
+	*sqlitestore.Store
+	death *death
+}
+
+func (s mortalStore) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
+	dead := s.death.step(func() { run, err = s.Store.ReadRun(ctx, scope, digest) }, nothing)
+	return run, errors.Join(dead, err)
+}
+
+func (s mortalStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
+	dead := s.death.step(func() { err = s.Store.SaveRun(ctx, scope, r) }, nothing)
+	return errors.Join(dead, err)
+}
+
+func (s mortalStore) Runs(ctx context.Context, scope string) (runs []sqlitestore.PastRun, err error) {
+	dead := s.death.step(func() { runs, err = s.Store.Runs(ctx, scope) }, nothing)
+	return runs, errors.Join(dead, err)
+}
+
+// HoldRuns ends halfway between the work and the commit.
+func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) (err error) {
+	dead := s.death.step(func() { err = s.Store.HoldRuns(ctx, scope, do) }, func() {
+		_ = s.Store.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
+	})
+	return errors.Join(dead, err)
+}
+
+func (s mortalStore) ReplaceRuns(
+	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
+) (err error) {
+	dead := s.death.step(func() { err = s.Store.ReplaceRuns(ctx, scope, by, choose) }, func() {
+		_ = s.Store.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
+			_, err := choose(runs)
+			return 0, errors.Join(err, errKilled)
+		})
+	})
+	return errors.Join(dead, err)
+}
+
+func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
+	return mortalLedger{s.Store.ForRun(scope, id), s.death}
+}
+
+type mortalLedger struct {
+	dedupe.Ledger
+	death *death
+}
+
+// Enter ends halfway through the records.
+func (l mortalLedger) Enter(ctx context.Context, q dedupe.Question) (answers []dedupe.Answer, err error) {
+	dead := l.death.step(func() { answers, err = l.Ledger.Enter(ctx, q) }, func() {
+		q.Records = q.Records[:len(q.Records)/2]
+		_, _ = l.Ledger.Enter(ctx, q)
+	})
+	return answers, errors.Join(dead, err)
+}
+
+func (d *death) rename(from, to string) (err error) {
+	dead := d.step(func() { err = os.Rename(from, to) }, nothing)
+	return errors.Join(dead, err)
+}

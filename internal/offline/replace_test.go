@@ -1,0 +1,396 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// TestReplace: the second of three runs had a wrong input.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.finish(p.next(false, rec("1", "x")))
+	wrong := p.finish(p.next(false, rec("1", "x")+rec("2", "wrong")+rec("3", "wrong")))
+	later := rec("2", "x") + rec("3", "x")
+	last := p.finish(p.next(false, later))
+	if got, want := p.read("out3"), renamed("2", "x")+renamed("3", "x"); got != want {
+		t.Fatalf("before: %s, want %s", got, want)
+	}
+	j := p.next(false, rec("1", "x")+rec("2", "x"), later)
+	j.Replaces = wrong.Run
+	got := p.finish(j)
+	if want := rec("2", "x") + rec("3", "x"); p.read("out4") != want {
+		t.Errorf("got %s, want %s", p.read("out4"), want)
+	}
+	if len(got.Replaced) != 2 || got.Replaced[0] != (ReplacedRun{wrong.Run, p.path("out2")}) ||
+		got.Replaced[1] != (ReplacedRun{last.Run, p.path("out3")}) {
+		t.Errorf("it names as replaced %+v", got.Replaced)
+	}
+	about := AboutRun(p.history()[3].Run)
+	if about.Output != p.path("out4") || strings.Join(about.Inputs, " ") != "a b" {
+		t.Errorf("the history says %+v", about)
+	}
+}
+
+func TestReplaceIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	first := p.finish(p.next(false, rec("1", "x")))
+	cut := p.next(false, rec("2", "x")+rec("3", "x"))
+	p.cutAfterABatch(cut)
+	unfinished := p.history()[1].ID
+	second := p.finish(p.next(false, rec("4", "x")))
+
+	replacing := func(id string) Job {
+		j := p.next(false, rec("5", "x"))
+		j.Replaces = id
+		return j
+	}
+	p.refuses(replacing("20200101T000000.000Z-abcdefgh"), "has no run 20200101T000000.000Z-abcdefgh. `oncebox ledger runs`")
+	p.refuses(replacing(unfinished), "run "+unfinished+" is not finished")
+	p.refuses(replacing(second.Run), "run "+unfinished+" began before run "+second.Run+" and is not finished")
+	j := replacing(first.Run)
+	j.Retention = dedupe.Retention{Window: time.Hour}
+	p.refuses(j, "without a window")
+	j = replacing(first.Run)
+	j.Store = p.bench.store
+	p.refuses(j, "only a SQLite ledger")
+	j = replacing(first.Run)
+	j.Forgets = true
+	p.refuses(j, "only a SQLite ledger")
+
+	p.finish(cut)
+	p.refuses(replacing(second.Run), "run "+unfinished+" may have been at work when run "+second.Run+" began")
+	foreign := p.next(false, `{"id":"7","fp":"x","o":"elsewhere"}`+"\n")
+	setFormat(&foreign, func(o *format.Options) { o.OwnerPath = "o" })
+	foreign.Scope = "other"
+	ofOther := p.finish(foreign)
+	j = replacing(ofOther.Run)
+	j.Scope = "other"
+	p.refuses(j, "the entry of elsewhere does not belong to a run")
+
+	p.finish(replacing(unfinished))
+	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)
+}
+
+// TestReplaceAgain: a replacing run that did not finish is given up for one with other inputs.
+func TestReplaceAgain(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	wrong := p.finish(p.next(false, rec("1", "wrong")))
+	j := p.next(false, rec("1", "also wrong")+rec("2", "x")+rec("3", "x")+rec("4", "x"))
+	j.Replaces = wrong.Run
+	p.cutAfterABatch(j)
+	again := p.next(false, rec("1", "x"))
+	again.Replaces = wrong.Run
+	out := again.Out
+	again.Out, again.DeadLetters = j.Out, j.DeadLetters
+	p.refuses(again, "belongs to the unfinished run "+p.history()[1].ID)
+	again.Out = out
+	p.finish(again)
+	if want := rec("1", "x"); p.read("out3") != want {
+		t.Errorf("got %s, want %s", p.read("out3"), want)
+	}
+	p.refuses(j, "which run "+p.history()[2].ID+" has replaced. Delete it")
+}
+
+// cutAfterABatch kills a job after a batch of it was recorded.
+func (p *past) cutAfterABatch(j Job) {
+	p.Helper()
+	runs := len(p.history())
+	j.BatchSize = 1
+	for n := 1; len(p.history()) == runs || p.history()[runs].Lines == 0; n++ {
+		if !p.die(j, n, after) {
+			p.Fatal("it was never cut after its first batch")
+		}
+	}
+}
+
+// TestReplaceStartsOver: without its files, a replacing run starts over, and undoes nothing a second time.
+func TestReplaceStartsOver(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	wrong := p.finish(p.next(false, rec("1", "wrong")))
+	j := p.next(false, rec("1", "x")+rec("2", "x")+rec("3", "x"))
+	j.Replaces = wrong.Run
+	p.cutAfterABatch(j)
+	p.remove("out2", "out2.run")
+	if got := p.finish(j); !got.Again || len(got.Replaced) != 1 {
+		t.Errorf("unexpected %+v", got)
+	}
+	if want := rec("1", "x") + rec("2", "x") + rec("3", "x"); p.read("out2") != want {
+		t.Errorf("got %s, want %s", p.read("out2"), want)
+	}
+}
+
+// TestReplaceIsAnotherRun: an unfinished run of the same inputs, that replaces nothing, is not continued.
+func TestReplaceIsAnotherRun(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	wrong := p.finish(p.next(false, rec("1", "wrong")))
+	p.cutAfterABatch(p.next(false, rec("1", "x")+rec("2", "x")))
+	j := p.next(false, rec("1", "x")+rec("2", "x"))
+	j.Replaces = wrong.Run
+	p.finish(j)
+	if want := rec("1", "x") + rec("2", "x"); p.read("out3") != want {
+		t.Errorf("got %s, want %s", p.read("out3"), want)
+	}
+}
+
+// TestReplacedWhileAtWork: a run that another one replaces writes nothing more to the ledger, does not finish, and is
+// not published.
+func TestReplacedWhileAtWork(t *testing.T) {
+	t.Parallel()
+	for _, publish := range []bool{false, true} {
+		for at := 1; ; at++ {
+			p := newPast(t)
+			first := p.finish(p.next(publish, rec("0", "wrong")))
+			alive := p.next(publish, rec("1", "x")+rec("2", "x")+rec("3", "x")+rec("4", "x")+rec("5", "x"))
+			j := p.next(publish, rec("0", "x")+rec("5", "other"))
+			j.Replaces = first.Run
+			calls, ran := 0, false
+			alive.Store = interrupted{p.store, func() {
+				if calls++; calls == at && len(p.history()) > 1 { // it has begun
+					p.finish(j)
+					ran = true
+				}
+			}}
+			alive.BatchSize = 2
+			_, err := alive.Run(context.Background())
+			if !ran && calls >= at {
+				continue // before it began
+			}
+			if !ran {
+				if at < 6 {
+					t.Errorf("only %d calls", at)
+				}
+				break
+			}
+			if !errors.Is(err, ErrStopped) || !errors.Is(err, sqlitestore.ErrReplaced) ||
+				!strings.Contains(err.Error(), "Its output does not count any more: delete ") {
+				t.Errorf("replaced at call %d: %v", at, err)
+			}
+			if want := rec("0", "x") + rec("5", "other"); publish && p.published() != want {
+				t.Errorf("replaced at call %d: published is\n%s, want\n%s", at, p.published(), want)
+			}
+			last := p.finish(p.next(false, rec("1", "x")+rec("5", "x")+rec("0", "x")))
+			if last.New != 1 || last.Synthetic != 1 || last.Natural != 1 {
+				t.Errorf("replaced at call %d: the ledger knows other records: %+v", at, last.Tally)
+			}
+		}
+	}
+}
+
+// interrupted calls another run before each call of the store.
+type interrupted struct {
+	*sqlitestore.Store
+	by func()
+}
+
+func (s interrupted) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
+	s.by()
+	return s.Store.SaveRun(ctx, scope, r)
+}
+
+func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
+	s.by()
+	return s.Store.HoldRuns(ctx, scope, do)
+}
+
+func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
+	return interruptedLedger{s.Store.ForRun(scope, id), s.by}
+}
+
+type interruptedLedger struct {
+	dedupe.Ledger
+	by func()
+}
+
+func (l interruptedLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	l.by()
+	return l.Ledger.Enter(ctx, q)
+}
+
+// story is a history of inputs, of which one is corrected.
+type story struct {
+	inputs    []string
+	wrong     int // its index
+	corrected string
+	after     string // the input of a run after all that
+}
+
+func drawStory(t *rapid.T) story {
+	line := rapid.Custom(func(t *rapid.T) string {
+		if rapid.IntRange(0, 19).Draw(t, "poison") == 0 {
+			return "poison\n"
+		}
+		return rec(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "id"),
+			rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp"))
+	})
+	input := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(line, 0, 8).Draw(t, "lines"), "") })
+	s := story{inputs: rapid.SliceOfN(input, 1, 4).Draw(t, "inputs")}
+	s.wrong = rapid.IntRange(0, len(s.inputs)-1).Draw(t, "wrong")
+	s.corrected, s.after = input.Draw(t, "corrected"), input.Draw(t, "after")
+	return s
+}
+
+// told is what readers may see at a time, and what the last two runs write.
+type told struct{ before, less, finally, output, after string }
+
+// fresh is the story as a ledger tells it that gets the corrected history in order.
+func (s story) fresh(t testing.TB, publish bool) (is told) {
+	p := newPast(t)
+	for _, input := range s.inputs[:s.wrong] {
+		p.finish(p.next(publish, input))
+	}
+	is.less = p.published()
+	j := p.next(publish, append([]string{s.corrected}, s.inputs[s.wrong+1:]...)...)
+	p.finish(j)
+	is.finally = p.published()
+	is.output = p.last(j)
+	j = p.next(false, s.after)
+	p.finish(j)
+	is.after = p.last(j)
+	return is
+}
+
+// last is the output of the last run, and its dead letters.
+func (p *past) last(j Job) string {
+	runs := p.history()
+	a := AboutRun(runs[len(runs)-1].Run)
+	dead := j.DeadLetters
+	if j.Publish != "" {
+		dead = a.Output + deadLettersSuffix
+	}
+	var all []string
+	for _, path := range []string{a.Output, dead} {
+		text, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			p.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	return strings.Join(all, "dead letters:\n")
+}
+
+// checkTold compares what readers see with what they may see after a crash: less, and nothing twice.
+func (p *past) checkTold(is told, wrong string) {
+	p.Helper()
+	allowed := []string{is.less, is.before}
+	if find(p.history(), wrong).ReplacedBy != "" {
+		allowed[1] = is.finally
+	}
+	if got := p.published(); !slices.Contains(allowed, got) {
+		p.Errorf("readers see\n%s\nand not\n%s", got, strings.Join(allowed, "or\n"))
+	}
+}
+
+// kill says when a run is killed.
+type kill struct {
+	at   int
+	mode deathMode
+}
+
+// tell plays the story with kills of the replacing run, and compares it with one on a fresh ledger. It reports whether
+// all of the kills happened.
+func (s story) tell(t testing.TB, publish bool, kills ...kill) (killed bool) {
+	t.Helper()
+	is := s.fresh(t, publish)
+	p := newPast(t)
+	var wrong string
+	for i, input := range s.inputs {
+		if report := p.finish(p.next(publish, input)); i == s.wrong {
+			wrong = report.Run
+		}
+	}
+	is.before = p.published()
+	j := p.next(publish, append([]string{s.corrected}, s.inputs[s.wrong+1:]...)...)
+	j.Replaces = wrong
+	killed = true
+	for _, k := range kills {
+		killed = killed && p.die(j, k.at, k.mode)
+		p.checkTold(is, wrong)
+	}
+	if j.BatchSize = 2; !p.ended(wrong) {
+		p.finish(j)
+	}
+	if got := p.last(j); got != is.output {
+		t.Fatalf("kills %v: want\n%s\ngot\n%s", kills, is.output, got)
+	}
+	if got := p.published(); got != is.finally {
+		t.Fatalf("kills %v: readers see\n%s\nwant\n%s", kills, got, is.finally)
+	}
+	last := p.next(false, s.after)
+	p.finish(last)
+	if got := p.last(last); got != is.after {
+		t.Fatalf("kills %v: the next run wrote\n%s\nwant\n%s", kills, got, is.after)
+	}
+	return killed
+}
+
+// ended reports whether the run that replaces another one has come to its end, and has removed its FILE.run.
+func (p *past) ended(wrong string) bool {
+	runs := p.history()
+	by := find(runs, find(runs, wrong).ReplacedBy)
+	return by != nil && by.Finished && !p.lastIsOpen()
+}
+
+// TestReplacingRunKilledAnywhere kills a replacing run at each of its operations, in each way, and then a second time.
+func TestReplacingRunKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	s := story{
+		inputs: []string{
+			rec("1", "x") + rec("2", "x"), rec("2", "wrong") + rec("3", "wrong") + "poison\n" + rec("4", "x"),
+			rec("3", "x") + rec("4", "x") + rec("5", "x"), rec("5", "x") + rec("5", "y") + rec("6", "x"),
+		},
+		wrong: 1, corrected: rec("2", "x") + rec("3", "x") + "poison\n" + rec("1", "y"),
+		after: rec("1", "y") + rec("2", "wrong") + rec("3", "wrong") + rec("4", "x") + rec("5", "y"),
+	}
+	for _, publish := range []bool{false, true} {
+		for mode := range modes {
+			for n := 1; ; n++ {
+				kills := []kill{{n, mode}}
+				if n%3 == 0 {
+					kills = append(kills, kill{n/2 + 1, (mode + 1) % modes})
+				}
+				if !s.tell(t, publish, kills...) {
+					if n < 20 {
+						t.Errorf("only %d operations", n)
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestReplaceModel: random histories and kills.
+func TestReplaceModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawStory(rt)
+		var kills []kill
+		for range rapid.IntRange(0, 3).Draw(rt, "kills") {
+			kills = append(kills, kill{
+				rapid.IntRange(1, 40).Draw(rt, "operation"), deathMode(rapid.IntRange(0, int(modes)-1).Draw(rt, "mode")),
+			})
+		}
+		publish := rapid.Bool().Draw(rt, "publish")
+		t.Run("", func(t *testing.T) { s.tell(t, publish, kills...) })
+		if t.Failed() {
+			rt.Fatal(fmt.Sprintf("%+v, publish %t, kills %v", s, publish, kills))
+		}
+	})
+}
