@@ -51,6 +51,8 @@ type dedupeCommand struct {
 	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
+	Publish         string         `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished." placeholder:"NAME"`
+	ReplaceRun      string         `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
 
 	Parked renamed `hidden:"" now:"--dead-letters"`
 }
@@ -93,6 +95,16 @@ With --format snowplow each line is an enriched event of Snowplow. Its id, finge
 --volatile names further columns that do not count for a computed fingerprint, and --time-path names a column of
 times, such as collector_tstamp.
 
+--publish NAME writes the output of each run to a file of its own, NAME.RUN.ndjson, which is never changed after the run
+has finished. The list NAME.json says which outputs count: with a ledger those of all runs of the scope, with :memory:
+that of the last run. It is replaced by a rename, so readers see it old or new, and whole outputs only. A run that
+finishes after a later one does not move the list back.
+
+--replace-run RUN puts a wrong run right. Its entries and those of all later runs are deleted from the ledger, their
+published outputs are taken out of the list, and then the files are deduplicated as one new run: give the corrected
+inputs of the run and all later inputs, in order. The command names the outputs that do not count any more. It needs a
+SQLite ledger whose scope is kept forever (no --window) and has no other owners (streams, --owner-path).
+
 If nearly all of the first 100 lines cannot be processed for one reason (another format, a wrong path ...), nothing is
 changed and the exit code is 2: see --poison-limit. If records share an id and differ only in one or two members, the
 command names these members at the end: they may belong into --volatile.
@@ -107,10 +119,15 @@ Examples:
   oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
   oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
-  oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv`
+  oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv
+  oncebox dedupe monday.ndjson --id-path id --ledger seen.db --publish lake/orders
+  oncebox dedupe corrected.ndjson later.ndjson --id-path id --ledger seen.db --out right.ndjson --replace-run RUN`
 }
 
 func (c dedupeCommand) Run(ctx context.Context, a *app) error {
+	if err := c.checkHistory(a); err != nil {
+		return err
+	}
 	out, err := outputOf(c.Out)
 	if err != nil {
 		return err
@@ -148,7 +165,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if out.file == "" {
+	if out.file == "" && c.Publish == "" {
 		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
 	}
 	progress, finish := a.runProgress(time.Now)
@@ -162,7 +179,10 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err := c.writeReport(report); err != nil {
 		return err
 	}
-	deadLetters := c.DeadLetters
+	if a.Output != outputJSON {
+		c.remarkHistory(a, report)
+	}
+	deadLetters := c.deadLettersOf(report.Run)
 	if c.DryRun {
 		if a.Output == outputText {
 			a.remark("dry run: neither outputs nor the ledger are written")
@@ -176,7 +196,7 @@ func (c *dedupeCommand) setDefaults(out output) {
 	if len(c.Files) == 0 {
 		c.Files = []string{"-"}
 	}
-	if c.DeadLetters == "" {
+	if c.DeadLetters == "" && c.Publish == "" {
 		c.DeadLetters = out.deadLetters()
 	}
 }
@@ -221,6 +241,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
 		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		Publish: c.Publish, Replaces: c.ReplaceRun,
 	}, nil
 }
 
@@ -276,6 +297,9 @@ type forgetting struct {
 func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {
 	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
 		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
+	}
+	if c.ReplaceRun != "" {
+		return ledgersqlite.Open(ctx, c.Ledger) // which says that it is missing
 	}
 	// What would be refused later is refused before the ledger is made. A missing ledger has no unfinished run.
 	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
@@ -349,11 +373,14 @@ type dedupeSummary struct {
 	DifferOnlyIn []offline.Difference `json:"differ_only_in,omitempty"`
 	// ComparedIDs says of how many ids the records were compared. It is absent if those of all ids were.
 	ComparedIDs int `json:"compared_ids,omitempty"`
+
+	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // what --replace-run has undone
+	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
 }
 
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
-		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs,
+		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}

@@ -70,6 +70,7 @@ func (o output) addTo(ctx context.Context, job *offline.Job, s *sources) error {
 	if err != nil {
 		return err
 	}
+	job.Place = o.name
 	job.Upload = func(ctx context.Context, run string) error {
 		err := store.Create(ctx, *o.object, o.file, run)
 		if errors.Is(err, s3files.ErrExists) {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/offline"
 )
 
 // use is a file, and what a run uses it for.
@@ -22,7 +24,11 @@ func (c *dedupeCommand) writes(a *app, out output) []use {
 	if c.DryRun {
 		return uses
 	}
-	uses = append(uses, use{"--dead-letters", c.DeadLetters})
+	if c.Publish != "" {
+		uses = append(uses, use{"the list of --publish", offline.ManifestOf(c.Publish)})
+	} else {
+		uses = append(uses, use{"--dead-letters", c.DeadLetters})
+	}
 	ledger := c.Ledger
 	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
 		ledger = path

@@ -25,6 +25,7 @@ const (
 
 type ledgerCommand struct {
 	Import ledgerImportCommand `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
+	Runs   ledgerRuns          `cmd:"" help:"List the runs of dedupe that a SQLite ledger knows."`
 }
 
 type ledgerImportCommand struct {

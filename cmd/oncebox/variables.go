@@ -20,15 +20,15 @@ import (
 const variablePrefix = "ONCEBOX_"
 
 // variables are the flags that are variables too, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
-// global flags and the flags of dedupe. No other flag is: a variable that was set long ago must not destroy anything, nor
-// decide about something that is fixed for good.
+// global flags and the flags of dedupe, but for the one that undoes runs. No other flag is: a variable that was set long
+// ago must not destroy anything, nor decide about something that is fixed for good.
 type variables map[string]*kong.Flag
-
-// dryRun is no variable: other commands have a flag of that name, and would not take it from the environment.
-const dryRun = "dry-run"
 
 // commandWithVariables is the command whose flags are variables.
 const commandWithVariables = "dedupe"
+
+// neverVariables undo something, or are flags of other commands too, which would not take them from the environment.
+var neverVariables = []string{"help", "version", "replace-run", "dry-run"}
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
 func (v variables) attach(k *kong.Kong) error {
@@ -39,7 +39,7 @@ func (v variables) attach(k *kong.Kong) error {
 		}
 	}
 	for _, flag := range flags {
-		if flag.Hidden || flag.Name == "help" || flag.Name == "version" || flag.Name == dryRun {
+		if flag.Hidden || slices.Contains(neverVariables, flag.Name) {
 			continue
 		}
 		name := variableOf(flag)

@@ -40,7 +40,10 @@ func (r *run) about() (string, error) {
 		a.Inputs = append(a.Inputs, in.Name)
 	}
 	var err error
-	if a.Output, err = absolute(r.Out); err != nil {
+	if a.Output = r.Place; r.Upload == nil {
+		a.Output, err = absolute(r.Out)
+	}
+	if err != nil {
 		return "", err
 	}
 	if a.Published, err = absolute(r.Publish); err != nil {

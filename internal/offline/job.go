@@ -52,6 +52,7 @@ type Job struct {
 	// is called with the id of the run when the file is complete. It must be safe to repeat: after a crash it is called
 	// again. May be nil.
 	Upload func(ctx context.Context, run string) error
+	Place  string // where Upload brings the output, for the history of the ledger
 
 	// Publish is a path without extension, in the place of Out and DeadLetters. The output is PUBLISH.RUN.ndjson, and
 	// counts for readers when it is in the Manifest PUBLISH.json.

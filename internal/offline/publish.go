@@ -35,12 +35,15 @@ type PublishedOutput struct {
 // ManifestOf is the path of the manifest of published outputs.
 func ManifestOf(publish string) string { return publish + ".json" }
 
-// outputOf is the path of the published output of a run.
-func outputOf(publish, id string) string { return publish + "." + id + ".ndjson" }
+// OutputOf is the path of the published output of a run.
+func OutputOf(publish, run string) string { return publish + "." + run + ".ndjson" }
+
+// DeadLettersOf is the path of the dead-letter file beside a published output.
+func DeadLettersOf(output string) string { return output + ".dead.ndjson" }
 
 func published(publish string, r dedupe.Run) PublishedOutput {
 	return PublishedOutput{
-		Run: r.ID, File: filepath.Base(outputOf(publish, r.ID)), Records: r.Tally.Out, Bytes: r.Output,
+		Run: r.ID, File: filepath.Base(OutputOf(publish, r.ID)), Records: r.Tally.Out, Bytes: r.Output,
 	}
 }
 
@@ -94,7 +97,7 @@ func (r *run) newID() (string, error) {
 
 // lockUnfinished locks the output of a run, if the run has not come to its end.
 func (r *run) lockUnfinished(id string) error {
-	_, err := os.Stat(outputOf(r.Publish, id) + runSuffix)
+	_, err := os.Stat(OutputOf(r.Publish, id) + runSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -107,14 +110,11 @@ func (r *run) lockPublished(id string) error {
 		r.lock.release()
 		r.lock = nil
 	}
-	r.Out = outputOf(r.Publish, id)
-	r.DeadLetters = r.Out + deadLettersSuffix
+	r.Out = OutputOf(r.Publish, id)
+	r.DeadLetters = DeadLettersOf(r.Out)
 	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
 	return r.lockOutput()
 }
-
-// deadLettersSuffix follows the name of a published output.
-const deadLettersSuffix = ".dead.ndjson"
 
 // publish adds the output of the finished run to the manifest. It is safe to repeat. If the manifest names a later run
 // of another ledger or scope, it stays as it is.

@@ -71,7 +71,7 @@ func TestPublishLate(t *testing.T) {
 	p := newPast(t)
 	late := p.whole(rec("1", "late"))
 	var newer Report
-	late.Progress = func(string, int64) { newer = p.finish(p.whole(rec("1", "newer"))) }
+	late.Progress = func(Progress) { newer = p.finish(p.whole(rec("1", "newer"))) }
 	got := p.finish(late)
 	if p.published() != rec("1", "newer") || got.NewerRun != newer.Run {
 		t.Errorf("readers see %s, and the late run says %+v", p.published(), got)
@@ -85,8 +85,8 @@ func TestPublishLate(t *testing.T) {
 	// With a ledger, the outputs of both runs are parts of what it has seen.
 	p = newPast(t)
 	late = p.next(true, rec("1", "x"))
-	late.Progress = func(doing string, _ int64) {
-		if doing == "deduplicating" {
+	late.Progress = func(at Progress) {
+		if at.Doing == passDeciding {
 			p.finish(p.next(true, rec("2", "x")))
 		}
 	}

@@ -272,7 +272,7 @@ func (p *past) last(j Job) string {
 	a := AboutRun(runs[len(runs)-1].Run)
 	dead := j.DeadLetters
 	if j.Publish != "" {
-		dead = a.Output + deadLettersSuffix
+		dead = DeadLettersOf(a.Output)
 	}
 	var all []string
 	for _, path := range []string{a.Output, dead} {

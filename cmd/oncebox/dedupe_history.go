@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/oncebox/oncebox/internal/offline"
+)
+
+// checkHistory refuses flags that do not go with --publish and --replace-run.
+func (c *dedupeCommand) checkHistory(a *app) error {
+	const oneOfTwo = "Leave out one of the two."
+	onDynamoDB := c.Ledger == "" && a.Store == dynamodbStore
+	switch {
+	case c.DryRun && (c.Publish != "" || c.ReplaceRun != ""):
+		return &usageError{errors.New("--dry-run changes nothing: it excludes --publish and --replace-run"), oneOfTwo}
+	case c.Publish != "" && c.Out != "":
+		return &usageError{errors.New("--publish and --out exclude each other: --publish names the output itself"), oneOfTwo}
+	case c.Publish != "" && c.DeadLetters != "":
+		return &usageError{
+			errors.New("--publish and --dead-letters exclude each other: --publish names the dead-letter file itself"), oneOfTwo,
+		}
+	case c.Publish != "" && onDynamoDB:
+		return &usageError{errors.New("--publish does not work with a ledger in DynamoDB"), "Use --ledger FILE, or --ledger :memory:."}
+	case c.ReplaceRun == "":
+	case onDynamoDB, c.Ledger == inMemory:
+		return &usageError{errors.New("--replace-run needs a SQLite ledger: only that has a history of runs"), "Use --ledger FILE."}
+	case c.Window != nil:
+		return &usageError{
+			errors.New("--replace-run and --window exclude each other: entries that end may have gone already"), oneOfTwo,
+		}
+	case c.OwnerPath != "":
+		return &usageError{errors.New("--replace-run and --owner-path exclude each other: " +
+			"it must be known of each entry which run has put it"), oneOfTwo}
+	}
+	return nil
+}
+
+// deadLettersOf is the dead-letter file of a run.
+func (c *dedupeCommand) deadLettersOf(run string) string {
+	if c.Publish != "" {
+		return offline.DeadLettersOf(offline.OutputOf(c.Publish, run))
+	}
+	return c.DeadLetters
+}
+
+// remarkHistory says what a run has changed besides its own output.
+func (c *dedupeCommand) remarkHistory(a *app, r offline.Report) {
+	for _, replaced := range r.Replaced {
+		if replaced.Output == "" {
+			a.remark("run %s was undone: what it printed does not count any more", replaced.ID)
+		} else {
+			a.remark("run %s was undone: its output %s does not count any more", replaced.ID, replaced.Output)
+		}
+	}
+	if c.Publish == "" {
+		return
+	}
+	output, manifest := offline.OutputOf(c.Publish, r.Run), offline.ManifestOf(c.Publish)
+	if r.NewerRun != "" {
+		a.remark("%s names run %s, which is later, and stays as it is: %s was not published", manifest, r.NewerRun, output)
+	} else {
+		a.remark("published %s in %s", output, manifest)
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/offline"
+)
+
+// runsOf lists the runs of a ledger.
+func (s *shell) runsOf(ledger string) (list []runJSON) {
+	s.Helper()
+	out := s.run(exitDone, "--output", "json", "ledger", "runs", "--ledger", ledger).stdout
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		s.Fatal(err)
+	}
+	return list
+}
+
+// publishedIn is the content of all outputs in the list NAME.json.
+func (s *shell) publishedIn(name string) string {
+	s.Helper()
+	var m offline.Manifest
+	if err := json.Unmarshal([]byte(s.read(name+".json")), &m); err != nil {
+		s.Fatal(err)
+	}
+	var all strings.Builder
+	for _, o := range m.Outputs {
+		all.WriteString(s.read(filepath.Join(filepath.Dir(name), o.File)))
+	}
+	return all.String()
+}
+
+// TestReplaceRun: the whole way of a user who finds out that an input was wrong.
+func TestReplaceRun(t *testing.T) {
+	s := newShell(t)
+	s.file("mon", `{"id":"A","n":1}`+"\n")
+	s.file("tue", `{"id":"B","n":0}`+"\n"+"broken\n")
+	s.file("wed", `{"id":"B","n":2}`+"\n"+`{"id":"C","n":1}`+"\n")
+	s.file("corrected", `{"id":"A","n":1}`+"\n"+`{"id":"B","n":2}`+"\n")
+	dedupe := func(exit int, args ...string) result {
+		return s.run(exit, append([]string{"dedupe", "--id-path", "id", "--ledger", "seen.db", "--publish", "lake/orders"}, args...)...)
+	}
+	if err := os.Mkdir(filepath.Join(s.dir, "lake"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dedupe(exitDone, "mon").saying(t, "published lake/orders.2", ".ndjson in lake/orders.json")
+	dedupe(exitLook, "tue").saying(t, "1 record could not be processed; see the dead letters in lake/orders.2", ".ndjson.dead.ndjson")
+	dedupe(exitDone, "wed")
+	runs := s.runsOf("seen.db")
+	if len(runs) != 3 || runs[1].State != "finished" || runs[1].Inputs[0] != "tue" || runs[1].DeadLettered != 1 || runs[1].Out != 1 ||
+		runs[1].Published != filepath.Join(s.dir, "lake/orders") {
+		t.Fatalf("unexpected %+v", runs)
+	}
+	s.run(exitDone, "ledger", "runs", "--ledger", "seen.db").saying(t, "NUMBER  RUN", "finished  2   1", runs[1].Run, "tue")
+
+	fixed := dedupe(exitDone, "corrected", "wed", "--replace-run", runs[1].Run)
+	for _, r := range runs[1:] {
+		fixed.saying(t, "run "+r.Run+" was undone: its output "+r.Output+" does not count any more")
+	}
+	want := `{"id":"A","n":1}` + "\n" + `{"id":"B","n":2}` + "\n" + `{"id":"C","n":1}` + "\n"
+	if got := s.publishedIn("lake/orders"); got != want {
+		t.Errorf("published is\n%s, want\n%s", got, want)
+	}
+	runs = s.runsOf("seen.db")
+	if runs[2].State != "replaced" || runs[2].ReplacedBy != runs[3].Run || runs[0].State != "finished" {
+		t.Errorf("unexpected %+v", runs)
+	}
+
+	again := s.run(exitDone, "--output", "json", "dedupe", "--id-path", "id", "--ledger", "seen.db", "--publish", "lake/orders", "wed",
+		"--replace-run", runs[3].Run)
+	if sum := s.summary(again); len(sum.Replaced) != 1 || sum.Replaced[0].ID != runs[3].Run {
+		t.Errorf("unexpected %+v", sum)
+	}
+}
+
+func TestReplaceRunIsRefused(t *testing.T) {
+	s := newShell(t)
+	s.file("in", `{"id":"A"}`+"\n")
+	args := []string{"dedupe", "in", "--id-path", "id", "--replace-run", "x"}
+	for says, more := range map[string][]string{
+		"needs a SQLite ledger":                      {"--ledger", inMemory},
+		"--replace-run and --window exclude":         {"--ledger", "seen.db", "--window", "1h"},
+		"--replace-run and --owner-path exclude":     {"--ledger", "seen.db", "--owner-path", "o"},
+		"there is no such file":                      {"--ledger", "seen.db"},
+		"only that has a history of runs":            {"--store", "dynamodb:"},
+		"--publish and --out exclude each other":     {"--publish", "p", "--out", "o"},
+		"--publish and --dead-letters exclude":       {"--publish", "p", "--dead-letters", "d"},
+		"--publish does not work with a ledger in D": {"--publish", "p", "--store", "dynamodb:"},
+	} {
+		s.run(exitUsage, append(args, more...)...).saying(t, says)
+	}
+	s.file("p.json", "")
+	s.run(exitUsage, "dedupe", "p.json", "--id-path", "id", "--ledger", "seen.db", "--publish", "p").
+		saying(t, "p.json is the list of --publish as well as an input")
+	s.absent("seen.db")
+	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--scope", "other")
+	s.run(exitUsage, append(args, "--ledger", "seen.db")...).saying(t, "scope default has no run x. `oncebox ledger runs` lists the runs", "nothing was changed")
+	s.env = []string{"ONCEBOX_REPLACE_RUN=x"}
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db").saying(t, "--replace-run is not taken from the environment")
+	s.env = nil
+	s.run(exitUsage, "ledger", "runs", "--ledger", "none.db").saying(t, "there is no such file")
+	s.run(exitUsage, "ledger", "runs", "--store", "dynamodb:").saying(t, "has no history of runs")
+}
