@@ -88,6 +88,26 @@
 // A stream such as stdout cannot be cut. A run that did not finish starts over under the same id and prints everything
 // again. New dead letters are then appended to the dead-letter file.
 //
+// # Replaced runs
+//
+// A SQLite ledger numbers the runs of a scope in the order in which they began. Job.Replaces undoes a run and all later
+// ones (replace.go). One transaction takes their outputs out of the Manifest, deletes their entries, marks them as
+// replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped continues like
+// any other.
+//
+// The entries of a run say which run put them. To delete those of the last runs leaves the ledger as it was before these
+// runs, if all runs before had finished by then, and if no entry has ended or belongs to somebody else. Otherwise the
+// undo is refused.
+//
+// A replaced run may still be at work. Each of its transactions asks whether the run was replaced, and fails then.
+//
+// # Published outputs
+//
+// With Job.Publish the output has the id of the run in its name, and counts for readers from the moment at which the
+// Manifest has it (publish.go). The run is recorded as finished before that: a run that is killed in between adds its
+// output when it is started again. The Manifest is written from the history of the scope while no run can begin, end or
+// be replaced. A ledger in memory has no history; its output then is alone in the Manifest.
+//
 // Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
 // survivors.
 package offline
