@@ -18,7 +18,13 @@ import (
 type past struct {
 	*bench
 	store *sqlitestore.Store
+	as    storeWithHistory // how the jobs see the store
 	runs  int
+}
+
+type storeWithHistory interface {
+	Store
+	History
 }
 
 func newPast(t testing.TB) *past {
@@ -31,7 +37,7 @@ func newPast(t testing.TB) *past {
 	b := newBench(t)
 	b.dir = t.TempDir() // rapid cleans up after each of its checks
 	b.tick, b.job.BatchSize, b.job.PoisonLimit.Off = recordEvery/3, 3, true
-	return &past{bench: b, store: store}
+	return &past{bench: b, store: store, as: store}
 }
 
 // next is the job of the next run. Its output is out1, out2 and so on, or published.
@@ -39,7 +45,7 @@ func (p *past) next(publish bool, inputs ...string) Job {
 	p.runs++
 	p.now = p.now.Add(time.Hour)
 	j := p.job
-	j.Inputs, j.Store = texts(inputs...), p.store
+	j.Inputs, j.Store = texts(inputs...), p.as
 	j.Out, j.DeadLetters = p.path("out")+string(rune('0'+p.runs)), p.path("dead")+string(rune('0'+p.runs))
 	if publish {
 		j.Out, j.DeadLetters, j.Publish = "", "", p.path("pub")
@@ -60,14 +66,28 @@ func (p *past) finish(j Job) Report {
 // refuses runs a job that must be refused.
 func (p *past) refuses(j Job, text string) {
 	p.Helper()
-	before := p.history()
+	runs, files := len(p.history()), p.files()
 	_, err := j.Run(context.Background())
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), text) {
 		p.Errorf("want a refusal that says %q, got %v", text, err)
 	}
-	if after := p.history(); len(after) != len(before) {
-		p.Errorf("a refused job began a run: %+v", after)
+	if after := p.history(); len(after) != runs || p.files() != files {
+		p.Errorf("a refused job began a run: %+v, or left a file: %s, and before %s", after, p.files(), files)
 	}
+}
+
+// files are the names of all files in the folder.
+func (p *past) files() string {
+	p.Helper()
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
 }
 
 func (p *past) history() []sqlitestore.PastRun {
@@ -83,7 +103,7 @@ func (p *past) history() []sqlitestore.PastRun {
 func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
 	p.Helper()
 	d := &death{at: n, mode: mode}
-	j.Store, j.open, j.rename = mortalStore{p.store, d}, d.open, d.rename
+	j.Store, j.open, j.rename = mortalStore{p.as, d}, d.open, d.rename
 	_, err := j.Run(context.Background())
 	d.bury(p)
 	if d.killed != errors.Is(err, errKilled) {
@@ -120,31 +140,31 @@ func (p *past) published() string {
 	return all.String()
 }
 
-// mortalStore makes each call of a SQLite store an operation.
+// mortalStore makes each call of a store an operation.
 type mortalStore struct {
-	*sqlitestore.Store
+	storeWithHistory
 	death *death
 }
 
 func (s mortalStore) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
-	dead := s.death.step(func() { run, err = s.Store.ReadRun(ctx, scope, digest) }, nothing)
+	dead := s.death.step(func() { run, err = s.storeWithHistory.ReadRun(ctx, scope, digest) }, nothing)
 	return run, errors.Join(dead, err)
 }
 
 func (s mortalStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
-	dead := s.death.step(func() { err = s.Store.SaveRun(ctx, scope, r) }, nothing)
+	dead := s.death.step(func() { err = s.storeWithHistory.SaveRun(ctx, scope, r) }, nothing)
 	return errors.Join(dead, err)
 }
 
 func (s mortalStore) Runs(ctx context.Context, scope string) (runs []sqlitestore.PastRun, err error) {
-	dead := s.death.step(func() { runs, err = s.Store.Runs(ctx, scope) }, nothing)
+	dead := s.death.step(func() { runs, err = s.storeWithHistory.Runs(ctx, scope) }, nothing)
 	return runs, errors.Join(dead, err)
 }
 
 // HoldRuns ends halfway between the work and the commit.
 func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) (err error) {
-	dead := s.death.step(func() { err = s.Store.HoldRuns(ctx, scope, do) }, func() {
-		_ = s.Store.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
+	dead := s.death.step(func() { err = s.storeWithHistory.HoldRuns(ctx, scope, do) }, func() {
+		_ = s.storeWithHistory.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
 	})
 	return errors.Join(dead, err)
 }
@@ -152,8 +172,8 @@ func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 func (s mortalStore) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
 ) (err error) {
-	dead := s.death.step(func() { err = s.Store.ReplaceRuns(ctx, scope, by, choose) }, func() {
-		_ = s.Store.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
+	dead := s.death.step(func() { err = s.storeWithHistory.ReplaceRuns(ctx, scope, by, choose) }, func() {
+		_ = s.storeWithHistory.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
 			_, err := choose(runs)
 			return 0, errors.Join(err, errKilled)
 		})
@@ -162,7 +182,7 @@ func (s mortalStore) ReplaceRuns(
 }
 
 func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
-	return mortalLedger{s.Store.ForRun(scope, id), s.death}
+	return mortalLedger{s.storeWithHistory.ForRun(scope, id), s.death}
 }
 
 type mortalLedger struct {

@@ -15,7 +15,7 @@ import (
 
 // prepare finds out which run this is, and makes its files ready.
 func (r *run) prepare(ctx context.Context) error {
-	if err := errors.Join(r.listing.check(), r.checkReplaces(), r.checkPublish()); err != nil {
+	if err := errors.Join(r.listing.check(), r.checkReplaces(ctx), r.checkPublish()); err != nil {
 		return err
 	}
 	if r.Publish == "" {
@@ -126,12 +126,16 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 		if err := r.checkNotOfAnotherRun(ctx); err != nil {
 			return err
 		}
-		if err := r.claimFiles(); err != nil {
+	}
+	if r.Replaces != "" && !r.again {
+		if err := r.undo(ctx); err != nil {
 			return err
 		}
 	}
-	if r.Replaces != "" && !r.again {
-		return r.undo(ctx)
+	if r.lock != nil {
+		if err := r.claimFiles(); err != nil {
+			return err
+		}
 	}
 	return r.save(ctx)
 }

@@ -52,15 +52,9 @@ func TestPublish(t *testing.T) {
 
 func checkNoLeftovers(p *past) {
 	p.Helper()
-	files, err := os.ReadDir(p.dir)
-	if err != nil {
-		p.Fatal(err)
-	}
-	for _, f := range files {
-		for _, suffix := range []string{".lock", runSuffix, ".tmp"} {
-			if strings.HasSuffix(f.Name(), suffix) {
-				p.Errorf("%s was left behind", f.Name())
-			}
+	for _, suffix := range []string{".lock", runSuffix, ".tmp"} {
+		if strings.Contains(p.files(), suffix) {
+			p.Errorf("%s was left behind: %s", suffix, p.files())
 		}
 	}
 }

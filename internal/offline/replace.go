@@ -15,8 +15,8 @@ type ReplacedRun struct {
 	Output string `json:"output,omitempty"` // its file, which does not count any more; empty for a stream
 }
 
-// checkReplaces refuses a job that cannot replace a run.
-func (r *run) checkReplaces() error {
+// checkReplaces refuses a job that cannot replace a run, before the inputs are read. undo finds out the rest.
+func (r *run) checkReplaces(ctx context.Context) error {
 	switch {
 	case r.Replaces == "":
 		return nil
@@ -25,7 +25,11 @@ func (r *run) checkReplaces() error {
 	case !r.Retention.ForGood:
 		return refuse("a run can be replaced only by a run without a window: entries that end may have gone already")
 	}
-	return nil
+	runs, err := r.history.Runs(ctx, r.Scope)
+	if err == nil && find(runs, r.Replaces) == nil {
+		err = refuse("scope %s has no run %s. `oncebox ledger runs` lists the runs", r.Scope, r.Replaces)
+	}
+	return err
 }
 
 // undo begins the run in place of the run that it replaces and of all later runs. It takes their published outputs back
@@ -52,10 +56,7 @@ func (r *run) undo(ctx context.Context) error {
 // firstReplaced returns the number of the run that is replaced. All runs with lower numbers must have finished before it
 // began. Otherwise they have taken records for copies of its records, and miss them when these are deleted.
 func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
-	at := slices.IndexFunc(runs, func(p sqlitestore.PastRun) bool { return p.ID == r.Replaces })
-	if at < 0 {
-		return 0, refuse("scope %s has no run %s. `oncebox ledger runs` lists the runs", r.Scope, r.Replaces)
-	}
+	at := slices.IndexFunc(runs, func(p sqlitestore.PastRun) bool { return p.ID == r.Replaces }) // it was found before
 	first := runs[at]
 	switch by := find(runs, first.ReplacedBy); {
 	case by != nil && by.Finished:

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -153,6 +154,11 @@ func TestReplaceIsAnotherRun(t *testing.T) {
 // not published.
 func TestReplacedWhileAtWork(t *testing.T) {
 	t.Parallel()
+	replacedWhileAtWork(t, func(s *sqlitestore.Store) storeWithHistory { return s })
+}
+
+func replacedWhileAtWork(t testing.TB, as func(*sqlitestore.Store) storeWithHistory) {
+	t.Helper()
 	for _, publish := range []bool{false, true} {
 		for at := 1; ; at++ {
 			p := newPast(t)
@@ -161,7 +167,7 @@ func TestReplacedWhileAtWork(t *testing.T) {
 			j := p.next(publish, rec("0", "x")+rec("5", "other"))
 			j.Replaces = first.Run
 			calls, ran := 0, false
-			alive.Store = interrupted{p.store, func() {
+			alive.Store = interrupted{as(p.store), func() {
 				if calls++; calls == at && len(p.history()) > 1 { // it has begun
 					p.finish(j)
 					ran = true
@@ -195,22 +201,22 @@ func TestReplacedWhileAtWork(t *testing.T) {
 
 // interrupted calls another run before each call of the store.
 type interrupted struct {
-	*sqlitestore.Store
+	storeWithHistory
 	by func()
 }
 
 func (s interrupted) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	s.by()
-	return s.Store.SaveRun(ctx, scope, r)
+	return s.storeWithHistory.SaveRun(ctx, scope, r)
 }
 
 func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
 	s.by()
-	return s.Store.HoldRuns(ctx, scope, do)
+	return s.storeWithHistory.HoldRuns(ctx, scope, do)
 }
 
 func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
-	return interruptedLedger{s.Store.ForRun(scope, id), s.by}
+	return interruptedLedger{s.storeWithHistory.ForRun(scope, id), s.by}
 }
 
 type interruptedLedger struct {
@@ -307,8 +313,12 @@ type kill struct {
 // all of the kills happened.
 func (s story) tell(t testing.TB, publish bool, kills ...kill) (killed bool) {
 	t.Helper()
-	is := s.fresh(t, publish)
-	p := newPast(t)
+	return s.tellTo(newPast(t), publish, kills...)
+}
+
+func (s story) tellTo(t *past, publish bool, kills ...kill) (killed bool) {
+	t.Helper()
+	is, p := s.fresh(t, publish), t
 	var wrong string
 	for i, input := range s.inputs {
 		if report := p.finish(p.next(publish, input)); i == s.wrong {
@@ -347,17 +357,20 @@ func (p *past) ended(wrong string) bool {
 	return by != nil && by.Finished && !p.lastIsOpen()
 }
 
+// orders is a story in which each record of the wrong input matters to a later one.
+var orders = story{
+	inputs: []string{
+		rec("1", "x") + rec("2", "x"), rec("2", "wrong") + rec("3", "wrong") + "poison\n" + rec("4", "x"),
+		rec("3", "x") + rec("4", "x") + rec("5", "x"), rec("5", "x") + rec("5", "y") + rec("6", "x"),
+	},
+	wrong: 1, corrected: rec("2", "x") + rec("3", "x") + "poison\n" + rec("1", "y"),
+	after: rec("1", "y") + rec("2", "wrong") + rec("3", "wrong") + rec("4", "x") + rec("5", "y"),
+}
+
 // TestReplacingRunKilledAnywhere kills a replacing run at each of its operations, in each way, and then a second time.
 func TestReplacingRunKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	s := story{
-		inputs: []string{
-			rec("1", "x") + rec("2", "x"), rec("2", "wrong") + rec("3", "wrong") + "poison\n" + rec("4", "x"),
-			rec("3", "x") + rec("4", "x") + rec("5", "x"), rec("5", "x") + rec("5", "y") + rec("6", "x"),
-		},
-		wrong: 1, corrected: rec("2", "x") + rec("3", "x") + "poison\n" + rec("1", "y"),
-		after: rec("1", "y") + rec("2", "wrong") + rec("3", "wrong") + rec("4", "x") + rec("5", "y"),
-	}
+	s := orders
 	for _, publish := range []bool{false, true} {
 		for mode := range modes {
 			for n := 1; ; n++ {
@@ -392,5 +405,81 @@ func TestReplaceModel(t *testing.T) {
 		if t.Failed() {
 			rt.Fatal(fmt.Sprintf("%+v, publish %t, kills %v", s, publish, kills))
 		}
+	})
+}
+
+// undone is what a store does wrong when runs are replaced.
+type undone struct {
+	*sqlitestore.Store
+	mutant string
+}
+
+const (
+	keepsTheFirst = "the entries of the run itself stay"
+	keepsAll      = "no entry is deleted"
+	forgetsToStop = "a replaced run can put entries and be saved"
+	publishesAll  = "replaced runs look as if they were not"
+)
+
+func (s undone) ReplaceRuns(
+	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
+) error {
+	switch s.mutant {
+	case keepsTheFirst:
+		return s.Store.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
+			from, err := choose(runs)
+			return from + 1, err
+		})
+	case keepsAll:
+		err := s.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error {
+			_, err := choose(runs)
+			return err
+		})
+		return errors.Join(err, s.SaveRun(ctx, scope, by))
+	}
+	return s.Store.ReplaceRuns(ctx, scope, by, choose)
+}
+
+func (s undone) ForRun(scope, id string) dedupe.Ledger {
+	if s.mutant == forgetsToStop {
+		return s.Store
+	}
+	return s.Store.ForRun(scope, id)
+}
+
+func (s undone) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
+	if err := s.Store.SaveRun(ctx, scope, r); s.mutant != forgetsToStop || !errors.Is(err, sqlitestore.ErrReplaced) {
+		return err
+	}
+	return nil
+}
+
+func (s undone) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
+	return s.Store.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error {
+		for i := range runs {
+			if s.mutant == publishesAll {
+				runs[i].ReplacedBy = ""
+			}
+		}
+		return do(runs)
+	})
+}
+
+// TestReplaceMutants: the tests of this file find each of them.
+func TestReplaceMutants(t *testing.T) {
+	t.Parallel()
+	for _, mutant := range []string{keepsTheFirst, keepsAll, publishesAll} {
+		t.Run(mutant, func(t *testing.T) {
+			mutanttest.MustFail(t, func(tb testing.TB) {
+				p := newPast(tb)
+				p.as = undone{p.store, mutant}
+				orders.tellTo(p, true)
+			})
+		})
+	}
+	t.Run(forgetsToStop, func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			replacedWhileAtWork(tb, func(s *sqlitestore.Store) storeWithHistory { return undone{s, forgetsToStop} })
+		})
 	})
 }

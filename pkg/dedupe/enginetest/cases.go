@@ -395,6 +395,11 @@ func runs(f *fixture) {
 		}
 		want.Finished, want.Lines = true, 8
 	}
+	want.ID = "run-2"
+	f.must(f.store.SaveRun(f.ctx, f.scope, want))
+	if got, err := f.store.ReadRun(f.ctx, f.scope, "digest"); err != nil || got == nil || *got != want {
+		f.Errorf("want the latest run, %+v, got %+v, %v", want, got, err)
+	}
 	if other, err := f.store.ReadRun(f.ctx, newScope(), "digest"); other != nil || err != nil {
 		f.Errorf("a run of another scope: got %+v, %v", other, err)
 	}
