@@ -126,11 +126,14 @@ func TestPublishIsRefused(t *testing.T) {
 // TestPublishingRunKilledAnywhere: readers see the outputs of the finished runs, whole, at any time.
 func TestPublishingRunKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	input := everything()[0]
+	first, input := rec("0", "0")+rec("1", "x"), rec("1", "x")+rec("2", "x")+"poison\n"+rec("0", "1")+rec("3", "x")
+	reference := newPast(t)
+	reference.finish(reference.next(true, first))
+	reference.finish(reference.next(true, input))
 	for mode := range modes {
 		for n := 1; ; n++ {
 			p := newPast(t)
-			p.finish(p.next(true, rec("0", "0")+rec("1", "x")))
+			p.finish(p.next(true, first))
 			old := p.published()
 			j := p.next(true, input)
 			killed := p.die(j, n, mode)
@@ -138,15 +141,12 @@ func TestPublishingRunKilledAnywhere(t *testing.T) {
 				t.Fatalf("killed at %d (%d): readers see\n%s, want\n%s", n, mode, got, old)
 			}
 			if n%3 == 0 {
-				j.BatchSize = 4
+				j.BatchSize = 2
 				p.die(j, n/2+1, (mode+1)%modes)
 			}
 			if runs := p.history(); len(runs) < 2 || !runs[1].Finished || p.lastIsOpen() {
 				p.finish(j)
 			}
-			reference := newPast(t)
-			reference.finish(reference.next(true, rec("0", "0")+rec("1", "x")))
-			reference.finish(reference.next(true, input))
 			if got, want := p.published(), reference.published(); got != want {
 				t.Fatalf("killed at %d (%d): readers see\n%s, want\n%s", n, mode, got, want)
 			}
