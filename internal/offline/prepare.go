@@ -115,9 +115,7 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 		return err
 	}
 	if r.Publish != "" {
-		if err := r.lockPublished(at.ID); err != nil {
-			return err
-		}
+		r.nameOutput(at.ID)
 	}
 	if err := r.identifyAs(at); err != nil {
 		return err
@@ -132,12 +130,24 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 			return err
 		}
 	}
-	if r.lock != nil {
-		if err := r.claimFiles(); err != nil {
+	if err := r.takeFiles(); err != nil {
+		return err
+	}
+	return r.save(ctx)
+}
+
+// takeFiles locks a published output, and claims the files. It comes after undo: a published output has a new name each
+// time, and would be left behind when an undo is cut off.
+func (r *run) takeFiles() error {
+	if r.Publish != "" {
+		if err := r.lockOutput(); err != nil {
 			return err
 		}
 	}
-	return r.save(ctx)
+	if r.lock == nil {
+		return nil
+	}
+	return r.claimFiles()
 }
 
 // identifyAs sets what this run has of its id.

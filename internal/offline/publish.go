@@ -97,15 +97,16 @@ func (r *run) newID() (string, error) {
 
 // lockUnfinished locks the output of a run, if the run has not come to its end.
 func (r *run) lockUnfinished(id string) error {
-	_, err := os.Stat(OutputOf(r.Publish, id) + runSuffix)
+	r.nameOutput(id)
+	_, err := os.Stat(r.Out + runSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return r.lockPublished(id)
+	return r.lockOutput()
 }
 
-// lockPublished names the output after the run and locks it.
-func (r *run) lockPublished(id string) error {
+// nameOutput names the output after a run.
+func (r *run) nameOutput(id string) {
 	if r.lock != nil {
 		r.lock.release()
 		r.lock = nil
@@ -113,7 +114,6 @@ func (r *run) lockPublished(id string) error {
 	r.Out = OutputOf(r.Publish, id)
 	r.DeadLetters = DeadLettersOf(r.Out)
 	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
-	return r.lockOutput()
 }
 
 // publish adds the output of the finished run to the manifest. It is safe to repeat. If the manifest names a later run
