@@ -54,8 +54,8 @@ type Job struct {
 	Upload func(ctx context.Context, run string) error
 	Place  string // where Upload brings the output, for the history of the ledger
 
-	// Publish is a path without extension, in the place of Out and DeadLetters. The output is PUBLISH.RUN.ndjson, and
-	// counts for readers when it is in the Manifest PUBLISH.json.
+	// Publish is a path in the place of Out and DeadLetters. The output is PUBLISH.RUN.ndjson, and counts for readers when
+	// it is in the Manifest PUBLISH.json. An extension .ndjson, .jsonl or .tsv is that of the outputs.
 	Publish string
 	// Replaces is the id of a finished run of this ledger and scope. That run and all later ones are undone first: the
 	// inputs must be the corrected ones of that run, and all later ones.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -33,10 +34,26 @@ type PublishedOutput struct {
 }
 
 // ManifestOf is the path of the manifest of published outputs.
-func ManifestOf(publish string) string { return publish + ".json" }
+func ManifestOf(publish string) string {
+	name, _ := splitName(publish)
+	return name + ".json"
+}
 
 // OutputOf is the path of the published output of a run.
-func OutputOf(publish, run string) string { return publish + "." + run + ".ndjson" }
+func OutputOf(publish, run string) string {
+	name, extension := splitName(publish)
+	return name + "." + run + extension
+}
+
+// splitName splits the extension of outputs from Job.Publish.
+func splitName(publish string) (name, extension string) {
+	for _, extension := range []string{".ndjson", ".jsonl", ".tsv"} {
+		if name, ok := strings.CutSuffix(publish, extension); ok {
+			return name, extension
+		}
+	}
+	return publish, ".ndjson"
+}
 
 // DeadLettersOf is the path of the dead-letter file beside a published output.
 func DeadLettersOf(output string) string { return output + ".dead.ndjson" }

@@ -50,6 +50,18 @@ func TestPublish(t *testing.T) {
 	checkNoLeftovers(p)
 }
 
+func TestPublishedNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"lake/orders": "lake/orders.json lake/orders.RUN.ndjson", "orders.ndjson": "orders.json orders.RUN.ndjson",
+		"a.b": "a.b.json a.b.RUN.ndjson", "events.tsv": "events.json events.RUN.tsv",
+	} {
+		if got := ManifestOf(name) + " " + OutputOf(name, "RUN"); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
 func checkNoLeftovers(p *past) {
 	p.Helper()
 	for _, suffix := range []string{".lock", runSuffix, ".tmp"} {

@@ -75,6 +75,11 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 				p.ID, first.ID)
 		}
 	}
+	for _, p := range runs[at:] {
+		if p.About == "" && p.ReplacedBy == "" {
+			return 0, refuse("%s is an import, or a run of an earlier version of oncebox: such runs cannot be undone", p.ID)
+		}
+	}
 	return first.Number, r.checkStaysPublished(runs[at:])
 }
 

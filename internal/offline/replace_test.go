@@ -82,6 +82,14 @@ func TestReplaceIsRefused(t *testing.T) {
 	j.Scope = "other"
 	p.refuses(j, "the entry of elsewhere does not belong to a run")
 
+	silent := dedupe.Run{Digest: "d", ID: "20260101T000000.000Z", Finished: true}
+	if err := p.store.SaveRun(t.Context(), "third", silent); err != nil {
+		t.Fatal(err)
+	}
+	j = replacing(silent.ID)
+	j.Scope = "third"
+	p.refuses(j, silent.ID+" is an import, or a run of an earlier version")
+
 	p.finish(replacing(unfinished))
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)
 }
