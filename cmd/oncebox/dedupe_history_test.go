@@ -87,6 +87,7 @@ func TestReplaceRunIsRefused(t *testing.T) {
 		"--replace-run and --owner-path exclude":     {"--ledger", "seen.db", "--owner-path", "o"},
 		"there is no such file":                      {"--ledger", "seen.db"},
 		"only that has a history of runs":            {"--store", "dynamodb:"},
+		"--dry-run changes nothing":                  {"--ledger", "seen.db", "--dry-run"},
 		"--publish and --out exclude each other":     {"--publish", "p", "--out", "o"},
 		"--publish and --dead-letters exclude":       {"--publish", "p", "--dead-letters", "d"},
 		"--publish does not work with a ledger in D": {"--publish", "p", "--store", "dynamodb:"},
