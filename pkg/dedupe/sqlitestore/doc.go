@@ -19,8 +19,8 @@
 //
 // # Growth
 //
-// SQLite has no TTL, and this package deletes no entries. An entry that is over is replaced when its key comes again;
-// otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80 more. Deleting by
-// the clock would not be safe: the times of the records decide when an entry is over, and a file that is deduplicated
-// later may hold old times.
+// SQLite has no TTL, and only Store.ReplaceRuns deletes entries. An entry that is over is replaced when its key comes
+// again; otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80 more.
+// Deleting by the clock would not be safe: the times of the records decide when an entry is over, and a file that is
+// deduplicated later may hold old times.
 package sqlitestore
