@@ -28,6 +28,8 @@ type Document struct {
 	RawExplicitHashKey []byte    `json:"explicit_hash_key_base64,omitempty"`
 	Arrival            time.Time `json:"arrival"`
 	Data               []byte    `json:"data"` // base64, the whole payload
+	// Unaggregated says that sub_sequence counts in a frame and not in a KPL aggregate.
+	Unaggregated bool `json:"unaggregated,omitempty"`
 }
 
 // Position is where the record was in its stream; dedupe.Position explains the parts.
@@ -37,14 +39,15 @@ type Position struct {
 	Stream   string `json:"stream"`
 	Shard    string `json:"shard"`
 	Sequence string `json:"sequence"`
-	Sub      *int   `json:"sub_sequence,omitempty"` // only inside a KPL aggregate
+	Sub      *int   `json:"sub_sequence,omitempty"` // only inside a KPL aggregate or a frame
 }
 
 // Encode writes a record as a Document.
 func Encode(letter dedupe.DeadLetter) ([]byte, error) {
 	d := Document{
-		Format: DocumentFormat, Owner: letter.Owner, Scope: letter.Scope, Position: position(letter.Position), Reason: letter.Reason,
-		Arrival: letter.Arrival.UTC(), Data: letter.Data,
+		Format: DocumentFormat, Owner: letter.Owner, Scope: letter.Scope, Position: position(letter.Position),
+		Reason:  letter.Reason,
+		Arrival: letter.Arrival.UTC(), Data: letter.Data, Unaggregated: letter.Unaggregated,
 	}
 	d.PartitionKey, d.RawPartitionKey = textOrRaw(letter.PartitionKey)
 	d.ExplicitHashKey, d.RawExplicitHashKey = textOrRaw(letter.ExplicitHashKey)
@@ -76,7 +79,7 @@ func Decode(content []byte) (dedupe.DeadLetter, error) {
 		Owner: d.Owner, Scope: d.Scope, Position: d.Position.position(), Reason: d.Reason,
 		PartitionKey:    d.PartitionKey + string(d.RawPartitionKey),
 		ExplicitHashKey: d.ExplicitHashKey + string(d.RawExplicitHashKey),
-		Arrival:         d.Arrival, Data: d.Data,
+		Arrival:         d.Arrival, Data: d.Data, Unaggregated: d.Unaggregated,
 	}, nil
 }
 

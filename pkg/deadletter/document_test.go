@@ -48,6 +48,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 			ExplicitHashKey: string(rapid.SliceOf(rapid.Byte()).Draw(t, "hash key")),
 			Arrival:         time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "s"), rapid.Int64Range(0, 1e9-1).Draw(t, "ns")),
 			Data:            rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
+			Unaggregated:    rapid.Bool().Draw(t, "unaggregated"),
 			Position: dedupe.Position{
 				Stream: dedupe.Stream{Account: text.Draw(t, "account"), Region: text.Draw(t, "region"), Name: text.Draw(t, "name")},
 				Shard:  text.Draw(t, "shard"), Sequence: text.Draw(t, "sequence"), Sub: rapid.IntRange(dedupe.Plain, 1000).Draw(t,

@@ -34,14 +34,16 @@ func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
 	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
 		ready, err = stored, putErr
 	}
+	if r.letter != nil {
+		if err != nil {
+			return err // its object is written once: when all of the letter is ready
+		}
+		return r.commitLetter(ctx, users)
+	}
 	for ready > 0 && ready < len(users) && users[ready].record == users[ready-1].record {
 		ready--
 	}
-	commitReady := r.commitReady
-	if r.letter != nil {
-		commitReady = r.commitLetter
-	}
-	if commitErr := commitReady(ctx, users[:ready]); commitErr != nil {
+	if commitErr := r.commitReady(ctx, users[:ready]); commitErr != nil {
 		return commitErr
 	}
 	return err

@@ -219,6 +219,7 @@ func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 		Owner: position.Owner().String(), Scope: r.settings.Scope, Position: position, Reason: u.poison.Reason,
 		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
 		Arrival: u.source.Arrival, Data: u.output.Data,
+		Unaggregated: u.sub != Plain && !u.output.Aggregated,
 	}
 }
 

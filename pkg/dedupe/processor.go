@@ -97,6 +97,8 @@ type DeadLetter struct {
 	ExplicitHashKey string // as in Output
 	Arrival         time.Time
 	Data            []byte // the whole payload
+	// Unaggregated says that Position.Sub is an index in a frame: the Kinesis record is no KPL aggregate.
+	Unaggregated bool
 }
 
 // DeadLetterStore stores records that can never be processed.
@@ -276,10 +278,14 @@ type batchRun struct {
 	kpl     kpl.Decoder
 }
 
+func (p *Processor) batchRun(b Batch) *batchRun {
+	return &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
+}
+
 // Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, a part of it or a
 // longer one.
 func (p *Processor) Process(ctx context.Context, b Batch) Result {
-	r := &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
+	r := p.batchRun(b)
 	if len(b.Records) == 0 {
 		return r.result
 	}

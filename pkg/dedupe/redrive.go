@@ -1,6 +1,9 @@
 package dedupe
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // redriven is a dead letter that comes again.
 type redriven struct {
@@ -11,7 +14,8 @@ type redriven struct {
 // output is the record as it was read.
 func (d *redriven) output() Output {
 	return Output{
-		PartitionKey: d.PartitionKey, ExplicitHashKey: d.ExplicitHashKey, Aggregated: d.Position.Sub != Plain, Data: d.Data,
+		PartitionKey: d.PartitionKey, ExplicitHashKey: d.ExplicitHashKey,
+		Aggregated: d.Position.Sub != Plain && !d.Unaggregated, Data: d.Data,
 	}
 }
 
@@ -23,21 +27,69 @@ func (d *redriven) output() Output {
 // become dead letters of their own. Redriving a letter again is safe: a TxSink and an ObjectSink do nothing then, and a
 // Sink gets the record again, with the same id.
 func (p *Processor) Redrive(ctx context.Context, d DeadLetter, name string) Result {
-	position := d.Position
-	r := &batchRun{
-		Processor: p, letter: &redriven{d, name}, source: sourceOf(position.Stream, position.Shard),
-		size: p.settings.Chunk,
-		batch: Batch{
-			Stream: position.Stream, Shard: position.Shard, Order: AsGiven,
-			Records: []Record{{
-				Sequence: position.Sequence, PartitionKey: d.PartitionKey, Arrival: d.Arrival, Data: d.Data,
-			}},
-		},
-	}
+	r := p.letterRun(d, name)
 	if err := r.begin(ctx); err != nil {
 		r.fail(0, err)
 		return r.failRest(0)
 	}
 	r.reserve = r.reserveOf(ctx)
 	return r.run(ctx)
+}
+
+func (p *Processor) letterRun(d DeadLetter, name string) *batchRun {
+	r := p.batchRun(Batch{
+		Stream: d.Position.Stream, Shard: d.Position.Shard, Order: AsGiven,
+		Records: []Record{{
+			Sequence: d.Position.Sequence, PartitionKey: d.PartitionKey, Arrival: d.Arrival, Data: d.Data,
+		}},
+	})
+	r.letter = &redriven{d, name}
+	return r
+}
+
+// InspectLetter reads a dead letter as Redrive does, and does nothing else: it asks no ledger, and stores and sends
+// nothing. In the Tally of its Result, records that are poison count as DeadLettered, and all others only as In. If the
+// whole letter is still poison, Result.Err is a *PoisonError.
+func (p *Processor) InspectLetter(ctx context.Context, d DeadLetter) Result {
+	return p.letterRun(d, "").inspect(ctx)
+}
+
+// Inspect is InspectLetter for a batch, which it reads as Process does.
+func (p *Processor) Inspect(ctx context.Context, b Batch) Result { return p.batchRun(b).inspect(ctx) }
+
+func (r *batchRun) inspect(ctx context.Context) Result {
+	if err := r.batch.check(); err != nil {
+		r.fail(0, err)
+		return r.failRest(0)
+	}
+	for next := 0; next < len(r.batch.Records); {
+		c := r.decode(ctx, next, r.size)
+		if err := errors.Join(c.err, r.inspectUsers(c.users)); err != nil {
+			r.fail(next, err)
+			return r.failRest(c.next)
+		}
+		r.spare, next = c.users, c.next
+		r.result.Done = next
+	}
+	return r.result
+}
+
+func (r *batchRun) inspectUsers(users []userRecord) error {
+	t := &r.result.Tally
+	for i := range users {
+		u := &users[i]
+		t.In++
+		switch {
+		case u.err != nil:
+			t.Failed++
+			return u.err
+		case u.poison != nil && r.letter != nil && u.sub == r.letter.Position.Sub:
+			t.Failed++
+			return u.poison
+		case u.poison != nil:
+			t.DeadLettered++
+			r.countReason(u.poison)
+		}
+	}
+	return nil
 }

@@ -13,6 +13,10 @@ var redriveCases = []testCase{
 	{"redrive/still-poison", redriveStillPoison},
 	{"redrive/aggregate", redriveAggregate},
 	{"redrive/objects", redriveObjects},
+	{"redrive/objects-only-when-ready", redriveObjectsOnlyWhenReady},
+	{"redrive/mended-aggregate", redriveMendedAggregate},
+	{"redrive/part-of-a-frame", redriveFramed},
+	{"redrive/inspected", redriveInspected},
 }
 
 func (b *bench) redrive(d dedupe.DeadLetter) dedupe.Result {
@@ -87,4 +91,90 @@ func redriveObjects(f *fixture) {
 	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
 	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, Skipped: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{"c", 3}, delivery{"b", 2})
+}
+
+// redriveObjectsOnlyWhenReady: the object of a letter is written once, so not before all of it can be delivered.
+func redriveObjectsOnlyWhenReady(f *fixture) {
+	b := f.bench()
+	c := b.withObjects()
+	good := b.format
+	b.format = failingFormat{good, `"id":"a"`, errors.New("cannot be read")}
+	b.done(rec(1, "a", "x"))
+	letter := b.letter()
+	var poison *dedupe.PoisonError
+	if r := b.redrive(letter); !errors.As(r.Err, &poison) {
+		b.Errorf("still poison: %v", r.Err)
+	}
+	b.format = failingFormat{good, `"id":"a"`, dedupe.ErrTryAgain}
+	if r := b.redrive(letter); !errors.Is(r.Err, dedupe.ErrTryAgain) {
+		b.Errorf("not readable now: %v", r.Err)
+	}
+	if len(c.letters) != 0 {
+		b.Fatal("a letter that is not delivered has an object")
+	}
+	b.format = good
+	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantDelivered(delivery{"a", 1})
+}
+
+// redriveMendedAggregate: a payload that was poison as a whole is opened by a program that can. Its parts have owners of
+// their own. One that is poison by itself is a dead letter of its own, and is redriven by itself.
+func redriveMendedAggregate(f *fixture) {
+	b := f.framedBench()
+	b.done(rawRec(1, lineMark+"broken"))
+	whole := b.letter()
+	whole.Data = frame(payload(1, "a", "x"), payload(2, "b", "x"), payload(3, "a", "x"))
+	good := b.format
+	b.format = failingFormat{good, `"id":"b"`, errors.New("cannot be read")}
+	clear(b.deadLetters.byOwner)
+	for _, want := range []dedupe.Tally{
+		{In: 3, New: 1, Natural: 1, DeadLettered: 1, Out: 1}, {In: 3, Retry: 1, Natural: 1, DeadLettered: 1, Out: 1},
+	} {
+		r := b.redrive(whole)
+		b.must(r.Err)
+		b.wantTally(r.Tally, want)
+	}
+	part := b.letter()
+	if part.Position.Sub != 1 || part.Position.Sequence != whole.Position.Sequence {
+		b.Errorf("the part is at %+v", part.Position)
+	}
+	b.format = good
+	b.wantTally(b.redrive(part).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantTally(b.redrive(whole).Tally, dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
+}
+
+// redriveFramed: a record of a frame is not sent as one of a KPL aggregate.
+func redriveFramed(f *fixture) {
+	b := f.framedBench()
+	good := b.format
+	b.format = failingFormat{good, `"id":"b"`, errors.New("cannot be read")}
+	b.done(frameRec(1, payload(1, "a", "x"), payload(2, "b", "x")))
+	b.format = good
+	b.wantTally(b.redrive(b.letter()).Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	if last := b.sink.outputs[1]; last.Aggregated || string(last.Data) != string(payload(2, "b", "x")) {
+		b.Errorf("sent %+v", last)
+	}
+}
+
+// redriveInspected: reading says what would happen, and does nothing.
+func redriveInspected(f *fixture) {
+	b := f.framedBench()
+	b.done(rawRec(1, "?"), rec(2, "a", "x"))
+	clear(b.calls)
+	letter := b.letter()
+	var poison *dedupe.PoisonError
+	if r := b.processor().InspectLetter(b.ctx, letter); !errors.As(r.Err, &poison) {
+		b.Errorf("still poison: %v", r.Err)
+	}
+	letter.Data = frame(payload(1, "b", "x"), payload(2, "", "x"))
+	r := b.processor().InspectLetter(b.ctx, letter)
+	b.must(r.Err)
+	b.wantTally(r.Tally, dedupe.Tally{In: 2, DeadLettered: 1})
+	records := []dedupe.Record{rec(2, "a", "x"), rawRec(3, "?")}
+	r = b.processor().Inspect(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: records})
+	b.must(r.Err)
+	b.wantTally(r.Tally, dedupe.Tally{In: 2, DeadLettered: 1})
+	if len(r.Reasons) != 1 || r.Done != 2 || len(b.calls) != 0 {
+		b.Errorf("%+v, calls %v", r, b.calls)
+	}
 }
