@@ -27,6 +27,9 @@ const (
 type S3 interface {
 	PutObject(ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	GetObject(ctx context.Context, in *s3.GetObjectInput, options ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	ListObjectsV2(
+		ctx context.Context, in *s3.ListObjectsV2Input, options ...func(*s3.Options),
+	) (*s3.ListObjectsV2Output, error)
 }
 
 // Bucket stores objects in an S3 bucket, below a prefix.
@@ -36,7 +39,7 @@ type Bucket struct {
 	wait           func(ctx context.Context, attempt int) error
 }
 
-var _ Objects = (*Bucket)(nil)
+var _ Listed = (*Bucket)(nil)
 
 // NewBucket uses a bucket. It makes no request. The prefix is "" or ends in "/". The client must not retry by itself,
 // as that of NewS3Client: else there is no notification for an object whose first put lost its answer.
@@ -78,8 +81,16 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) error {
 	return b.translate("put object", err)
 }
 
-// Read returns an object.
-func (b *Bucket) Read(ctx context.Context, name string) ([]byte, error) {
+// Read returns an object. It repeats the request after a transient failure.
+func (b *Bucket) Read(ctx context.Context, name string) (content []byte, err error) {
+	err = b.repeat(ctx, func() error {
+		content, err = b.read(ctx, name)
+		return err
+	})
+	return content, err
+}
+
+func (b *Bucket) read(ctx context.Context, name string) ([]byte, error) {
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
 	if err != nil {
 		return nil, b.translate("get object", err)
@@ -87,6 +98,40 @@ func (b *Bucket) Read(ctx context.Context, name string) ([]byte, error) {
 	defer func() { _ = out.Body.Close() }()
 	content, err := io.ReadAll(out.Body)
 	return content, b.translate("get object", err)
+}
+
+// List returns a page of up to 1,000 names. S3 lists them in the order of their bytes (API reference, ListObjectsV2;
+// directory buckets, which do not, are not supported).
+func (b *Bucket) List(ctx context.Context, prefix, after string) (names []string, err error) {
+	in := &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix)}
+	if after != "" {
+		in.StartAfter = aws.String(b.prefix + after)
+	}
+	var page *s3.ListObjectsV2Output
+	err = b.repeat(ctx, func() error {
+		page, err = b.client.ListObjectsV2(ctx, in)
+		return b.translate("list objects", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range page.Contents {
+		names = append(names, strings.TrimPrefix(aws.ToString(object.Key), b.prefix))
+	}
+	return names, nil
+}
+
+// repeat repeats a request that changes nothing, after a transient failure.
+func (b *Bucket) repeat(ctx context.Context, request func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := request()
+		if err == nil || !errors.Is(err, dedupe.ErrTryAgain) || attempt == maxAttempts {
+			return err
+		}
+		if ended := b.wait(ctx, attempt); ended != nil {
+			return errors.Join(ended, err)
+		}
+	}
 }
 
 func (b *Bucket) translate(doing string, err error) error {

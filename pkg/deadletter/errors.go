@@ -26,8 +26,8 @@ const (
 var advice = map[string]string{
 	"NoSuchBucket":      "the bucket does not exist; check its name",
 	"PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
-	"AccessDenied": "access denied; the function needs s3:PutObject below the prefix (s3:GetObject to read), " +
-		"and sqs:SendMessage for notifications",
+	"AccessDenied": "access denied; the function needs s3:PutObject below the prefix, and sqs:SendMessage for notifications; " +
+		"redrive needs s3:ListBucket, s3:GetObject and s3:PutObject",
 	"QueueDoesNotExist":                       "the queue does not exist; check its URL and region",
 	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
 }

@@ -13,10 +13,11 @@ import (
 // tempPattern names files that are not complete yet. A file that a crash left behind can be deleted.
 const tempPattern = ".incomplete-*"
 
-// Folder stores objects as files of one folder, which several processes may share. Its file system needs hard links.
+// Folder stores objects as files of one folder, which several processes may share. Its file system needs hard links. A
+// name with slashes is that of a file in a folder inside.
 type Folder struct{ path string }
 
-var _ Objects = (*Folder)(nil)
+var _ Listed = (*Folder)(nil)
 
 // NewFolder opens a folder. It makes the folder if that does not exist; the parent folder must exist.
 func NewFolder(path string) (*Folder, error) {
@@ -34,6 +35,10 @@ func openFolder(path string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	return checkFolder(path)
+}
+
+func checkFolder(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
 		err = errors.New("this is not a folder")
@@ -42,7 +47,9 @@ func openFolder(path string) error {
 }
 
 // Place returns the path of the file.
-func (f *Folder) Place(name string) Place { return Place{Path: filepath.Join(f.path, name)} }
+func (f *Folder) Place(name string) Place {
+	return Place{Path: filepath.Join(f.path, filepath.FromSlash(name))}
+}
 
 // Create writes the file under a temporary name, syncs it to the disk, and then links it to its own name, if that is
 // free. Errors are faults of the folder or the disk, or an error of the context.
@@ -50,15 +57,31 @@ func (f *Folder) Create(ctx context.Context, name string, content []byte) (creat
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	created, err = f.create(f.Place(name).Path, content)
+	path := f.Place(name).Path
+	if folder := filepath.Dir(path); folder != filepath.Clean(f.path) {
+		err = openFolders(f.path, folder)
+	}
+	if err == nil {
+		created, err = f.create(path, content)
+	}
 	if err == nil {
 		// Also for an existing file: its writer may have died before this step.
-		err = syncFolder(f.path)
+		err = syncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return false, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
 	return created, nil
+}
+
+// openFolders makes the folders from a root down to a path.
+func openFolders(root, path string) error {
+	if parent := filepath.Dir(path); parent != filepath.Clean(root) && parent != path {
+		if err := openFolders(root, parent); err != nil {
+			return err
+		}
+	}
+	return openFolder(path)
 }
 
 func (f *Folder) create(path string, content []byte) (created bool, err error) {
@@ -97,7 +120,7 @@ func (f *Folder) Read(ctx context.Context, name string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if filepath.Base(name) != name {
+	if !fs.ValidPath(name) {
 		return nil, fmt.Errorf("dead-letter store %s: %q is not the name of an object", f.path, name)
 	}
 	content, err := os.ReadFile(f.Place(name).Path)

@@ -114,7 +114,27 @@ func Open(
 	return New(objects, WithNotifier(queue, unsent)), nil
 }
 
-func openObjects(ctx context.Context, load func(context.Context) (aws.Config, error), at Setting) (Objects, error) {
+// OpenArchive opens the store of a setting for redrive. It makes no request. A folder must exist. load is as in Open.
+func OpenArchive(
+	ctx context.Context, load func(context.Context) (aws.Config, error), setting string,
+) (*Archive, error) {
+	at, err := ParseSetting(setting)
+	if err != nil {
+		return nil, err
+	}
+	if at.Folder != "" {
+		if err := checkFolder(at.Folder); err != nil {
+			return nil, fmt.Errorf("dead-letter store %s: %w", at.Folder, err)
+		}
+	}
+	objects, err := openObjects(ctx, load, at)
+	if err != nil {
+		return nil, err
+	}
+	return NewArchive(objects), nil
+}
+
+func openObjects(ctx context.Context, load func(context.Context) (aws.Config, error), at Setting) (Listed, error) {
 	if at.Folder != "" {
 		return NewFolder(at.Folder)
 	}

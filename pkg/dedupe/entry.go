@@ -63,8 +63,8 @@ func (r Retention) PurgeAt(arrival time.Time) int64 { return r.endOf(arrival, r.
 // purgeAckAt returns the time from which the ack of a record is of no use: the record is no longer processed.
 func (r Retention) purgeAckAt(arrival time.Time) int64 { return r.endOf(arrival, r.Horizon) }
 
-// pastHorizon reports whether a record is too old to be processed: entries of its copies may be purged.
-func (r Retention) pastHorizon(arrival, now time.Time) bool {
+// PastHorizon reports whether a record is too old to be processed: entries of its copies may be purged.
+func (r Retention) PastHorizon(arrival, now time.Time) bool {
 	return !r.ForGood && now.Sub(arrival) > r.Horizon
 }
 

@@ -469,7 +469,7 @@ func (r *batchRun) count(c *chunk) (failed int) {
 			failed = min(failed, u.record)
 			r.undone(u.source)
 		}
-		if r.settings.Retention.pastHorizon(u.source.Arrival, now) {
+		if r.settings.Retention.PastHorizon(u.source.Arrival, now) {
 			t.PastHorizon++
 		}
 	}

@@ -1,0 +1,342 @@
+// Package redrive brings dead letters back: it hands each to a Processor with its original owner, and marks it as done
+// when the sink has confirmed it.
+package redrive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// Item is a dead letter that is not read yet.
+type Item struct {
+	Name string
+	// Done reports whether the letter has a marker.
+	Done   func(ctx context.Context) (bool, error)
+	Letter func(ctx context.Context) (deadletter.Letter, error)
+}
+
+// Processor is what letters go through. *dedupe.Processor is one.
+type Processor interface {
+	Redrive(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result
+	Process(ctx context.Context, b dedupe.Batch) dedupe.Result
+	InspectLetter(ctx context.Context, d dedupe.DeadLetter) dedupe.Result
+	Inspect(ctx context.Context, b dedupe.Batch) dedupe.Result
+}
+
+// Job redrives dead letters, or only looks at them.
+type Job struct {
+	Items iter.Seq2[Item, error]
+	// Retention has the horizon. A letter past it runs only with PastHorizon.
+	Retention   dedupe.Retention
+	PastHorizon bool
+	// Records reads the records of a batch from the stream. It returns ErrLost if the stream does not have them.
+	Records func(ctx context.Context, b *deadletter.GivenUp) ([]dedupe.Record, error)
+	// Keep leaves letters out. nil: all are kept.
+	Keep func(l deadletter.Letter) bool
+
+	// Target returns the Processor of a stream, and the scope in which that works. Run needs it.
+	Target func(ctx context.Context, s dedupe.Stream) (p Processor, scope string, err error)
+	// Decode reads the event of a batch. Run needs it.
+	Decode func(event json.RawMessage) (dedupe.Batch, error)
+	// Mark stores the marker of a letter. Run needs it.
+	Mark func(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
+	// Patch changes the payload of a poison record before it is read. nil: nothing is changed.
+	Patch func(ctx context.Context, payload []byte) ([]byte, error)
+	// Scope is that of documents that do not name one. "": they are refused.
+	Scope string
+	// Function is the name of the function whose batches run. "": no batch runs.
+	Function string
+	DryRun   bool
+	// Marker holds what all markers say in the same way.
+	Marker deadletter.Marker
+
+	Concurrency int                         // letters at the same time; up to 1: no goroutine is started
+	Pace        func(context.Context) error // waits before a letter runs; nil: no wait
+	Now         func() time.Time
+}
+
+// Status says what became of a letter.
+type Status string
+
+// What becomes of letters. List has Done, PastHorizon, Lost, Refused, Failed and Pending. Run has the others, and Ready
+// in a dry run.
+const (
+	Done        Status = "done"         // with its marker
+	AlreadyDone Status = "already-done" // by its marker
+	Ready       Status = "ready"        // a dry run could read it
+	Pending     Status = "pending"
+	StillPoison Status = "still-poison"
+	PastHorizon Status = "past-horizon"
+	Lost        Status = "lost"    // the stream no longer has its records
+	Refused     Status = "refused" // it does not belong into this run
+	Failed      Status = "failed"  // it can be tried again
+
+	skipped Status = ""
+)
+
+// Report says what became of one letter.
+type Report struct {
+	Name   string
+	Status Status
+	Why    string // of every status but the good ones
+	Err    error  // with Failed
+	Letter deadletter.Letter
+	Tally  dedupe.Tally
+	Marker deadletter.Marker // with Done
+}
+
+// maxFailures is how many letters may fail in a row. More mean that a part is down.
+const maxFailures = 20
+
+// ErrDown says that many letters failed one after the other.
+var ErrDown = errors.New("redrive: many letters failed one after the other")
+
+// ErrLost says that a stream no longer has the records of a batch.
+var ErrLost = errors.New("redrive: the stream no longer has the records")
+
+// refusal says why a letter does not belong into a run.
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return r.why }
+
+func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+
+// Run redrives the letters, and calls each with what became of them, in their order. It is safe to repeat and to
+// interrupt at any point: the sink comes first and the marker after it, so that a letter without a marker runs again
+// with its original owner. The error is that of the listing, of each, of the context, or ErrDown.
+func (j *Job) Run(ctx context.Context, each func(Report) error) error {
+	return j.all(ctx, j.redrive, each)
+}
+
+// List says what would have to be redriven, in the order of the letters.
+func (j *Job) List(ctx context.Context, each func(Report) error) error {
+	return j.all(ctx, j.look, each)
+}
+
+func (j *Job) all(
+	ctx context.Context, do func(context.Context, Item) (Report, error), each func(Report) error,
+) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failures := 0
+	one := func(item Item) Report {
+		r, err := j.caught(ctx, item, do)
+		return r.with(err)
+	}
+	return inOrder(ctx, j.Concurrency, j.Items, one, func(r Report) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if r.Status == skipped {
+			return nil
+		}
+		if err := each(r); err != nil {
+			return err
+		}
+		if r.Status != Failed {
+			failures = 0
+		} else if failures++; failures == maxFailures {
+			return fmt.Errorf("%w: %w", ErrDown, r.Err)
+		}
+		return nil
+	})
+}
+
+// caught makes an error of a panic, which is about one letter.
+func (j *Job) caught(
+	ctx context.Context, item Item, do func(context.Context, Item) (Report, error),
+) (r Report, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if there, ok := p.(*dedupe.Panic); ok { // in another goroutine
+				p = there.Value
+			}
+			r, err = Report{Name: item.Name}, fmt.Errorf("a panic: %v", p)
+		}
+	}()
+	return do(ctx, item)
+}
+
+// with sorts the error of a letter.
+func (r Report) with(err error) Report {
+	var poison *dedupe.PoisonError
+	var refused *refusal
+	switch {
+	case err == nil:
+		return r
+	case errors.As(err, &refused):
+		r.Status, r.Why = Refused, refused.why
+	case errors.Is(err, deadletter.ErrNotALetter):
+		r.Status, r.Why = Refused, "not a dead letter"
+	case errors.Is(err, kinesishandler.ErrLoop):
+		r.Status, r.Why = Refused, "the sink is the stream that it comes from"
+	case errors.Is(err, ErrLost):
+		r.Status, r.Why = Lost, "the stream no longer has its records"
+	case errors.As(err, &poison):
+		r.Status, r.Why = StillPoison, poison.Reason
+	default:
+		r.Status, r.Why, r.Err = Failed, err.Error(), err
+	}
+	return r
+}
+
+// open reads a letter, unless it is done or left out.
+func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, goOn bool, err error) {
+	r = Report{Name: item.Name}
+	done, err := item.Done(ctx)
+	if err != nil {
+		return r, false, err
+	}
+	if done {
+		r.Status = AlreadyDone
+	}
+	if done && !readDone {
+		return r, false, nil
+	}
+	if r.Letter, err = item.Letter(ctx); err != nil {
+		return r, false, err
+	}
+	if j.Keep != nil && !j.Keep(r.Letter) {
+		r.Status = skipped
+		return r, false, nil
+	}
+	return r, !done, nil
+}
+
+// look is the part of List for one letter.
+func (j *Job) look(ctx context.Context, item Item) (Report, error) {
+	r, goOn, err := j.open(ctx, item, true)
+	if r.Status == AlreadyDone {
+		r.Status = Done
+	}
+	if !goOn {
+		return r, err
+	}
+	r.Status = Pending
+	if j.pastHorizon(r.Letter) {
+		r.Status = PastHorizon
+		return r, nil
+	}
+	if b := r.Letter.Batch; b != nil && b.Event == nil {
+		_, err = j.fromStream(ctx, b)
+	}
+	return r, err
+}
+
+func (j *Job) pastHorizon(l deadletter.Letter) bool {
+	return j.Retention.PastHorizon(l.Arrival(), j.Now())
+}
+
+// redrive is the part of Run for one letter.
+func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
+	r, goOn, err := j.open(ctx, item, false)
+	if !goOn {
+		return r, err
+	}
+	processor, scope, err := j.admit(ctx, r.Letter)
+	if err != nil {
+		return r, err
+	}
+	if !j.PastHorizon && j.pastHorizon(r.Letter) {
+		r.Status, r.Why = PastHorizon, "it arrived at "+r.Letter.Arrival().UTC().Format(time.RFC3339)
+		return r, nil
+	}
+	if j.Pace != nil {
+		if err := j.Pace(ctx); err != nil {
+			return r, err
+		}
+	}
+	result, err := j.process(ctx, processor, r.Letter)
+	if r.Tally = result.Tally; err != nil || result.Err != nil {
+		return r, errors.Join(err, result.Err)
+	}
+	if j.DryRun {
+		r.Status = Ready
+		return r, nil
+	}
+	r.Marker = j.marker(scope, result.Tally)
+	_, err = j.Mark(ctx, item.Name, r.Marker)
+	r.Status = Done
+	return r, err
+}
+
+// admit refuses letters that do not belong into this run, and returns the Processor of the others.
+func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scope string, err error) {
+	p, scope, err = j.Target(ctx, l.Stream())
+	if err != nil {
+		return nil, "", err
+	}
+	if b := l.Batch; b != nil {
+		switch j.Function {
+		case b.Function:
+			return p, scope, nil
+		case "":
+			return nil, "", refuse("a batch of the function %s; --function %s runs it", b.Function, b.Function)
+		}
+		return nil, "", refuse("a batch of another function: %s", b.Function)
+	}
+	of := l.Poison.Scope
+	if of == "" {
+		of = j.Scope
+	}
+	switch of {
+	case scope:
+		return p, scope, nil
+	case "":
+		return nil, "", refuse("its document names no scope; --scope says it")
+	}
+	return nil, "", refuse("it is of the scope %s, and this run has %s", of, scope)
+}
+
+func (j *Job) process(ctx context.Context, p Processor, l deadletter.Letter) (dedupe.Result, error) {
+	if l.Batch != nil {
+		batch, err := j.batchOf(ctx, l.Batch)
+		switch {
+		case err != nil:
+			return dedupe.Result{}, err
+		case j.DryRun:
+			return p.Inspect(ctx, batch), nil
+		}
+		return p.Process(ctx, batch), nil
+	}
+	letter, name := *l.Poison, l.Base() // by the payload as it was
+	if j.Patch != nil {
+		patched, err := j.Patch(ctx, letter.Data)
+		if err != nil {
+			return dedupe.Result{}, err
+		}
+		letter.Data = patched
+	}
+	if j.DryRun {
+		return p.InspectLetter(ctx, letter), nil
+	}
+	return p.Redrive(ctx, letter, name), nil
+}
+
+// marker says how a letter was done.
+func (j *Job) marker(scope string, t dedupe.Tally) deadletter.Marker {
+	m := j.Marker
+	m.At, m.Scope = j.Now(), scope
+	m.Delivered, m.DeadLettered = t.Out, t.DeadLettered
+	m.Dropped = min(t.Natural, t.In-t.Out-t.DeadLettered)
+	m.DoneBefore = t.In - t.Out - t.DeadLettered - m.Dropped
+	switch {
+	case m.Delivered > 0:
+		m.Outcome = "delivered"
+	case m.DeadLettered > 0:
+		m.Outcome = "dead-lettered"
+	case m.DoneBefore > 0:
+		m.Outcome = "done-before"
+	default:
+		m.Outcome = "dropped"
+	}
+	return m
+}

@@ -1,0 +1,85 @@
+package redrive
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+
+	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Kinesis is what ReadStream needs of a *kinesis.Client.
+type Kinesis interface {
+	GetShardIterator(
+		ctx context.Context, in *kinesis.GetShardIteratorInput, options ...func(*kinesis.Options),
+	) (*kinesis.GetShardIteratorOutput, error)
+	GetRecords(
+		ctx context.Context, in *kinesis.GetRecordsInput, options ...func(*kinesis.Options),
+	) (*kinesis.GetRecordsOutput, error)
+}
+
+// readPause keeps the requests for a shard below its limit of 5 a second (Kinesis Data Streams Developer Guide, "Quotas
+// and limits").
+const readPause = 200 * time.Millisecond
+
+// ReadStream reads the records of a batch from its shard. Its error is ErrLost if the stream or the shard does not
+// exist any more, or has none of the records. It returns fewer than the batch had if the stream has only these.
+func ReadStream(ctx context.Context, client Kinesis, b *deadletter.GivenUp) (records []dedupe.Record, err error) {
+	inRegion := func(o *kinesis.Options) { o.Region = b.Stream.Region }
+	iterator, err := client.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{
+		StreamARN: &b.StreamARN, ShardId: &b.Shard,
+		ShardIteratorType: types.ShardIteratorTypeAtSequenceNumber, StartingSequenceNumber: &b.First,
+	}, inRegion)
+	if err != nil {
+		return nil, lostIfGone(err)
+	}
+	for next := iterator.ShardIterator; next != nil; {
+		page, err := client.GetRecords(ctx, &kinesis.GetRecordsInput{StreamARN: &b.StreamARN, ShardIterator: next}, inRegion)
+		if err != nil {
+			return nil, lostIfGone(err)
+		}
+		for _, r := range page.Records {
+			if dedupe.CompareSequence(*r.SequenceNumber, b.Last) > 0 {
+				return found(records)
+			}
+			records = append(records, dedupe.Record{
+				Sequence: *r.SequenceNumber, PartitionKey: *r.PartitionKey,
+				Arrival: r.ApproximateArrivalTimestamp.UTC(), Data: r.Data,
+			})
+			if len(records) == b.Size && *r.SequenceNumber == b.Last {
+				return records, nil
+			}
+		}
+		if next = page.NextShardIterator; page.MillisBehindLatest == nil || *page.MillisBehindLatest == 0 {
+			break
+		}
+		if err := pause.For(ctx, readPause); err != nil {
+			return nil, err
+		}
+	}
+	return found(records)
+}
+
+func found(records []dedupe.Record) ([]dedupe.Record, error) {
+	if len(records) == 0 {
+		return nil, ErrLost
+	}
+	return records, nil
+}
+
+// lostIfGone: a stream or a shard that was deleted, or a sequence number that is no longer in the shard (API reference,
+// GetShardIterator: InvalidArgumentException, ResourceNotFoundException).
+func lostIfGone(err error) error {
+	if _, gone := errors.AsType[*types.ResourceNotFoundException](err); gone {
+		return errors.Join(ErrLost, err)
+	}
+	if _, gone := errors.AsType[*types.InvalidArgumentException](err); gone {
+		return errors.Join(ErrLost, err)
+	}
+	return err
+}

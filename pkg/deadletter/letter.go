@@ -1,0 +1,172 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// ErrNotALetter says that an object is neither a Document nor an invocation record of Lambda.
+var ErrNotALetter = errors.New("dead-letter store: this is not a dead letter")
+
+// Letter is what an object of the store holds: one of a poison record and a batch that Lambda gave up.
+type Letter struct {
+	Name   string // of the object
+	Poison *dedupe.DeadLetter
+	Batch  *GivenUp
+	// Content is what the object holds. Of a letter in the envelope of SNS it is the letter.
+	Content []byte
+}
+
+// GivenUp is a batch that Lambda gave up, by the invocation record that Lambda sends to an on-failure destination.
+type GivenUp struct {
+	Function    string // its name
+	Condition   string // why: RetryAttemptsExhausted, RecordAgeExceeded ...
+	Invocations int    // approximately
+	RequestID   string
+	At          time.Time // of the record
+	StreamARN   string
+	Stream      dedupe.Stream
+	Shard       string
+	First, Last string // sequence numbers
+	Size        int    // Kinesis records
+	Arrival     time.Time
+	LastArrival time.Time
+	// Event is the event with the records. A record that was sent to SQS or SNS has none: then the records are in the
+	// stream only.
+	Event json.RawMessage
+}
+
+// ParseLetter reads the content of an object. Its error is ErrNotALetter, or one of Decode.
+//
+// Invocation records are those of a Kinesis event source mapping, as S3, SQS and SNS get them (Lambda Developer Guide,
+// "Retain discarded batch records for a Kinesis Data Streams event source"). That of SNS may be in its envelope.
+func ParseLetter(name string, content []byte) (Letter, error) {
+	var kind struct {
+		Format  *int             `json:"format"`
+		Batch   *json.RawMessage `json:"KinesisBatchInfo"`
+		Message *string          `json:"Message"` // of SNS
+	}
+	if err := json.Unmarshal(content, &kind); err != nil {
+		return Letter{}, fmt.Errorf("%w: it is not a JSON object", ErrNotALetter)
+	}
+	switch {
+	case kind.Format != nil:
+		d, err := Decode(content)
+		return Letter{Name: name, Poison: &d, Content: content}, err
+	case kind.Batch != nil:
+		batch, err := decodeGivenUp(content)
+		return Letter{Name: name, Batch: batch, Content: content}, err
+	case kind.Message != nil:
+		return ParseLetter(name, []byte(*kind.Message))
+	}
+	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo", ErrNotALetter)
+}
+
+// invocationRecord is what this package reads of Lambda's document.
+type invocationRecord struct {
+	Context struct {
+		RequestID   string `json:"requestId"`
+		FunctionARN string `json:"functionArn"`
+		Condition   string `json:"condition"`
+		Invocations int    `json:"approximateInvokeCount"`
+	} `json:"requestContext"`
+	At    time.Time `json:"timestamp"`
+	Batch struct {
+		Shard       string    `json:"shardId"`
+		First       string    `json:"startSequenceNumber"`
+		Last        string    `json:"endSequenceNumber"`
+		Arrival     time.Time `json:"approximateArrivalOfFirstRecord"`
+		LastArrival time.Time `json:"approximateArrivalOfLastRecord"`
+		Size        int       `json:"batchSize"`
+		StreamARN   string    `json:"streamArn"`
+	} `json:"KinesisBatchInfo"`
+	Payload json.RawMessage `json:"payload"` // a text with the event
+}
+
+func decodeGivenUp(content []byte) (*GivenUp, error) {
+	var d invocationRecord
+	if err := json.Unmarshal(content, &d); err != nil {
+		return nil, fmt.Errorf("%w: its invocation record is damaged: %w", ErrNotALetter, err)
+	}
+	stream, err := dedupe.ParseStreamARN(d.Batch.StreamARN)
+	if err != nil {
+		return nil, fmt.Errorf("%w: streamArn: %w", ErrNotALetter, err)
+	}
+	b := d.Batch
+	if b.Shard == "" || !dedupe.IsSequence(b.First) || !dedupe.IsSequence(b.Last) || b.Size < 1 {
+		return nil, fmt.Errorf("%w: its KinesisBatchInfo has no shard, no sequence numbers or no batchSize", ErrNotALetter)
+	}
+	event := d.Payload
+	var text string
+	if bytes.HasPrefix(event, []byte(`"`)) && json.Unmarshal(event, &text) == nil {
+		event = json.RawMessage(text)
+	}
+	return &GivenUp{
+		Function: functionOf(d.Context.FunctionARN), Condition: d.Context.Condition, Invocations: d.Context.Invocations,
+		RequestID: d.Context.RequestID, At: d.At, StreamARN: b.StreamARN, Stream: stream, Shard: b.Shard,
+		First: b.First, Last: b.Last, Size: b.Size, Arrival: b.Arrival, LastArrival: b.LastArrival, Event: event,
+	}, nil
+}
+
+// functionOf is the name in arn:PARTITION:lambda:REGION:ACCOUNT:function:NAME:QUALIFIER.
+func functionOf(arn string) string {
+	if parts := strings.SplitN(arn, ":", 8); len(parts) > 6 {
+		return parts[6]
+	}
+	return arn
+}
+
+// Stream is the stream that the records of the letter came from.
+func (l Letter) Stream() dedupe.Stream {
+	if l.Batch != nil {
+		return l.Batch.Stream
+	}
+	return l.Poison.Position.Stream
+}
+
+// Arrival is that of the first record of the letter.
+func (l Letter) Arrival() time.Time {
+	if l.Batch != nil {
+		return l.Batch.Arrival
+	}
+	return l.Poison.Arrival
+}
+
+// Reason says why the letter is one.
+func (l Letter) Reason() string {
+	if l.Batch != nil {
+		return l.Batch.Condition
+	}
+	return l.Poison.Reason
+}
+
+// Owner is the owner of the letter's record; of a batch it is the range of its records.
+func (l Letter) Owner() string {
+	if b := l.Batch; b != nil {
+		return b.Stream.String() + "/" + b.Shard + "/" + b.First + ".." + b.Last
+	}
+	return l.Poison.Owner
+}
+
+// Records is how many records of the stream the letter has.
+func (l Letter) Records() int {
+	if l.Batch != nil {
+		return l.Batch.Size
+	}
+	return 1
+}
+
+// Base is the name that the letter has in every store: that of Name for a poison record. For a batch it is made of the
+// range of its records, its function and its time.
+func (l Letter) Base() string {
+	if b := l.Batch; b != nil {
+		return Name(l.Owner(), []byte(b.Function+"\n"+b.RequestID+"\n"+b.At.UTC().Format(time.RFC3339Nano)))
+	}
+	return Name(l.Poison.Owner, l.Poison.Data)
+}

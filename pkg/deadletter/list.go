@@ -1,0 +1,106 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Listed is Objects whose names can be listed; *Bucket and *Folder implement it.
+type Listed interface {
+	Objects
+	// List returns a page of the names that begin with a prefix and come after a name, in the order of their bytes.
+	// "" comes before all names. An empty page is the end.
+	List(ctx context.Context, prefix, after string) ([]string, error)
+}
+
+// folderPage is how many names a page of a Folder has. The folder is read once for each page, since a file system
+// lists files in no order.
+const folderPage = 10_000
+
+// List returns a page of up to 10,000 names. Files that begin with a dot are left out: those that are not complete yet.
+func (f *Folder) List(ctx context.Context, prefix, after string) ([]string, error) {
+	l := folderList{ctx: ctx, root: f.path, prefix: prefix, after: after, size: folderPage}
+	if err := l.add(""); err != nil {
+		return nil, fmt.Errorf("dead-letter store %s: %w", f.path, err)
+	}
+	return l.page, nil
+}
+
+// folderList collects a page of names.
+type folderList struct {
+	ctx           context.Context
+	root          string
+	prefix, after string
+	size          int
+	page          []string
+}
+
+// add adds the names in a folder, which is "" or ends in a slash, until the page is full.
+func (l *folderList) add(folder string) error {
+	for last := ""; len(l.page) < l.size; {
+		names, err := l.first(folder, last, l.size-len(l.page))
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, "/") {
+				l.page = append(l.page, name)
+			} else if err := l.add(name); err != nil {
+				return err
+			}
+			if len(l.page) == l.size {
+				return nil
+			}
+		}
+		last = names[len(names)-1]
+	}
+	return nil
+}
+
+// first returns the first n names in a folder that come after the last one. Those of folders end in a slash, so that
+// the order is that of whole paths. It never holds more than twice as many, whatever the size of the folder.
+func (l *folderList) first(folder, last string, n int) (names []string, err error) {
+	dir, err := os.Open(filepath.Join(l.root, filepath.FromSlash(folder)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }() // only read from
+	for err == nil {
+		var entries []os.DirEntry
+		if entries, err = dir.ReadDir(1000); l.ctx.Err() != nil {
+			return nil, l.ctx.Err()
+		}
+		for _, e := range entries {
+			name := folder + e.Name()
+			if e.IsDir() {
+				name += "/"
+			}
+			if name > last && l.wants(name) && !strings.HasPrefix(e.Name(), ".") {
+				names = append(names, name)
+			}
+			if len(names) == 2*n {
+				slices.Sort(names)
+				names = names[:n]
+			}
+		}
+	}
+	if err != io.EOF {
+		return nil, err
+	}
+	slices.Sort(names)
+	return names[:min(n, len(names))], nil
+}
+
+// wants reports whether a file belongs to the page, or whether a folder may have such files.
+func (l *folderList) wants(name string) bool {
+	if !strings.HasSuffix(name, "/") {
+		return name > l.after && strings.HasPrefix(name, l.prefix)
+	}
+	return (name > l.after || strings.HasPrefix(l.after, name)) &&
+		(strings.HasPrefix(name, l.prefix) || strings.HasPrefix(l.prefix, name))
+}

@@ -1,0 +1,23 @@
+package kinesishandler
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Processor returns the Processor of a stream or another source, and the scope of its records. It is for dead letters
+// that come back: everything else goes through Handle. The error is ErrLoop, or a fault of the parts.
+func (h *Handler) Processor(ctx context.Context, stream dedupe.Stream) (p *dedupe.Processor, scope string, err error) {
+	of := source{batch: dedupe.Batch{Stream: stream}, logs: strings.HasPrefix(stream.Name, "logs:")}
+	p, err = h.processor(ctx, of)
+	return p, h.settings(of.scope()).Scope, err
+}
+
+// Decode makes a batch of an event, such as that in the invocation record of a batch that Lambda gave up. The errors are
+// ErrNotKinesis, ErrManyShards, and ErrConsumer where KPL aggregates are opened.
+func (h *Handler) Decode(event json.RawMessage) (dedupe.Batch, error) {
+	return decode(event, h.options.Unaggregated)
+}
