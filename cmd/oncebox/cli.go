@@ -25,6 +25,7 @@ type cli struct {
 	Replay    replayCommand    `cmd:"" help:"Put claims back that the store has lost, as after a restore."`
 	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
 	Ledger    ledgerCommand    `cmd:"" help:"Work on the entries of records."`
+	Redrive   redriveCommand   `cmd:"" help:"List dead letters, and deliver them."`
 	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
 	Demo      demoCommand      `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`

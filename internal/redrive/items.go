@@ -74,7 +74,9 @@ func FromReader(a *deadletter.Archive, what string, text io.Reader) iter.Seq2[It
 // bodiesOf returns the bodies of received messages, or the content itself.
 func bodiesOf(content json.RawMessage) (bodies []json.RawMessage) {
 	var received struct {
-		Messages []struct{ Body string }
+		Messages []struct {
+			Body string `json:"Body"`
+		} `json:"Messages"`
 	}
 	if json.Unmarshal(content, &received) != nil || received.Messages == nil {
 		return []json.RawMessage{content}

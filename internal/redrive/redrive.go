@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -175,7 +176,7 @@ func (r Report) with(err error) Report {
 	case errors.As(err, &refused):
 		r.Status, r.Why = Refused, refused.why
 	case errors.Is(err, deadletter.ErrNotALetter):
-		r.Status, r.Why = Refused, "not a dead letter"
+		r.Status, r.Why = Refused, strings.TrimPrefix(err.Error(), "dead-letter store: ")
 	case errors.Is(err, kinesishandler.ErrLoop):
 		r.Status, r.Why = Refused, "the sink is the stream that it comes from"
 	case errors.Is(err, ErrLost):
@@ -263,7 +264,8 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 		return r, nil
 	}
 	r.Marker = j.marker(scope, result.Tally)
-	_, err = j.Mark(ctx, item.Name, r.Marker)
+	// Also where the run is interrupted now: without a marker the letter would run again.
+	_, err = j.Mark(context.WithoutCancel(ctx), item.Name, r.Marker)
 	r.Status = Done
 	return r, err
 }

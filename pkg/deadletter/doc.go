@@ -20,8 +20,13 @@
 // its owner is, and the reason. It does not hold the payload. A notification is a help and not a promise: it is lost
 // if the process dies between the object and the message, and it is sent twice at times. The objects are the truth.
 //
+// # Redrive
+//
+// An [Archive] lists what a store holds: the records of this package, and the batches that Lambda gave up, which Lambda
+// stores in the same bucket. It remembers which letters are done by markers beside them. `oncebox redrive` uses it.
+//
 // # Rights
 //
-// Put needs s3:PutObject, and sqs:SendMessage with a notifier. Read needs s3:GetObject. Encryption, retention and
-// access of the objects are settings of the bucket.
+// Put needs s3:PutObject, and sqs:SendMessage with a notifier. Read needs s3:GetObject. An Archive needs s3:ListBucket,
+// s3:GetObject and s3:PutObject. Encryption, retention and access of the objects are settings of the bucket.
 package deadletter

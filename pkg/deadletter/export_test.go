@@ -19,3 +19,6 @@ func (s *Store) SetNow(now func() time.Time) { s.now = now }
 
 // Translate translates an error as bucket and queue do.
 func Translate(err error) error { return translate("s3://b", "put object", err) }
+
+// SetFolderPage sets how many names a page of a Folder has.
+func SetFolderPage(l Listed, n int) { l.(*Folder).page = n }

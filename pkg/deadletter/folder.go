@@ -15,7 +15,10 @@ const tempPattern = ".incomplete-*"
 
 // Folder stores objects as files of one folder, which several processes may share. Its file system needs hard links. A
 // name with slashes is that of a file in a folder inside.
-type Folder struct{ path string }
+type Folder struct {
+	path string
+	page int // names of a listing
+}
 
 var _ Listed = (*Folder)(nil)
 
@@ -24,7 +27,7 @@ func NewFolder(path string) (*Folder, error) {
 	if err := openFolder(path); err != nil {
 		return nil, fmt.Errorf("dead-letter store %s: %w", path, err)
 	}
-	return &Folder{path}, nil
+	return &Folder{path, folderPage}, nil
 }
 
 func openFolder(path string) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotALetter says that an object is neither a Document nor an invocation record of Lambda.
-var ErrNotALetter = errors.New("dead-letter store: this is not a dead letter")
+var ErrNotALetter = errors.New("dead-letter store: not a dead letter")
 
 // Letter is what an object of the store holds: one of a poison record and a batch that Lambda gave up.
 type Letter struct {
@@ -50,6 +50,7 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 	var kind struct {
 		Format  *int             `json:"format"`
 		Batch   *json.RawMessage `json:"KinesisBatchInfo"`
+		Table   *json.RawMessage `json:"DDBStreamBatchInfo"`
 		Message *string          `json:"Message"` // of SNS
 	}
 	if err := json.Unmarshal(content, &kind); err != nil {
@@ -64,6 +65,9 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 		return Letter{Name: name, Batch: batch, Content: content}, err
 	case kind.Message != nil:
 		return ParseLetter(name, []byte(*kind.Message))
+	}
+	if kind.Table != nil {
+		return Letter{}, fmt.Errorf("%w: batches of DynamoDB streams are not implemented yet", ErrNotALetter)
 	}
 	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo", ErrNotALetter)
 }

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +25,7 @@ const folderPage = 10_000
 
 // List returns a page of up to 10,000 names. Files that begin with a dot are left out: those that are not complete yet.
 func (f *Folder) List(ctx context.Context, prefix, after string) ([]string, error) {
-	l := folderList{ctx: ctx, root: f.path, prefix: prefix, after: after, size: folderPage}
+	l := folderList{ctx: ctx, root: f.path, prefix: prefix, after: after, size: f.page}
 	if err := l.add(""); err != nil {
 		return nil, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
@@ -89,7 +90,7 @@ func (l *folderList) first(folder, last string, n int) (names []string, err erro
 			}
 		}
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	slices.Sort(names)

@@ -16,8 +16,8 @@ func (h *Handler) Processor(ctx context.Context, stream dedupe.Stream) (p *dedup
 	return p, h.settings(of.scope()).Scope, err
 }
 
-// Decode makes a batch of an event, such as that in the invocation record of a batch that Lambda gave up. The errors are
-// ErrNotKinesis, ErrManyShards, and ErrConsumer where KPL aggregates are opened.
-func (h *Handler) Decode(event json.RawMessage) (dedupe.Batch, error) {
-	return decode(event, h.options.Unaggregated)
+// Decode makes a batch of an event of Kinesis, such as that in the invocation record of a batch that Lambda gave up. With
+// allowConsumers it takes those of enhanced fan-out. The errors are ErrNotKinesis, ErrManyShards and ErrConsumer.
+func Decode(event json.RawMessage, allowConsumers bool) (dedupe.Batch, error) {
+	return decode(event, allowConsumers)
 }

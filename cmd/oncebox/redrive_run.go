@@ -1,0 +1,376 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+type redriveRun struct {
+	From        []string `arg:"" optional:"" help:"s3://BUCKET/PREFIX, dir:PATH, or files with letters: those of redrive export, and messages that SQS got. Default: ONCEBOX_DEAD_LETTERS."`
+	Name        []string `help:"Only the letter with this name. Repeatable." sep:"none" placeholder:"NAME"`
+	Set         []string `help:"A setting of the function for this run, without ONCEBOX_ and as a flag is written. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
+	Jq          string   `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
+	Scope       string   `help:"The scope of this run, and of documents that name none." placeholder:"NAME"`
+	Function    string   `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
+	Reason      string   `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
+	PastHorizon bool     `help:"Also run letters past the horizon, whose copies may have been forgotten."`
+	DryRun      bool     `help:"Read the letters and say what would happen. Nothing is decided, sent or marked."`
+	Rate        rowRate  `help:"Run at most N letters a second. Default: no limit." placeholder:"N"`
+	letterFilter
+	atOnce
+}
+
+func (redriveRun) Help() string {
+	return `Takes each letter through the steps of the dedupe function with its original owner, and then stores a marker beside
+it, done/NAME. The letters stay. Nothing is put into the source stream. The ledger comes from --store; the other
+settings are the variables of the function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are
+required. A poison record needs something that has changed: a new program, --set or --jq.
+
+It is safe to interrupt and to repeat. A letter with a marker is not run again. If an interruption comes between the
+sink and the marker, the letter is sent again under the same id; a sink with transactions or objects does nothing
+then. Finish an interrupted run with the same --set and --jq.
+
+These are not run, and the exit code is 4:
+  still-poison  cannot be read with these settings
+  past-horizon  is older than ONCEBOX_HORIZON; --past-horizon runs it
+  lost          is a batch without a payload, and the stream no longer has its records
+  refused       is of another scope or function, or --jq has no single result for it, or its records are not as many
+                as it says, or the sink is its source
+
+If 20 letters fail one after the other, the run stops with exit code 1: a part is down.
+
+Batches that Lambda gave up run only with --function. --jq does not change them: run them first; what is poison in
+them is stored as letters of its own. A message that SQS or SNS got from Lambda has no payload: give it in a file, and
+its records are read from the stream, as long as that has all of them.
+
+Examples:
+  oncebox --store dynamodb: redrive run --dry-run s3://my-dead-letters --set id-path=order.id
+  oncebox --store dynamodb: redrive run s3://my-dead-letters --set id-path=order.id --reason "new path since Friday"
+  oncebox redrive run dir:failed --jq '.id //= .orderId' --since 2027-03-05 --rate 200
+  oncebox --store dynamodb: redrive run s3://my-dead-letters --kind batch --function orders-dedupe
+  oncebox redrive run messages.json --function orders-dedupe`
+}
+
+func (c redriveRun) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	environ, from, err := c.inputs()
+	if err != nil {
+		return err
+	}
+	options, err := kinesishandler.ParseOptions(environ)
+	if err != nil {
+		return &usageError{err, ""}
+	}
+	job, err := c.job(options)
+	if err != nil {
+		return err
+	}
+	archive, err := openArchive(ctx, cmp.Or(from.store, options.DeadLetterStore))
+	if err != nil {
+		return err
+	}
+	job.Mark = archive.MarkDone
+	items, closeItems, err := c.items(ctx, a, archive, from.files)
+	if err != nil {
+		return err
+	}
+	defer closeItems()
+	job.Items = items
+	ledger, closeLedger, err := a.openLedger(ctx, options.Concurrency)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	h, err := kinesishandler.Open(ctx, sdkconfig.Load, anyConsumer{ledger}, options, slog.Default())
+	if err != nil {
+		return err
+	}
+	job.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
+		return h.Processor(ctx, s)
+	}
+	return errors.Join(c.run(ctx, a, job), h.Close())
+}
+
+// anyConsumer takes no row of consumers: the stream stays the function's, wherever this runs.
+type anyConsumer struct{ dedupe.Store }
+
+func (anyConsumer) ClaimConsumer(_ context.Context, _ string, _ dedupe.Stream, function string) (string, error) {
+	return function, nil
+}
+
+// letterSources are where letters come from: a store, or files.
+type letterSources struct {
+	store string
+	files []string
+}
+
+// inputs returns the settings of this run, and where the letters are.
+func (c redriveRun) inputs() (environ []string, from letterSources, err error) {
+	environ = os.Environ()
+	for _, argument := range c.From {
+		switch {
+		case !isDeadLetterStore(argument):
+			from.files = append(from.files, argument)
+		case from.store != "":
+			return nil, from, &usageError{errors.New("more than one dead-letter store was named"), "Run one after the other."}
+		default:
+			from.store = argument
+		}
+	}
+	switch {
+	case from.store != "" && len(from.files) > 0:
+		return nil, from, &usageError{errors.New("a dead-letter store and files were named"), "Run one after the other."}
+	case len(c.Name) > 0 && len(from.files) > 0:
+		return nil, from, &usageError{errors.New("--name is for letters of a store, and files were named"), ""}
+	}
+	if os.Getenv(varDeadLetters) == "" && from.store != "" {
+		environ = append(environ, varDeadLetters+"="+from.store) // new letters, of parts of an old one
+	}
+	if c.Scope != "" {
+		environ = append(environ, "ONCEBOX_SCOPE="+c.Scope)
+	}
+	for _, setting := range c.Set {
+		variable, err := variableOfSetting(setting)
+		if err != nil {
+			return nil, from, err
+		}
+		environ = append(environ, variable)
+	}
+	return environ, from, nil
+}
+
+// notSettable are variables of the function that are not for --set.
+var notSettable = map[string]string{
+	"ONCEBOX_DEDUPE_TABLE": "--dedupe-table", "ONCEBOX_LOG_LEVEL": "--log-level", "ONCEBOX_SCOPE": "--scope",
+	varDeadLetters: "the variable " + varDeadLetters,
+}
+
+// variableOfSetting makes a variable of NAME=VALUE, where NAME is like a flag.
+func variableOfSetting(setting string) (string, error) {
+	name, value, ok := strings.Cut(setting, "=")
+	if !ok {
+		return "", &usageError{fmt.Errorf("--set %s: must be NAME=VALUE, as in id-path=order.id", setting), ""}
+	}
+	variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if instead := notSettable[variable]; instead != "" {
+		return "", &usageError{fmt.Errorf("--set %s: use %s for it", setting, instead), ""}
+	}
+	if !slices.Contains(kinesishandler.Variables(), variable) {
+		var names []string
+		for _, v := range kinesishandler.Variables() {
+			names = append(names, strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v, variablePrefix), "_", "-")))
+		}
+		hint := ""
+		if meant := suggest.Closest(name, names); meant != "" {
+			hint = "Did you mean " + meant + "?"
+		}
+		return "", &usageError{fmt.Errorf("--set %s: %s is not a setting of the function", setting, name), hint}
+	}
+	return variable + "=" + value, nil
+}
+
+// job makes a job of the flags, still without letters and parts.
+func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
+	job := &redrive.Job{
+		Retention: o.Retention, PastHorizon: c.PastHorizon, Records: streamReader(), Keep: c.keep,
+		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, o.Unaggregated) },
+		Scope:  c.Scope, Function: c.Function, DryRun: c.DryRun,
+		Marker:      deadletter.Marker{Patch: c.Jq, Settings: c.Set, Reason: c.Reason},
+		Concurrency: c.Parallel, Now: time.Now,
+	}
+	if c.Rate > 0 {
+		job.Pace = rate.NewLimiter(rate.Limit(c.Rate), 1).Wait
+	}
+	if c.Jq != "" {
+		patch, err := redrive.NewPatch(c.Jq)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--jq: %w", err), ""}
+		}
+		job.Patch = patch
+	}
+	return job, nil
+}
+
+func (c redriveRun) check() error {
+	if c.Scope != "" {
+		if err := itembank.ValidateName("scope", c.Scope); err != nil {
+			return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+		}
+	}
+	return c.atOnce.check()
+}
+
+// items opens the letters.
+func (c redriveRun) items(ctx context.Context, a *app, archive *deadletter.Archive, files []string) (
+	items iter.Seq2[redrive.Item, error], closeItems func(), err error,
+) {
+	switch {
+	case len(c.Name) > 0:
+		return redrive.Named(archive, c.Name), func() {}, nil
+	case len(files) == 0:
+		return redrive.FromArchive(ctx, archive), func() {}, nil
+	}
+	var opened []*os.File
+	closeItems = func() {
+		for _, file := range opened {
+			_ = file.Close() // only read from
+		}
+	}
+	var all []iter.Seq2[redrive.Item, error]
+	for _, name := range files {
+		text := a.stdin
+		if name != "-" {
+			file, err := os.Open(name)
+			if err != nil {
+				closeItems()
+				return nil, nil, &usageError{fileError(name, err), ""}
+			}
+			opened, text = append(opened, file), file
+		}
+		all = append(all, redrive.FromReader(archive, name, text))
+	}
+	return func(yield func(redrive.Item, error) bool) {
+		for _, items := range all {
+			for item, err := range items {
+				if !yield(item, err) {
+					return
+				}
+			}
+		}
+	}, closeItems, nil
+}
+
+// redriveSummary is what a run has done, as JSON.
+type redriveSummary struct {
+	DryRun       bool                     `json:"dry_run,omitempty"`
+	Letters      map[redrive.Status]int64 `json:"letters"`
+	Reasons      map[string]int64         `json:"reasons,omitempty"` // of the letters that were not done
+	Records      int64                    `json:"records"`           // of the letters that were done
+	Delivered    int64                    `json:"delivered"`
+	Dropped      int64                    `json:"dropped"`
+	DoneBefore   int64                    `json:"done_before"`
+	DeadLettered int64                    `json:"dead_lettered"` // parts of letters
+}
+
+// shownLetters is how many letters that were not done a run names.
+const shownLetters = 20
+
+func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
+	s := redriveSummary{DryRun: c.DryRun, Letters: map[redrive.Status]int64{}, Reasons: map[string]int64{}}
+	progress, finish := a.counting("redriving", "letters")
+	seen, look := int64(0), 0
+	err := job.Run(ctx, func(r redrive.Report) error {
+		s.add(r)
+		if seen++; progress != nil {
+			progress(seen, -1)
+		}
+		if isDone(r.Status) {
+			return nil
+		}
+		if look++; look <= shownLetters {
+			a.remark("%s", toLetterJSON(r).text())
+		}
+		return nil
+	})
+	finish()
+	if look > shownLetters {
+		a.remark("and %d more; `oncebox redrive list` lists them", look-shownLetters)
+	}
+	if printErr := a.print(s, s.text()); printErr != nil {
+		err = errors.Join(err, printErr)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return &hintError{err, "The run can be repeated: what is done has a marker."}
+	}
+	return s.err()
+}
+
+func isDone(s redrive.Status) bool {
+	return s == redrive.Done || s == redrive.AlreadyDone || s == redrive.Ready
+}
+
+// maxReasons bounds the reasons of a summary: those of failures may all differ.
+const maxReasons = 50
+
+func (s *redriveSummary) add(r redrive.Report) {
+	s.Letters[r.Status]++
+	if r.Status == redrive.Done || r.Status == redrive.Ready {
+		s.Records += r.Tally.In
+		s.Delivered += r.Marker.Delivered
+		s.Dropped += r.Marker.Dropped
+		s.DoneBefore += r.Marker.DoneBefore
+		s.DeadLettered += r.Tally.DeadLettered
+	}
+	why := r.Why
+	if r.Status == redrive.PastHorizon {
+		why = "past the horizon"
+	}
+	if _, known := s.Reasons[why]; why != "" && (known || len(s.Reasons) < maxReasons) {
+		s.Reasons[why]++
+	}
+}
+
+func (s *redriveSummary) text() string {
+	first := redrive.Done
+	if s.DryRun {
+		first = redrive.Ready
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "letters: %s\n", countsText(s.Letters, first, redrive.AlreadyDone, redrive.StillPoison,
+		redrive.PastHorizon, redrive.Lost, redrive.Refused, redrive.Failed))
+	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
+		fmt.Fprintf(&b, "  %d: %s\n", s.Reasons[why], why)
+	}
+	if s.DryRun {
+		fmt.Fprintf(&b, "records: %d would be read", s.Records-s.DeadLettered)
+	} else {
+		fmt.Fprintf(&b, "records: delivered %d, dropped %d, done before %d", s.Delivered, s.Dropped, s.DoneBefore)
+	}
+	fmt.Fprintf(&b, ", dead-lettered %d", s.DeadLettered)
+	return b.String()
+}
+
+// err says that there is something to look at.
+func (s *redriveSummary) err() error {
+	if n := s.Letters[redrive.Failed]; n > 0 {
+		return &hintError{fmt.Errorf("%s failed", quantity(n, "letter")), "It is safe to run them again."}
+	}
+	left := int64(0)
+	for status, n := range s.Letters {
+		if !isDone(status) {
+			left += n
+		}
+	}
+	switch {
+	case left > 0:
+		return fmt.Errorf("%w: %s not redriven", errLook, quantity(left, "letter"))
+	case s.DeadLettered > 0:
+		return fmt.Errorf("%w: %s of the letters dead-lettered", errLook, quantity(s.DeadLettered, "record"))
+	}
+	return nil
+}

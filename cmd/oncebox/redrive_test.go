@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// deadLetter is a poison record of the scope orders, whose id is where nobody looked for it.
+func deadLetter(n int, arrival time.Time) dedupe.DeadLetter {
+	p := dedupe.Position{
+		Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"}, Shard: "shardId-000000000000",
+		Sequence: fmt.Sprintf("%056d", n), Sub: dedupe.Plain,
+	}
+	return dedupe.DeadLetter{
+		Owner: p.Owner().String(), Scope: "orders", Position: p, Reason: "the id is missing", PartitionKey: "pk",
+		Arrival: arrival, Data: fmt.Appendf(nil, `{"order":{"id":"order-%d"}}`, n),
+	}
+}
+
+// deadLetters writes n letters into a folder, as fast as that goes.
+func (s *shell) deadLetters(folder string, n int) {
+	s.Helper()
+	if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
+		s.Fatal(err)
+	}
+	for i := range n {
+		l := deadLetter(i, time.Now())
+		content, err := deadletter.Encode(l)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.file(folder+"/"+deadletter.Name(l.Owner, l.Data), string(content))
+	}
+}
+
+func (s *shell) delivered() (ids map[string]int) {
+	s.Helper()
+	out, err := os.ReadFile(filepath.Join(s.dir, "out.ndjson"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	ids = map[string]int{}
+	for line := range bytes.Lines(out) {
+		var record struct{ Order struct{ ID string } }
+		if err := json.Unmarshal(line, &record); err != nil {
+			s.Fatal(err)
+		}
+		ids[record.Order.ID]++
+	}
+	return ids
+}
+
+func newRedriveShell(t *testing.T, letters int) *shell {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.deadLetters("failed", letters)
+	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed"}
+	return s
+}
+
+// TestRedriveRunbook: the commands of docs/redrive.md, on a folder.
+func TestRedriveRunbook(t *testing.T) {
+	s := newRedriveShell(t, 3)
+	s.run(exitDone, "redrive", "list").saying(t, "pending\tpoison\t", "the id is missing", "pending 3")
+	first := deadLetter(0, time.Time{})
+	name := deadletter.Name(first.Owner, first.Data)
+	s.run(exitDone, "redrive", "show", name).saying(t, `{"order":{"id":"order-0"}}`, "a JSON object", "pending", "orders")
+
+	s.run(exitLook, "redrive", "run", "--dry-run").saying(t, "ready 0, still-poison 3", "3: the id is missing", "3 letters not redriven")
+	s.run(exitDone, "redrive", "run", "--dry-run", "--set", "id-path=order.id").saying(t, "ready 3", "3 would be read")
+	if ids := s.delivered(); len(ids) != 0 {
+		t.Errorf("a dry run delivered %v", ids)
+	}
+	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id", "--name", name, "--reason", "a test").
+		saying(t, "letters: done 1\nrecords: delivered 1, dropped 0, done before 0, dead-lettered 0")
+	s.run(exitDone, "redrive", "run", "--jq", ".id = .order.id", "--rate", "1000").saying(t, "done 2, already-done 1")
+	s.run(exitDone, "redrive", "list", "--status", "done").saying(t, "pending 0, done 3")
+	s.run(exitDone, "redrive", "show", name).saying(t, "delivered", "a test", "id-path=order.id")
+	if ids := s.delivered(); len(ids) != 3 || ids["order-0"] != 1 || ids["order-1"] != 1 || ids["order-2"] != 1 {
+		t.Errorf("delivered %v", ids)
+	}
+	var summary redriveSummary
+	s.json(&summary, "redrive", "run")
+	if summary.Letters["already-done"] != 3 || summary.Delivered != 0 {
+		t.Errorf("%+v", summary)
+	}
+
+	// A new ledger and store: the letters of a file.
+	s.run(exitDone, "redrive", "export", "letters.ndjson", "--why", "the id")
+	s.run(exitUsage, "redrive", "export", "letters.ndjson").saying(t, "does not exist")
+	s.env = append(s.env, "ONCEBOX_DEAD_LETTERS=dir:failed2", "ONCEBOX_STORE=sqlite:2.db")
+	s.run(exitDone, "init")
+	s.deadLetters("failed2", 0)
+	for _, want := range []string{"done 3", "done 0, already-done 3"} {
+		s.run(exitDone, "redrive", "run", "letters.ndjson", "--set", "id-path=order.id").saying(t, want)
+	}
+}
+
+// TestRedriveFilters: letters are chosen by time, kind and reason.
+func TestRedriveFilters(t *testing.T) {
+	s := newRedriveShell(t, 0)
+	for i, arrival := range []time.Time{time.Now().AddDate(0, -1, 0), time.Now().Add(-time.Hour), time.Now()} {
+		content, err := deadletter.Encode(deadLetter(i, arrival))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.file(fmt.Sprint("failed/", i), string(content))
+	}
+	since := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	s.run(exitDone, "redrive", "list", "--since", since).saying(t, "pending 1")
+	s.run(exitDone, "redrive", "list", "--until", since).saying(t, "pending 1, past-horizon 1")
+	s.run(exitDone, "redrive", "list", "--kind", "batch").saying(t, "pending 0")
+	s.run(exitDone, "redrive", "list", "--why", "no such").saying(t, "pending 0")
+	s.run(exitLook, "redrive", "run", "--set", "id-path=order.id").saying(t, "done 2, past-horizon 1", "1: past the horizon")
+	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id", "--past-horizon").saying(t, "done 1, already-done 2")
+	s.env = append(s.env, "ONCEBOX_HORIZON=100d")
+	s.run(exitDone, "redrive", "list").saying(t, "pending 0, done 3")
+}
+
+// TestRedriveBucket: a bucket with both kinds of letters, on DynamoDB.
+func TestRedriveBucket(t *testing.T) {
+	testengine.CheckOnly(t)
+	s := newShell(t)
+	endpoint := testengine.S3(t, "dead")
+	s.env = append(localEngine(testengine.Dynoxide(t)), "AWS_ENDPOINT_URL_S3="+endpoint, "ONCEBOX_STORE=dynamodb:",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson")
+	s.run(exitDone, "init")
+	client := s3.New(s3.Options{
+		BaseEndpoint: &endpoint, Region: "us-east-1", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	objects := deadletter.NewBucket(client, "dead", "")
+	l := deadLetter(1, time.Now())
+	content, err := deadletter.Encode(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poison := "poison/orders/" + deadletter.Name(l.Owner, l.Data)
+	arrival := time.Now()
+	event := fmt.Sprintf(`{"Records":[{"eventSource":"aws:kinesis","eventID":"shardId-000000000000:7","eventSourceARN":`+
+		`"arn:aws:kinesis:eu-west-1:123456789012:stream/orders","kinesis":{"sequenceNumber":"7","partitionKey":"k",`+
+		`"data":"eyJpZCI6ImIiLCJvcmRlciI6eyJpZCI6ImIifX0=","approximateArrivalTimestamp":%d}}]}`, arrival.Unix())
+	discard := eventsource.Discard{
+		Mapping: "m", FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:f", Shard: "shardId-000000000000",
+		StreamARN: "arn:aws:kinesis:eu-west-1:123456789012:stream/orders", Condition: eventsource.RetryAttemptsExhausted,
+		Records: []types.Record{{SequenceNumber: aws.String("7"), ApproximateArrivalTimestamp: &arrival}},
+		At:      arrival, Event: json.RawMessage(event), ObjectID: "x",
+	}
+	batch, body := discard.Object()
+	for name, content := range map[string][]byte{poison: content, batch: body} {
+		if _, err := objects.Create(t.Context(), name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(exitDone, "redrive", "list", "s3://dead").saying(t, "pending 2", poison, batch, "RetryAttemptsExhausted")
+	s.run(exitDone, "redrive", "list", "s3://dead/poison/orders").saying(t, "pending 1")
+	s.run(exitDone, "redrive", "show", batch, "s3://dead").saying(t, `{"id":"b","order":{"id":"b"}}`, "function       f")
+	s.run(exitLook, "redrive", "run", "s3://dead/poison/orders").saying(t, "still-poison 1")
+	s.run(exitLook, "redrive", "run", "s3://dead", "--set", "id-path=order.id").
+		saying(t, "done 1, refused 1", "a batch of the function f; --function f runs it")
+	s.run(exitDone, "redrive", "run", "s3://dead", "--function", "f").saying(t, "done 1, already-done 1")
+	s.run(exitDone, "redrive", "list", "s3://dead").saying(t, "pending 0, done 2")
+	s.run(exitDone, "redrive", "list", "s3://dead/poison").saying(t, "pending 0, done 1")
+	if ids := s.delivered(); len(ids) != 2 || ids["order-1"] != 1 || ids["b"] != 1 {
+		t.Errorf("delivered %v", ids)
+	}
+	s.run(exitFailed, "redrive", "list", "s3://nowhere").saying(t, "bucket does not exist")
+
+	// A message without a payload, whose stream is gone.
+	s.file("message.json", string(discard.Message()))
+	s.env = append(s.env, "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t), "ONCEBOX_DEAD_LETTERS=s3://dead/poison/orders")
+	s.run(exitLook, "redrive", "run", "message.json", "--function", "f").saying(t, "lost 1")
+}
+
+// TestRedriveRefuses: what is wrong is told before anything is changed.
+func TestRedriveRefuses(t *testing.T) {
+	s := newRedriveShell(t, 1)
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--set", "id-pth=x"}, "Did you mean id-path?"},
+		{[]string{"--set", "id-path"}, "must be NAME=VALUE"},
+		{[]string{"--set", "scope=x"}, "use --scope"},
+		{[]string{"--set", "window=soon"}, "ONCEBOX_WINDOW"},
+		{[]string{"--jq", "|"}, "--jq: "},
+		{[]string{"--scope", "A B"}, `--scope "A B"`},
+		{[]string{"--parallel", "0"}, "--parallel 0"},
+		{[]string{"--since", "friday"}, "is not a time"},
+		{[]string{"dir:failed", "dir:failed"}, "more than one dead-letter store"},
+		{[]string{"dir:failed", "file"}, "a dead-letter store and files"},
+		{[]string{"file", "--name", "x"}, "--name is for letters of a store"},
+		{[]string{"nothing.json"}, "nothing.json"},
+		{[]string{"dir:nowhere"}, "nowhere"},
+	} {
+		s.run(exitUsage, append([]string{"redrive", "run"}, test.args...)...).saying(t, test.says)
+	}
+	s.env = s.env[:2]
+	s.run(exitUsage, "redrive", "list").saying(t, "no dead-letter store was named", "ONCEBOX_DEAD_LETTERS")
+	s.run(exitUsage, "redrive", "run").saying(t, "ONCEBOX_DEAD_LETTERS")
+	// The sink is the source.
+	s.env = []string{
+		"ONCEBOX_ID_PATH=order.id", "ONCEBOX_SINK=kinesis:orders", "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=a",
+		"AWS_SECRET_ACCESS_KEY=b", "AWS_ENDPOINT_URL_KINESIS=http://127.0.0.1:1",
+	}
+	s.run(exitLook, "redrive", "run", "dir:failed").saying(t, "refused 1", "the sink is the stream that it comes from")
+	s.run(exitLook, "redrive", "run", "dir:failed", "--scope", "other", "--set", "sink=ndjson:out.ndjson").
+		saying(t, "it is of the scope orders, and this run has other")
+}
+
+// TestRedriveTakesNoConsumer: the stream stays the function's, also where the variables of Lambda are set.
+func TestRedriveTakesNoConsumer(t *testing.T) {
+	s := newRedriveShell(t, 1)
+	s.env = append(s.env, "AWS_LAMBDA_FUNCTION_NAME=somebody")
+	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id")
+	s.until("SELECT NOT EXISTS (SELECT 1 FROM consumer)")
+}
+
+// TestKilledRedrive: a run that is killed at any point is repeated until it is done. No letter is left out, and each
+// record has one id.
+func TestKilledRedrive(t *testing.T) {
+	testengine.CheckOnly(t)
+	const letters = 1500
+	s := newRedriveShell(t, letters)
+	args := []string{"redrive", "run", "--set", "id-path=order.id"}
+	markers := func() int {
+		entries, err := os.ReadDir(filepath.Join(s.dir, "failed/done"))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	kills := 0
+	for until := 1; until < letters; until += letters / 6 {
+		c := s.command(context.Background(), nil, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for markers() < until {
+			time.Sleep(time.Millisecond) // before the next look
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			kills++
+		}
+	}
+	s.run(exitDone, args...)
+	s.run(exitDone, args...).saying(t, fmt.Sprintf("done 0, already-done %d", letters))
+	ids, repeats := s.delivered(), 0
+	for _, n := range ids {
+		repeats += n - 1
+	}
+	if len(ids) != letters || kills < 3 || repeats > kills*32 {
+		t.Errorf("%d ids, %d repeats, %d kills", len(ids), repeats, kills)
+	}
+}

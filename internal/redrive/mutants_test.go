@@ -1,0 +1,163 @@
+package redrive_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// mutantProcessor redrives poison records in a wrong way.
+type mutantProcessor struct {
+	redrive.Processor
+	wrong func(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result
+}
+
+func (p mutantProcessor) Redrive(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result {
+	return p.wrong(ctx, d, name)
+}
+
+// onProcessor makes a mutant of a wrong way to redrive a poison record.
+func onProcessor(
+	wrong func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, name string) dedupe.Result,
+) func(*world, *redrive.Job) {
+	return func(_ *world, j *redrive.Job) {
+		target := j.Target
+		j.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
+			right, scope, err := target(ctx, s)
+			return mutantProcessor{right, func(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result {
+				return wrong(ctx, right, d, name)
+			}}, scope, err
+		}
+	}
+}
+
+// batchOf is the batch of a record that comes from the stream.
+func batchOf(d dedupe.DeadLetter, sequence string) dedupe.Batch {
+	return dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{
+		{Sequence: sequence, PartitionKey: d.PartitionKey, Arrival: d.Arrival, Data: d.Data},
+	}}
+}
+
+// mutants are broken rules of redrive, and the level of sinks on which they are looked for.
+var mutants = map[string]struct {
+	level  string
+	mutate func(*world, *redrive.Job)
+}{
+	// A crash between the two leaves a letter that nobody delivers.
+	"the marker comes before the sink": {"stream", func(_ *world, j *redrive.Job) {
+		items := j.Items
+		j.Items = func(yield func(redrive.Item, error) bool) {
+			for item, err := range items {
+				read := item.Letter
+				item.Letter = func(ctx context.Context) (deadletter.Letter, error) {
+					if _, err := j.Mark(ctx, item.Name, deadletter.Marker{}); err != nil {
+						return deadletter.Letter{}, err
+					}
+					return read(ctx)
+				}
+				if !yield(item, err) {
+					return
+				}
+			}
+		}
+	}},
+	// Its ack says that it is done: as a dead letter.
+	"a poison record is judged by acks": {"stream", onProcessor(judgedAsBatch)},
+	// An object that reaches over its position handled the others.
+	"a poison record is judged by objects": {"objects", onProcessor(judgedAsBatch)},
+	// It finds its own entry, and takes itself for a copy.
+	"a new owner": {"stream", onProcessor(
+		func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, name string) dedupe.Result {
+			d.Position.Sequence = "1000" + d.Position.Sequence
+			return right.Redrive(ctx, d, name)
+		})},
+	// It comes back with another position, as above.
+	"put into the source stream again": {"stream", onProcessor(
+		func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, _ string) dedupe.Result {
+			return right.Process(ctx, batchOf(d, "1000"+d.Position.Sequence))
+		})},
+}
+
+func judgedAsBatch(
+	ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, _ string,
+) dedupe.Result {
+	return right.Process(ctx, batchOf(d, d.Position.Sequence))
+}
+
+// TestMutants: TestFaults finds each broken rule.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for at, more := 0, true; more; at++ {
+				w := newWorld(t, m.level, dedupefault.Memory.Open(t), newMemory())
+				var problem string
+				if more, problem = w.survives(at, false, m.mutate); problem != "" {
+					t.Logf("found at call %d: %s", at, problem)
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}
+
+// TestShortBatch: a batch of which a part is missing is not done as a whole. What its payload lacks is read from the
+// stream.
+func TestShortBatch(t *testing.T) {
+	t.Parallel()
+	all := []dedupe.Record{record(1, "a", "x", false), record(2, "b", "x", false), record(3, "c", "x", false)}
+	other := record(4, "d", "x", false)
+	for name, test := range map[string]struct {
+		payload, inStream []dedupe.Record // none: no payload, and lost
+		status            redrive.Status
+		delivered         string
+		mutant            bool
+	}{
+		"whole":                        {all, nil, redrive.Done, "a:1 b:1 c:1", false},
+		"short, and lost":              {all[:2], nil, redrive.Refused, "", false},
+		"short, and in the stream":     {all[:2], all, redrive.Done, "a:1 b:1 c:1", false},
+		"only in the stream":           {nil, all, redrive.Done, "a:1 b:1 c:1", false},
+		"partly in the stream":         {nil, all[1:], redrive.Refused, "", false},
+		"other records in the stream":  {nil, append(all[1:3:3], other), redrive.Refused, "", false},
+		"lost":                         {nil, nil, redrive.Lost, "", false},
+		"mutant: any number is enough": {all[:2], nil, redrive.Done, "a:1 b:1", true},
+	} {
+		w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+		name0, _ := w.giveUp(all...)
+		j := w.job()
+		items := j.Items
+		j.Items = func(yield func(redrive.Item, error) bool) {
+			for item, err := range items {
+				read := item.Letter
+				item.Letter = func(ctx context.Context) (deadletter.Letter, error) {
+					l, err := read(ctx)
+					if l.Batch.Event = nil; test.payload != nil {
+						l.Batch.Event = eventOf(t, test.payload)
+					}
+					if test.mutant {
+						l.Batch.Size, l.Batch.Last = len(test.payload), test.payload[len(test.payload)-1].Sequence
+					}
+					return l, err
+				}
+				yield(item, err)
+			}
+		}
+		j.Records = func(context.Context, *deadletter.GivenUp) ([]dedupe.Record, error) {
+			if test.inStream == nil {
+				return nil, redrive.ErrLost
+			}
+			return test.inStream, nil
+		}
+		reports, err := w.run(j)
+		must(t, err)
+		if r := reports[name0]; r.Status != test.status || w.ids() != test.delivered {
+			t.Errorf("%s: %s (%s), delivered %q", name, r.Status, r.Why, w.ids())
+		}
+	}
+}

@@ -1,0 +1,497 @@
+package redrive_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+func joined(all []string) string {
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// derived is the id of record 9 of friday.
+var derived = format.DerivedID("a", "other")
+
+// friday is what a function leaves behind when a producer breaks the path of its ids.
+func (w *world) friday() {
+	w.Helper()
+	w.tooLarge = 200 // with the duplicate context, record 9 is larger
+	w.live(record(1, "a", "x", false), record(2, "b", "x", true), record(3, "c", "x", false), record(4, "b", "x", true),
+		aggregate(5, payload(5, "d", "x", false), payload(6, "e", "x", true)))
+	// Its entry is its own when the sink refuses it.
+	w.live(record(9, "a", "other", false))
+	w.tooLarge = 1 << 20
+	w.giveUp(record(7, "f", "x", false), record(8, "g", "x", false))
+	w.live(record(7, "f", "x", false)) // by an attempt before
+}
+
+// mended is what has to be delivered in the end, each once.
+var mended = joined([]string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", derived + ":1"})
+
+// TestRedrive: every letter is delivered under its original owner, on each level of sinks, and only once.
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
+		for _, level := range levels {
+			if level == "transactions" && e.Name != dedupefault.Memory.Name {
+				continue // its entries are in memory
+			}
+			for place, open := range map[string]func(testing.TB) deadletter.Listed{"folder": newFolder, "bucket": newBucket} {
+				t.Run(level+"/"+place, func(t *testing.T) {
+					w := newWorld(t, level, e.Open(t), open(t))
+					w.scope = newScope() // the engine may be that of other tests
+					w.friday()
+					j := w.job()
+					j.Concurrency = 8
+					reports, err := w.run(j)
+					must(t, err)
+					if counts := count(reports); counts[redrive.Done] != 5 || len(reports) != 5 {
+						t.Errorf("%v", counts)
+					}
+					if got := w.ids(); got != mended {
+						t.Errorf("delivered %s, want %s", got, mended)
+					}
+					reports, err = w.run(w.job())
+					must(t, err)
+					if counts := count(reports); counts[redrive.AlreadyDone] != 5 || w.ids() != mended {
+						t.Errorf("again: %v, %s", counts, w.ids())
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestMarkers: a marker says what became of its letter.
+func TestMarkers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	w.friday()
+	j := w.job()
+	j.Marker = deadletter.Marker{Patch: "patch", Settings: []string{"id-path=order.id"}, Reason: "friday"}
+	reports, err := w.run(j)
+	must(t, err)
+	var outcomes []string
+	archive := deadletter.NewArchive(w.dead)
+	for name := range reports {
+		m, err := archive.Done(t.Context(), name)
+		must(t, err)
+		outcomes = append(outcomes, fmt.Sprint(m.Outcome, m.Delivered, m.Dropped, m.DoneBefore))
+		if m.Patch != "patch" || m.Settings[0] != "id-path=order.id" || m.Reason != "friday" || m.Scope != scope || !m.At.Equal(w.now) {
+			t.Errorf("%+v", m)
+		}
+	}
+	// One of records 2 and 4 is a copy of the other. Record 7 was delivered before.
+	want := joined([]string{"delivered1 0 0", "delivered1 0 0", "delivered1 0 0", "dropped0 1 0", "delivered1 0 1"})
+	if got := joined(outcomes); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestCopyInBetween: a copy that was delivered in the meantime is the original now.
+func TestCopyInBetween(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels {
+		w := newWorld(t, level, dedupefault.Memory.Open(t), newMemory())
+		w.live(record(1, "a", "x", true))
+		w.live(record(2, "a", "x", false))
+		reports, err := w.run(w.job())
+		must(t, err)
+		for _, r := range reports {
+			if r.Marker.Outcome != "dropped" || w.ids() != "a:1" {
+				t.Errorf("%s: %+v, %s", level, r, w.ids())
+			}
+		}
+	}
+}
+
+// TestNotRedriven: letters that do not belong into a run say why, and stay.
+func TestNotRedriven(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(*world)
+		change  func(*redrive.Job)
+		status  redrive.Status
+		why     string
+	}{
+		"still poison": {func(w *world) { w.live(dedupe.Record{Sequence: "1", Data: []byte("?"), Arrival: epoch}) },
+			nil, redrive.StillPoison, "JSON"},
+		"past the horizon": {nil, func(j *redrive.Job) { j.Retention.Horizon = time.Minute }, redrive.PastHorizon, "2026-11-20T12:00:01Z"},
+		"other scope": {nil, func(j *redrive.Job) {
+			target := j.Target
+			j.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
+				p, _, err := target(ctx, s)
+				return p, "other", err
+			}
+		}, redrive.Refused, "of the scope orders, and this run has other"},
+		"no scope": {func(w *world) { w.put(letter(1, "a", "")) }, nil, redrive.Refused, "--scope"},
+		"its own source": {func(w *world) {
+			l := letter(1, "a", scope)
+			l.Position.Stream.Name = "sink"
+			w.put(l)
+		}, nil, redrive.Refused, "the sink is the stream that it comes from"},
+		"not a letter": {func(w *world) {
+			_, err := w.dead.Create(w.Context(), "x", []byte("?"))
+			must(w, err)
+		}, nil, redrive.Refused, "not a dead letter"},
+		"a batch without a function": {func(w *world) { w.giveUp(record(1, "a", "x", false)) },
+			func(j *redrive.Job) { j.Function = "" }, redrive.Refused, "--function " + function},
+		"a batch of another function": {func(w *world) { w.giveUp(record(1, "a", "x", false)) },
+			func(j *redrive.Job) { j.Function = "other" }, redrive.Refused, function},
+		"a batch past the horizon": {func(w *world) { w.giveUp(record(1, "a", "x", false)) },
+			func(j *redrive.Job) { j.Retention.Horizon = time.Minute }, redrive.PastHorizon, "2026-11-20T12:00:01Z"},
+		"a patch without a result": {nil, func(j *redrive.Job) { j.Patch = patch("empty") }, redrive.Refused, "no result"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+			if test.prepare == nil {
+				w.live(record(1, "a", "x", true))
+			} else {
+				test.prepare(w)
+			}
+			for _, dry := range []bool{true, false} {
+				j := w.job()
+				if j.DryRun = dry; test.change != nil {
+					test.change(j)
+				}
+				reports, err := w.run(j)
+				must(t, err)
+				for name, r := range reports {
+					if r.Status != test.status || !strings.Contains(r.Why, test.why) {
+						t.Errorf("%s (%s), want %s (%s)", r.Status, r.Why, test.status, test.why)
+					}
+					if m, err := deadletter.NewArchive(w.dead).Done(t.Context(), name); m != nil || err != nil {
+						t.Errorf("marked: %+v, %v", m, err)
+					}
+				}
+				if len(reports) != 1 || w.ids() != "" {
+					t.Errorf("%d reports, delivered %s", len(reports), w.ids())
+				}
+			}
+		})
+	}
+}
+
+// TestRunsWhenToldTo: what the flags are for.
+func TestRunsWhenToldTo(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(*world)
+		change  func(*redrive.Job)
+	}{
+		"past the horizon": {nil, func(j *redrive.Job) { j.Retention.Horizon, j.PastHorizon = time.Minute, true }},
+		"no scope":         {func(w *world) { w.put(letter(1, "a", "")) }, func(j *redrive.Job) { j.Scope = scope }},
+		"a patch": {func(w *world) {
+			l := letter(1, "a", scope)
+			l.Data = []byte(`{"wrong":"a","fp":"x"}`)
+			w.put(l)
+		}, func(j *redrive.Job) { j.Patch = patch(".order.id = .wrong") }},
+	} {
+		w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+		if test.prepare == nil {
+			w.live(record(1, "a", "x", true))
+		} else {
+			test.prepare(w)
+		}
+		j := w.job()
+		test.change(j)
+		reports, err := w.run(j)
+		must(t, err)
+		if counts := count(reports); counts[redrive.Done] != 1 || w.ids() != "a:1" {
+			t.Errorf("%s: %v, delivered %s", name, reports, w.ids())
+		}
+	}
+}
+
+func letter(n int, id, scope string) dedupe.DeadLetter {
+	p := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}
+	r := record(n, id, "x", true)
+	return dedupe.DeadLetter{
+		Owner: p.Owner().String(), Scope: scope, Position: p, Reason: "the id is missing", PartitionKey: "pk",
+		Arrival: r.Arrival, Data: r.Data,
+	}
+}
+
+func (w *world) put(l dedupe.DeadLetter) {
+	w.Helper()
+	_, err := deadletter.New(poisonPrefix{w}).Put(w.Context(), []dedupe.DeadLetter{l})
+	must(w, err)
+}
+
+func patch(program string) func(context.Context, []byte) ([]byte, error) {
+	p, err := redrive.NewPatch(program)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// TestDryRun: it says what a run would do, and does nothing.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels {
+		w := newWorld(t, level, dedupefault.Memory.Open(t), newMemory())
+		w.friday()
+		before := w.ids()
+		w.step = func(what string, do func() error) error {
+			if what != "list" && what != "read" {
+				t.Errorf("%s: a dry run calls %s", level, what)
+			}
+			return do()
+		}
+		j := w.job()
+		j.DryRun = true
+		reports, err := w.run(j)
+		must(t, err)
+		if counts := count(reports); counts[redrive.Ready] != 5 || w.ids() != before {
+			t.Errorf("%s: %v", level, counts)
+		}
+	}
+}
+
+// TestList: what there is, in order.
+func TestList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	w.friday()
+	old := letter(20, "z", scope)
+	old.Arrival = epoch.AddDate(0, -1, 0)
+	w.put(old)
+	_, message := w.giveUp(record(30, "y", "x", false))
+	_, err := w.dead.Create(t.Context(), "aws/lambda/message", message)
+	must(t, err)
+	_, err = w.run(w.job())
+	must(t, err)
+	for _, concurrency := range []int{1, 3} {
+		j := w.job()
+		j.Concurrency = concurrency
+		counts, last := map[redrive.Status]int{}, ""
+		must(t, j.List(t.Context(), func(r redrive.Report) error {
+			if counts[r.Status]++; r.Name <= last {
+				t.Errorf("%s comes after %s", r.Name, last)
+			}
+			last = r.Name
+			return nil
+		}))
+		if fmt.Sprint(counts) != "map[done:6 lost:1 past-horizon:1]" {
+			t.Error(counts)
+		}
+	}
+}
+
+// TestDown: a part that is down ends the run, and a letter that fails alone does not.
+func TestDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters = 60
+	for i := range letters {
+		w.put(letter(100+i, fmt.Sprint("id", i), scope))
+	}
+	sends, down := 0, true
+	w.step = func(what string, do func() error) error {
+		if what != "Send" && what != "send" {
+			return do()
+		}
+		if sends++; down || sends%2 == 0 {
+			return errCrash
+		}
+		return do()
+	}
+	reports, err := w.run(w.job())
+	if !errors.Is(err, redrive.ErrDown) || !errors.Is(err, errCrash) || len(reports) >= letters {
+		t.Errorf("%v after %d letters", err, len(reports))
+	}
+	down = false
+	reports, err = w.run(w.job())
+	must(t, err)
+	if counts := count(reports); counts[redrive.Failed] != letters/2 || counts[redrive.Done] != letters/2 {
+		t.Error(counts)
+	}
+}
+
+// TestPanic: a panic is about one letter.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	w.put(letter(1, "a", scope))
+	w.put(letter(2, "b", scope))
+	w.step = func(what string, do func() error) error {
+		if what == "send" && len(w.delivered) == 0 {
+			w.step = func(_ string, do func() error) error { return do() }
+			panic("in the sink")
+		}
+		return do()
+	}
+	reports, err := w.run(w.job())
+	must(t, err)
+	if counts := count(reports); counts[redrive.Failed] != 1 || counts[redrive.Done] != 1 {
+		t.Errorf("%v", reports)
+	}
+}
+
+// TestInterrupted: a run that is interrupted says so, and begins no further letter.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	for i := range 50 {
+		w.put(letter(100+i, fmt.Sprint("id", i), scope))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	j := w.job()
+	j.Concurrency = 4
+	seen := 0
+	err := j.Run(ctx, func(redrive.Report) error {
+		if seen++; seen == 10 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || seen != 10 {
+		t.Errorf("%v after %d", err, seen)
+	}
+	_, err = w.run(w.job())
+	must(t, err)
+	if len(w.delivered) != 50 {
+		t.Errorf("delivered %d", len(w.delivered))
+	}
+}
+
+// TestBoundedLetters: as many letters are in memory as the concurrency says, however many there are.
+func TestBoundedLetters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters, atOnce = 300, 8
+	for i := range letters {
+		w.put(letter(1000+i, fmt.Sprint("id", i), scope))
+	}
+	j := w.job()
+	j.Concurrency = atOnce
+	items, open, most := j.Items, 0, 0
+	j.Items = func(yield func(redrive.Item, error) bool) {
+		for item, err := range items {
+			w.mu.Lock()
+			open++
+			most = max(most, open)
+			w.mu.Unlock()
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+	must(t, j.Run(t.Context(), func(redrive.Report) error {
+		w.mu.Lock()
+		open--
+		w.mu.Unlock()
+		return nil
+	}))
+	if most > atOnce+2 || len(w.delivered) != letters { // one is taken, and one waits to begin
+		t.Errorf("%d letters at once, %d delivered", most, len(w.delivered))
+	}
+}
+
+// TestPace: each letter that runs waits for its turn, and no other.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	w.friday()
+	for _, want := range []int{5, 0} {
+		waits := 0
+		j := w.job()
+		j.Pace = func(context.Context) error { waits++; return nil }
+		_, err := w.run(j)
+		must(t, err)
+		if waits != want {
+			t.Errorf("%d waits, want %d", waits, want)
+		}
+	}
+}
+
+// TestFaults: each call of each part fails once, before or after it has had its effect, and the run is repeated. Every
+// record is delivered under one id; by sinks with transactions or objects once.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, e := range []dedupefault.Engine{dedupefault.Memory, dedupefault.SQLiteMemory, dedupefault.Dynoxide} {
+		for _, level := range levels {
+			if level == "transactions" && e.Name != dedupefault.Memory.Name {
+				continue // its entries are in memory
+			}
+			t.Run(e.Name+"/"+level, func(t *testing.T) {
+				t.Parallel()
+				if e.Name != dedupefault.Memory.Name {
+					testengine.CheckOnly(t)
+				}
+				for _, after := range []bool{false, true} {
+					for at, more := 0, true; more; at++ {
+						w := newWorld(t, level, e.Open(t), newMemory())
+						w.scope = newScope()
+						var problem string
+						if more, problem = w.survives(at, after, nil); problem != "" {
+							t.Errorf("call %d fails, after its effect: %t: %s", at, after, problem)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// survives redrives friday with a call that fails, and then until it is done. more is false if there is no such call.
+func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) (more bool, problem string) {
+	w.Helper()
+	w.friday()
+	calls := 0
+	w.step = func(_ string, do func() error) error {
+		w.mu.Lock()
+		fails := calls == at
+		calls++
+		w.mu.Unlock()
+		switch {
+		case !fails:
+			return do()
+		case after:
+			return errors.Join(do(), errCrash)
+		}
+		return errCrash
+	}
+	for range 3 { // after a failed listing nothing has run
+		j := w.job()
+		if mutant != nil {
+			mutant(w, j)
+		}
+		_, _ = w.run(j) // may fail
+	}
+	return calls > at, w.judge()
+}
+
+// judge says what is wrong after a redrive.
+func (w *world) judge() string {
+	got := w.ids()
+	if w.level == "stream" { // at least once
+		for id, payloads := range w.delivered {
+			got = strings.Replace(got, fmt.Sprint(id, ":", len(payloads)), id+":1", 1)
+		}
+	}
+	if got != mended {
+		return "delivered " + w.ids()
+	}
+	for e, err := range deadletter.NewArchive(w.dead).All(w.Context()) {
+		if err != nil || !e.Done {
+			return fmt.Sprintf("not done: %+v, %v", e, err)
+		}
+	}
+	return ""
+}
