@@ -56,6 +56,7 @@ SEEDS ?= 100000
 .PHONY: seeds
 seeds: ## Play record histories in memory: SEEDS=100000 of them; a seed decides all that happens in one
 	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$' ./internal/dedupefault -seeds=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/objectfault -seeds=$(SEEDS)
 
 .PHONY: lint
 lint: ## Check the format and the code, and the workflows of CI

@@ -40,6 +40,7 @@ var (
 		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
 		"sink-max-record", "sink-encoding", "sink-delimiter", "concurrency",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
+		"destination-bucket", "destination-prefix", "sink-object-format", "sink-compression", "sink-object-size",
 		"dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "retries", "record-age",
 		"dedupe-code",

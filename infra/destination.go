@@ -11,7 +11,7 @@ import (
 
 // otherDestination reports whether records go to another destination than a stream.
 func (p RecordDedupeProps) otherDestination() bool {
-	return p.DestinationFirehose != "" || p.DestinationQueue != nil
+	return p.DestinationFirehose != "" || p.DestinationQueue != nil || p.DestinationBucket != nil
 }
 
 // checkDestination refuses several destinations, and one that the function cannot reach: it finds streams by their
@@ -37,6 +37,9 @@ func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *st
 	if d := p.DestinationQueue; d != nil {
 		check("DestinationQueue", d.QueueArn(), d.Env().Account, d.Env().Region)
 	}
+	if p.DestinationBucket != nil { // whose name finds it anywhere
+		given = append(given, wrong.of("DestinationBucket"))
+	}
 	if len(given) > 1 {
 		wrong.add("%s are set; choose one destination", strings.Join(given, " and "))
 	}
@@ -54,6 +57,8 @@ func (p RecordDedupeProps) sinkToCheck() string {
 			url += ".fifo"
 		}
 		return "sqs:" + url
+	case p.DestinationBucket != nil:
+		return p.objectPlace()
 	case p.Destination != nil:
 		return "kinesis:" + *p.Destination.StreamName()
 	}
@@ -61,18 +66,20 @@ func (p RecordDedupeProps) sinkToCheck() string {
 }
 
 // sink returns the variable ONCEBOX_SINK.
-func (r *RecordDedupe) sink() string {
+func (r *RecordDedupe) sink(p RecordDedupeProps) string {
 	switch {
 	case r.DestinationFirehose != "":
 		return "firehose:" + r.DestinationFirehose
 	case r.DestinationQueue != nil:
 		return "sqs:" + *r.DestinationQueue.QueueUrl()
+	case r.DestinationBucket != nil:
+		return p.objectPlace()
 	}
 	return "kinesis:" + *r.Destination.StreamName()
 }
 
 // writeDestination allows what the sink does.
-func (r *RecordDedupe) writeDestination() []grant {
+func (r *RecordDedupe) writeDestination(p RecordDedupeProps) []grant {
 	switch {
 	case r.DestinationFirehose != "":
 		arn := awscdk.Stack_Of(r.Construct).FormatArn(&awscdk.ArnComponents{
@@ -81,6 +88,8 @@ func (r *RecordDedupe) writeDestination() []grant {
 		return []grant{{[]string{"firehose:PutRecordBatch"}, *arn, nil}}
 	case r.DestinationQueue != nil:
 		return sendMessages(r.DestinationQueue)
+	case r.DestinationBucket != nil:
+		return writeObjects(r.DestinationBucket, p.objectPrefix())
 	}
 	return writeStream(r.Destination)
 }

@@ -38,6 +38,11 @@ var contextNaming = naming{
 	"ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the prop says the opposite
 
 	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
+	"SinkObjectFormat": "oncebox:sink-object-format", "SinkCompression": "oncebox:sink-compression",
+	"SinkObjectSize":    "oncebox:sink-object-size",
+	"ONCEBOX_ACKS":      "oncebox:acks", // the prop says the opposite
+	"DestinationBucket": "oncebox:destination-bucket", "DestinationPrefix": "oncebox:destination-prefix",
+
 	"Destination":         "oncebox:destination-stream-arn",
 	"DestinationFirehose": "oncebox:destination-firehose", "DestinationQueue": "oncebox:destination-queue-arn",
 	"DeadLetterBucket": "oncebox:dead-letter-bucket",
@@ -51,6 +56,14 @@ var contextNaming = naming{
 func (n naming) withCode(context string) naming {
 	all := maps.Clone(n)
 	all["Code"] = contextPrefix + context
+	return all
+}
+
+// withSink returns the naming with the prop behind the variable ONCEBOX_SINK.
+func (n naming) withSink(prop string) naming {
+	all := naming{}
+	maps.Copy(all, n)
+	all["ONCEBOX_SINK"] = n.of(prop)
 	return all
 }
 
@@ -78,6 +91,9 @@ func (n naming) ofFunction(err error) error {
 		return nil
 	}
 	text := variable.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "settings: "), func(variable string) string {
+		if own := n[variable]; own != "" {
+			return own
+		}
 		prop := variableProps[variable]
 		context := contextPrefix + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
 		for p, name := range contextNaming {

@@ -43,6 +43,12 @@ type RecordDedupeProps struct {
 	// partition key.
 	DestinationQueue awssqs.IQueue
 
+	// DestinationBucket is a bucket as the destination, in the place of a stream: the function writes objects below
+	// DestinationPrefix, which is records by default (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize are
+	// the age and the size of objects.
+	DestinationBucket awss3.IBucket
+	DestinationPrefix string
+
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
@@ -94,6 +100,9 @@ type RecordRules struct {
 	SinkMaxRecord       string // ONCEBOX_SINK_MAX_RECORD, as in 10MiB
 	SinkEncoding        string // ONCEBOX_SINK_ENCODING, of a queue: text or base64
 	SinkDelimiter       string // ONCEBOX_SINK_DELIMITER, of Firehose: newline or none
+	SinkObjectFormat    string // ONCEBOX_SINK_OBJECT_FORMAT, of a bucket: ndjson or raw
+	SinkCompression     string // ONCEBOX_SINK_COMPRESSION, of a bucket: gzip, zstd or none
+	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
 }
 
@@ -105,6 +114,7 @@ type RecordDedupe struct {
 	Source, Destination awskinesis.IStream
 	DestinationFirehose string
 	DestinationQueue    awssqs.IQueue
+	DestinationBucket   awss3.IBucket
 	DeadLetterBucket    awss3.IBucket
 	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
@@ -139,7 +149,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
 		DestinationFirehose: p.DestinationFirehose, DestinationQueue: p.DestinationQueue,
-		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
+		DestinationBucket: p.DestinationBucket,
+		DeadLetterBucket:  p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
 	}
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
@@ -158,7 +169,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(resourceNames{
-		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(),
+		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(p),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 	})
 	// Another id of this construct gives the function another name, and a function of another name may not read the
@@ -191,13 +202,21 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
 		wrong.add("%s is a FIFO queue; choose a standard queue", wrong.of("NotifyQueue"))
 	}
+	p.checkObjects(&wrong)
+	letters, names := "bucket", p.names
+	if p.DeadLetterBucket != nil {
+		letters = *p.DeadLetterBucket.BucketName()
+	}
+	if p.DestinationBucket != nil {
+		names = names.withSink("DestinationBucket")
+	}
 	env := p.environment(resourceNames{
 		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
-		bucket: "bucket", queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
+		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 	})
 	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
 	_, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(p.names.ofFunction(err), env.check())
+	wrong.join(names.ofFunction(err), env.check())
 	return wrong.err()
 }
 
@@ -302,9 +321,12 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_SINK_MAX_RECORD":  p.Rules.SinkMaxRecord,
 		"ONCEBOX_SINK_ENCODING":    p.Rules.SinkEncoding,
 		"ONCEBOX_SINK_DELIMITER":   p.Rules.SinkDelimiter,
+		"ONCEBOX_SINK_COMPRESSION": p.Rules.SinkCompression,
+		"ONCEBOX_SINK_OBJECT_SIZE": p.Rules.SinkObjectSize,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
+		"ONCEBOX_SINK_OBJECT_FORMAT": p.Rules.SinkObjectFormat,
 		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
 	}
 }
@@ -325,8 +347,9 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
+	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects say themselves what is done
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, scope, !p.Rules.NoAcks), readStream(r.Source), r.writeDestination(),
+		dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source), r.writeDestination(p),
 		storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
 	} {
 		all = append(all, grants...)

@@ -150,7 +150,9 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			NoAcks: !s.onOff("acks", true), PoisonLimit: s.text("poison-limit"),
 			NoSourceAggregation: !s.onOff("source-aggregation", true),
 			SinkAggregation:     s.text("sink-aggregation"), SinkMaxRecord: s.text("sink-max-record"),
-			SinkEncoding: s.text("sink-encoding"), SinkDelimiter: s.text("sink-delimiter"),
+			SinkObjectFormat: s.text("sink-object-format"), SinkCompression: s.text("sink-compression"),
+			SinkObjectSize: s.text("sink-object-size"),
+			SinkEncoding:   s.text("sink-encoding"), SinkDelimiter: s.text("sink-delimiter"),
 			RawID: s.text("raw-id"), SourceRecords: s.text("source-records"),
 			Concurrency: s.number("concurrency", 1),
 		},
@@ -160,6 +162,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 
 		DestinationFirehose: s.text("destination-firehose"),
 		DestinationQueue:    s.existingQueue("DestinationQueue", "destination-queue-arn"),
+		DestinationBucket:   s.destinationBucket(), DestinationPrefix: s.text("destination-prefix"),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key,

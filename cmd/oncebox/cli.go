@@ -26,6 +26,7 @@ type cli struct {
 	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
 	Ledger    ledgerCommand    `cmd:"" help:"Work on the entries of records."`
 	Redrive   redriveCommand   `cmd:"" help:"List dead letters, and deliver them."`
+	Objects   objectsCommand   `cmd:"" help:"List and verify the objects that the dedupe function writes into a bucket."`
 	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
 	Invoke    invokeCommand    `cmd:"" help:"Send one event through a Lambda handler and print its reply."`
 	Demo      demoCommand      `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`

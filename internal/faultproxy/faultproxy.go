@@ -156,7 +156,7 @@ func (f Fault) hasEffect() bool {
 
 // forward sends the request to the engine, even if the client has gone.
 func (p *Proxy) forward(r *http.Request, body []byte) (status int, header http.Header, reply []byte, err error) {
-	out, err := http.NewRequest(r.Method, p.target+r.URL.Path, bytes.NewReader(body)) //nolint:noctx // the effect must not depend on the context of the client
+	out, err := http.NewRequest(r.Method, p.target+r.URL.RequestURI(), bytes.NewReader(body)) //nolint:noctx // the effect must not depend on the context of the client
 	if err != nil {
 		return 0, nil, nil, err
 	}

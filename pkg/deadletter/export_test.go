@@ -3,10 +3,12 @@ package deadletter
 import (
 	"context"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/s3store"
 )
 
 // MaxAttempts is the number of attempts of a put.
-const MaxAttempts = maxAttempts
+const MaxAttempts = s3store.MaxAttempts
 
 // NotifyPause is how long a notifier is not used after a failure.
 const NotifyPause = notifyPause

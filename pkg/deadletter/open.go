@@ -17,10 +17,11 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
-// The time-outs of one request. The largest document has 14 MB: 10 MiB in base64.
+// The time-outs of one request, and the pause before a message is sent again. The largest document has 14 MB: 10 MiB in base64.
 const (
 	objectTimeout  = 10 * time.Second
 	messageTimeout = 1 * time.Second
+	messageBackoff = 100 * time.Millisecond
 )
 
 // maxPrefix leaves room for a name in the 1,024 bytes of a key.
@@ -171,6 +172,6 @@ func NewSQSClient(ctx context.Context, load func(context.Context) (aws.Config, e
 		return nil, err
 	}
 	return sqs.NewFromConfig(cfg, func(o *sqs.Options) {
-		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, firstBackoff })
+		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, messageBackoff })
 	}), nil
 }

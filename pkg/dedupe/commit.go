@@ -58,6 +58,9 @@ func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
 			outputs = append(outputs, users[i].output)
 		}
 	}
+	if len(outputs) == 0 { // what was dropped will be dropped again
+		return nil
+	}
 	created, err := r.parts.Objects.CommitLetter(ctx, r.chainKey(), r.letter.name, outputs)
 	if err != nil {
 		return err

@@ -13,9 +13,8 @@ type ObjectSink interface {
 	// Open finds the objects of a shard that reach into the sequence numbers from first to last.
 	Open(ctx context.Context, key ChainKey, first, last string) (Chain, error)
 
-	// CommitLetter writes the outputs of a dead letter as an object of their own, which has the letter's name. It
-	// reports whether this call wrote it: an object that is there stays as it is. With no outputs it writes an empty
-	// object.
+	// CommitLetter writes the outputs of a dead letter, of which there is at least one, as an object of their own, which
+	// has the letter's name. It reports whether this call wrote it: an object that is there stays as it is.
 	CommitLetter(ctx context.Context, key ChainKey, letter string, outputs []Output) (created bool, err error)
 }
 
@@ -26,9 +25,10 @@ type ChainKey struct {
 	Shard  string
 }
 
-// Chain is the objects of a shard, as one batch sees them. It is for one goroutine.
+// Chain is the objects of a shard, as one batch sees them. A Processor calls Done while a Commit is running: the next
+// records are decided while those before are written. It does not call Commit twice at a time.
 type Chain interface {
-	// Done reports whether an object has handled the Kinesis record with a sequence number.
+	// Done reports whether an object that Open has found has handled the Kinesis record with a sequence number.
 	Done(sequence string) bool
 
 	// Commit writes records, in order, behind the last object, in one object or several. What another writer's object

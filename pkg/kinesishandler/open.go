@@ -60,6 +60,9 @@ func openSink(
 		p.Sink, err = openFirehose(ctx, load, o)
 	case o.Sink.Queue != "":
 		p.Sink, err = openQueue(ctx, load, o)
+	case o.Sink.Bucket != "":
+		p.Acks = nil // the objects say what is done
+		p.Objects, err = openObjects(ctx, load, o)
 	default:
 		p.Sink, err = openStream(ctx, load, o, log)
 	}

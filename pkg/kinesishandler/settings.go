@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
@@ -49,6 +50,9 @@ const (
 	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
 	varSinkEncoding      = "ONCEBOX_SINK_ENCODING"
 	varSinkDelimiter     = "ONCEBOX_SINK_DELIMITER"
+	varSinkObjectFormat  = "ONCEBOX_SINK_OBJECT_FORMAT"
+	varSinkCompression   = "ONCEBOX_SINK_COMPRESSION"
+	varSinkObjectSize    = "ONCEBOX_SINK_OBJECT_SIZE"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -60,7 +64,7 @@ var known = []string{
 	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
-	varSinkDelimiter, varConcurrency, varLogLevel,
+	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -94,6 +98,8 @@ type SinkSetting struct {
 	Firehose string // a Firehose stream in the function's account and region
 	Queue    string // the URL of an SQS queue
 	File     string // an NDJSON file
+	Bucket   string // an S3 bucket, with Prefix
+	Prefix   string // "" or ending in "/"
 	Own      string // the name of a sink that is a part of New: what is done for one name is not done for another
 }
 
@@ -106,6 +112,8 @@ func (s SinkSetting) String() string {
 		return "firehose:" + s.Firehose
 	case s.Queue != "":
 		return "sqs:" + s.Queue
+	case s.Bucket != "":
+		return "s3://" + s.Bucket + "/" + s.Prefix
 	case s.File != "":
 		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
 		return "ndjson:" + hex.EncodeToString(sum[:16])
@@ -140,6 +148,7 @@ type Options struct {
 	SinkMaxRecord   int                     // bytes; of a stream or a queue
 	SinkEncoding    sqssink.Encoding        // of a queue
 	SinkNoDelimiter bool                    // records go to Firehose as they are
+	SinkObjects     objectsink.Options      // of a bucket
 
 	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
 	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
@@ -169,7 +178,7 @@ type Settings struct {
 //	ONCEBOX_FORMAT            json; snowplow: enriched events of Snowplow; or raw: records of any bytes; default json
 //	ONCEBOX_RAW_ID            the id of a raw record: content or partition-key; default content
 //	ONCEBOX_ID_PATH           required with json: the path of a record's id
-//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL or ndjson:PATH
+//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX or ndjson:PATH
 //	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
 //	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
 //	ONCEBOX_SCOPE             default: the name of the source stream
@@ -190,6 +199,9 @@ type Settings struct {
 //	                          queue; default 1MiB
 //	ONCEBOX_SINK_ENCODING     base64 encodes the messages of a queue; default text
 //	ONCEBOX_SINK_DELIMITER    none sends records to Firehose without a line break between them; default newline
+//	ONCEBOX_SINK_OBJECT_FORMAT  ndjson, or raw: records are lines of text; of a bucket; default ndjson
+//	ONCEBOX_SINK_COMPRESSION  of objects in a bucket: gzip, zstd or none; default gzip
+//	ONCEBOX_SINK_OBJECT_SIZE  of objects in a bucket, uncompressed, 64KiB to 1024MiB; default 64MiB
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -234,6 +246,7 @@ func (p parser) options(environ []string) Options {
 		SinkMaxRecord:   p.sinkMaxRecord(kind),
 		SinkEncoding:    p.sinkEncoding(),
 		SinkNoDelimiter: p.noDelimiter(),
+		SinkObjects:     p.objects(),
 		Consumer:        functionName(environ),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
@@ -249,6 +262,7 @@ func (p parser) options(environ []string) Options {
 	if o.Sink != (SinkSetting{}) {
 		p.refuseOtherSinks(kind)
 	}
+	p.checkObjects(o)
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
 		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
@@ -379,7 +393,7 @@ func (p parser) sinkAggregation() kinesissink.Aggregation {
 }
 
 func (p parser) sink() SinkSetting {
-	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL or ndjson:PATH"
+	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX or ndjson:PATH"
 	text := p.Required(varSink, allowed)
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
@@ -395,7 +409,9 @@ func (p parser) sink() SinkSetting {
 		return p.queue(name, allowed)
 	case kind == "ndjson" && name != "":
 		return SinkSetting{File: name}
-	case slices.Contains([]string{"s3", "dynamodb"}, kind):
+	case kind == "s3":
+		return p.bucket(text, allowed)
+	case kind == "dynamodb":
 		p.Wrong(varSink, "has a sink that is not implemented yet", allowed)
 	default:
 		p.Wrong(varSink, "is not a known sink", allowed)

@@ -23,6 +23,9 @@ var ofSinks = []struct {
 	{varSinkMaxRecord, []string{"kinesis", "sqs"}},
 	{varSinkEncoding, []string{"sqs"}},
 	{varSinkDelimiter, []string{"firehose"}},
+	{varSinkObjectFormat, []string{"s3"}},
+	{varSinkCompression, []string{"s3"}},
+	{varSinkObjectSize, []string{"s3"}},
 }
 
 // refuseOtherSinks refuses variables that a kind of sinks does not have.

@@ -80,6 +80,8 @@ var goldens = []golden{
 	{name: "every-setting", context: with(values(everySetting), inCDKJSON)},
 	{name: "firehose", context: values(rawLines + "; destination-firehose=unique; sink-delimiter=none")},
 	{name: "queue", context: values("jobs=records; destination-queue-arn=" + fifoQueue + "; sink-encoding=base64; key-arn=" + theirKey)},
+	{name: "objects", context: values("jobs=records; destination-bucket=their-lake; destination-prefix=events/; " +
+		"sink-object-format=raw; sink-compression=zstd; sink-object-size=128MiB; batch-window=300s; key-arn=" + theirKey)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }

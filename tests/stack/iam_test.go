@@ -26,6 +26,8 @@ const (
 	toStream     = "With a stream as the destination"
 	toFirehose   = "With Firehose as the destination"
 	toQueue      = "With a queue as the destination"
+	toBucket     = "With a bucket as the destination"
+	keyOfBuckets = "With a key of yours and a bucket as the destination"
 	keyOfStreams = "With a key of yours and a stream as the destination"
 )
 
@@ -70,6 +72,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		"existing":      {sections: []string{always, withAcks, toStream}},
 		"customer-key":  {sections: []string{always, withAcks, toStream, withKey, keyOfStreams}},
 		"firehose":      {sections: []string{always, withAcks, toFirehose}, function: "dedupe"},
+		"objects":       {sections: []string{always, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
 		"queue":         {sections: []string{always, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
@@ -201,6 +204,9 @@ func permissionsOf(tpl template) (all []permission) {
 // scopeWord stands for a scope in the rows.
 const scopeWord = "SCOPE"
 
+// prefixWord stands for the prefix of objects.
+const prefixWord = "PREFIX"
+
 // describe tells which job a function does, and the words for the ARNs of the resources that its variables name.
 func describe(tpl template, function resource) (job string, words map[string]string) {
 	words = map[string]string{theirKey: "key"}
@@ -223,6 +229,10 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		name("destination Firehose stream", "${AWS::Partition}:firehose:${AWS::Region}:${AWS::AccountId}:deliverystream/", sink)
 	case "sqs":
 		name("destination queue", "aws:sqs:eu-west-1:123456789012:", sink[strings.LastIndex(sink, "/")+1:])
+	case "s3":
+		bucket, prefix, _ := strings.Cut(strings.TrimPrefix(sink, "//"), "/")
+		name("destination bucket", "${AWS::Partition}:s3:::", bucket)
+		words[prefix] = prefixWord
 	default:
 		name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
 	}
@@ -303,6 +313,9 @@ func scopeInWords(text string, words map[string]string) string {
 			text = strings.Replace(text, "#"+scope+"#", "#"+word+"#", 1)
 			text = strings.Replace(text, "#"+scope+`"`, "#"+word+`"`, 1)
 			text = strings.Replace(text, "/"+scope+"/", "/"+word+"/", 1)
+		}
+		if rest, ok := strings.CutPrefix(text, scope+"/"); ok && word == prefixWord {
+			text = word + "/" + rest
 		}
 	}
 	return text

@@ -1,0 +1,133 @@
+// Package s3store is what the stores in S3 buckets have in common: the conditional put, and the errors.
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/smithy-go"
+
+	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// MaxAttempts is the number of attempts of a request. There are at most 1.5 s of pauses between them in all.
+const (
+	MaxAttempts  = 5
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// Error codes of S3 (API reference, "Error responses"). A HeadObject has no body, so that only its status says that
+// there is no object.
+const (
+	codeExists   = "PreconditionFailed"
+	codeConflict = "ConditionalRequestConflict"
+	codeNoObject = "NoSuchKey"
+	codeNotFound = "NotFound"
+)
+
+// BackOff waits for a random time that grows with the attempts.
+func BackOff(ctx context.Context, attempt int) error {
+	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
+}
+
+// Store says how the errors of a store begin, and what to do about codes that mean a wrong setting.
+type Store struct {
+	Name   string // of the store, with its place
+	Advice map[string]string
+	Wait   func(ctx context.Context, attempt int) error // BackOff, or that of a test
+}
+
+// Put says what became of a conditional put.
+type Put int
+
+// What became of it. After Perhaps the object is there, and it is not known who made it: an attempt whose reply was lost
+// may have.
+const (
+	Created Put = iota
+	Exists
+	Perhaps
+)
+
+// PutIfAbsent calls put, which sends a request with If-None-Match: *, and repeats that after a conflict or a transient
+// failure. S3 answers 412 PreconditionFailed if the key exists. It answers 409 ConditionalRequestConflict if another
+// request for the key was in progress; then nothing is known (user guide, "How to prevent object overwrites").
+func (s Store) PutIfAbsent(ctx context.Context, put func() error) (Put, error) {
+	result := Exists
+	err := s.Repeat(ctx, "put object", func() error {
+		err := put()
+		switch {
+		case err == nil:
+			result = Created
+		case Code(err) == codeExists:
+			return nil
+		case Code(err) != codeConflict:
+			result = Perhaps // the next 412 may be caused by the object of this attempt
+		}
+		return err
+	})
+	return result, err
+}
+
+// Repeat calls a function until it succeeds, or fails for good, or has failed too often.
+func (s Store) Repeat(ctx context.Context, doing string, request func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := s.Translate(doing, request())
+		if err == nil || !errors.Is(err, dedupe.ErrTryAgain) || attempt == MaxAttempts {
+			return err
+		}
+		if ended := s.Wait(ctx, attempt); ended != nil {
+			return s.Translate(doing, fmt.Errorf("%w; before that: %s", ended, err.Error()))
+		}
+	}
+}
+
+var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
+
+// Translate adds to an error of the SDK where and in which operation it happened. An error that says busy, throttled or
+// unreachable gets the family dedupe.ErrTryAgain. A missing object gets fs.ErrNotExist.
+func (s Store) Translate(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
+	case Code(err) == codeNoObject, Code(err) == codeNotFound:
+		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, fs.ErrNotExist, err)
+	case retryable(err):
+		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, dedupe.ErrTryAgain, err)
+	}
+	if text := s.Advice[Code(err)]; text != "" {
+		return fmt.Errorf("%s: %s: %s: %w", s.Name, doing, text, err)
+	}
+	return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
+}
+
+// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a conflict with
+// another request for the same key, a reply that was cut, a retry budget that is used up, and a deadline.
+func retryable(err error) bool {
+	var (
+		garbled *smithy.DeserializationError
+		quota   ratelimit.QuotaExceededError
+	)
+	return Code(err) == codeConflict || errors.As(err, &garbled) || errors.As(err, &quota) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
+		sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
+}
+
+// Code is the error code of S3, or "".
+func Code(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package kinesishandler_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
+)
+
+// TestOpenBucket: the function writes objects, and knows by them which records are done.
+func TestOpenBucket(t *testing.T) {
+	t.Parallel()
+	endpoint := testengine.S3(t, "lake", "bad")
+	load := func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "eu-central-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
+		}, nil
+	}
+	o, err := kinesishandler.ParseOptions([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=s3://lake/events/", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
+		"ONCEBOX_SINK_COMPRESSION=none",
+	})
+	must(t, err)
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	for _, skipped := range []int64{0, 4} { // the second time in a new container
+		h, err := kinesishandler.Open(t.Context(), load, store, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		result, err := h.Process(t.Context(), rawOf(t, event(`{"id":"a"}`, `{"id":"a"}`, `poison`, `{"id":"b"}`)))
+		must(t, err)
+		equal(t, "skipped", result.Tally.Skipped, skipped)
+		must(t, h.Close())
+	}
+	client, err := objectsink.NewS3Client(t.Context(), load)
+	must(t, err)
+	storage := objectsink.NewBucket(client, "lake", "events/")
+	v, err := objectsink.Verify(t.Context(), storage, objectsink.Filter{}, func(p objectsink.Problem) { t.Error(p) })
+	must(t, err)
+	equal(t, "records", v.Records, 2)
+	equal(t, "objects", v.Objects, 1)
+}

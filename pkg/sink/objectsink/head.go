@@ -1,0 +1,264 @@
+package objectsink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// tip returns the last object of a shard that this Sink knows. Others may have written more: Commit finds that out. A
+// shard without objects has one without a name, which ends at the root.
+func (s *Sink) tip(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
+	s.mu.Lock()
+	m, known := s.shards[key]
+	s.mu.Unlock()
+	if known && s.options.Now().Sub(m.at) < memoryLife {
+		return m.tip, nil
+	}
+	hint, err := s.readHint(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	tip, listed, err := s.lastFrom(ctx, key, hint)
+	if err == nil {
+		s.remember(key, tip, listed)
+	}
+	return tip, err
+}
+
+// remember notes the last object of a shard. It reports whether it is time to write a hint.
+func (s *Sink) remember(key dedupe.ChainKey, tip *Object, more int) (hint bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, known := s.shards[key]
+	if known && m.tip.end.compare(tip.end) > 0 && s.options.Now().Sub(m.at) < memoryLife {
+		return false // another batch knows more
+	}
+	m = shardMemory{tip, s.options.Now(), m.sinceHint + more}
+	if hint = m.sinceHint >= s.options.HintEvery; hint {
+		m.sinceHint = 0
+	}
+	s.shards[key] = m
+	return hint
+}
+
+// lastFrom lists the objects of a shard from a hint on, and reads the last one.
+func (s *Sink) lastFrom(ctx context.Context, key dedupe.ChainKey, hint *Object) (tip *Object, listed int, err error) {
+	from := root
+	if hint != nil {
+		from = hint.name
+	}
+	var last *position
+	err = s.list(ctx, key, from, func(p position) bool {
+		last, listed = &p, listed+1
+		return true
+	})
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case last != nil:
+		tip, err = s.object(ctx, key, *last)
+		return tip, listed, tryAgainIfGone(err)
+	case hint != nil: // its object was moved, and nothing was written behind it
+		return hint, 0, nil
+	}
+	return &Object{End: root.String(), end: root}, 0, nil
+}
+
+// list calls f with the names of a shard's objects, ascending, from a position on, until f returns false. It trusts no
+// storage that lists in another order, or something else: objects that it does not see would be written again.
+func (s *Sink) list(ctx context.Context, key dedupe.ChainKey, from position, f func(position) bool) error {
+	folder := shardFolder(key)
+	after := folder + from.String() // without the extension: in front of the object of this name
+	for {
+		keys, more, err := s.storage.List(ctx, folder, after)
+		if err != nil {
+			return err
+		}
+		if err := checkListing(keys, folder, after); err != nil {
+			return err
+		}
+		for _, k := range keys {
+			after = k
+			name := strings.TrimPrefix(k, folder)
+			if name == "" || name[0] < '0' || name[0] > '9' { // no position: these come behind all that are one
+				return nil
+			}
+			p, err := parsePosition(strings.TrimSuffix(name, s.options.Extension()))
+			if err != nil {
+				return fmt.Errorf("object sink: %s is in the folder of a shard and is not one of its objects: %w", k, err)
+			}
+			if !f(p) {
+				return nil
+			}
+		}
+		if !more || len(keys) == 0 {
+			return nil
+		}
+	}
+}
+
+func checkListing(keys []string, folder, after string) error {
+	for _, k := range keys {
+		if !strings.HasPrefix(k, folder) || k <= after {
+			return fmt.Errorf("object sink: the storage lists %s behind %s; objects need a general purpose bucket, which lists "+
+				"all keys of a prefix in order", k, after)
+		}
+		after = k
+	}
+	return nil
+}
+
+// reaching returns the objects of a shard that have handled records from first to last. Those are
+//   - the object with the greatest name below first, and those behind it with names below last;
+//   - behind these only late ones, which are found by their links, from the tip on.
+//
+// Objects behind the tip are found by Commit.
+func (s *Sink) reaching(
+	ctx context.Context, key dedupe.ChainKey, tip *Object, first, last string,
+) (found []*Object, err error) {
+	names, err := s.namesAround(ctx, key, first, last)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		o, err := s.object(ctx, key, name)
+		if err != nil {
+			return nil, tryAgainIfGone(err)
+		}
+		if o.reaches(first, last) {
+			found = append(found, o)
+		}
+	}
+	for o := tip; ; {
+		if o.Name != "" && o.isLate() && o.reaches(first, last) {
+			found = append(found, o)
+		}
+		before, err := parsePosition(o.Late)
+		if o.Late == "" || len(names) > 0 && before.compare(names[0]) < 0 {
+			return found, nil
+		}
+		if err == nil {
+			o, err = s.object(ctx, key, before)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // it was moved, and all before it
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// The listing for records that lie behind the head begins below their first sequence number by so many digits: first
+// by those that few objects differ in, in the 56 digits of Kinesis, then by more.
+const (
+	keepDigits = 32
+	moreDigits = 4
+)
+
+// namesAround returns the greatest name below first, if there is one, and all behind it that are below last.
+func (s *Sink) namesAround(ctx context.Context, key dedupe.ChainKey, first, last string) (names []position, err error) {
+	for digits := max(1, len(first)-keepDigits); ; digits += moreDigits {
+		from := below(first, digits)
+		names = names[:0]
+		err = s.list(ctx, key, from, func(p position) bool {
+			inFront := dedupe.CompareSequence(p.sequence, last) < 0
+			if inFront {
+				names = append(names, p)
+			}
+			return inFront
+		})
+		if err != nil {
+			return nil, err
+		}
+		behind := slices.IndexFunc(names, func(p position) bool { return dedupe.CompareSequence(p.sequence, first) >= 0 })
+		if behind < 0 {
+			behind = len(names)
+		}
+		if behind > 0 {
+			return names[behind-1:], nil
+		}
+		if from == root {
+			return names, nil
+		}
+	}
+}
+
+// below returns a position below a sequence number: its last digits are 0.
+func below(sequence string, digits int) position {
+	sequence = dedupe.UnpadSequence(sequence)
+	if digits >= len(sequence) {
+		return root
+	}
+	return position{sequence: sequence[:len(sequence)-digits] + strings.Repeat("0", digits)}
+}
+
+// object reads the metadata of an object, unless it is known.
+func (s *Sink) object(ctx context.Context, key dedupe.ChainKey, name position) (*Object, error) {
+	at := shardFolder(key) + name.String() + s.options.Extension()
+	s.mu.Lock()
+	o, known := s.objects[at]
+	s.mu.Unlock()
+	if known {
+		return o, nil
+	}
+	m, err := s.storage.Head(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = objectOf(name.String(), m); err != nil {
+		return nil, fmt.Errorf("object sink: %s: %w", at, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.objects) >= mostObjects {
+		clear(s.objects)
+	}
+	s.objects[at] = o
+	return o, nil
+}
+
+// tryAgainIfGone: an object that was there a moment ago has been moved since.
+func tryAgainIfGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", dedupe.ErrTryAgain, err)
+	}
+	return err
+}
+
+// readHint reads the hint of a shard: an object of its chain, from which the last one is found by listing. An old hint
+// makes the listing longer, and nothing else.
+func (s *Sink) readHint(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
+	c, err := s.storage.Get(ctx, shardFolder(key)+headName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseHint(c.Body), nil
+}
+
+// parseHint returns nil for a hint that cannot be read. It will be written again.
+func parseHint(body []byte) *Object {
+	hint := new(Object)
+	if json.Unmarshal(body, hint) != nil || hint.parse() != nil {
+		return nil
+	}
+	return hint
+}
+
+// writeHint writes the hint. A hint that is not written is one that is older.
+func (s *Sink) writeHint(ctx context.Context, key dedupe.ChainKey, o *Object) {
+	text, err := json.Marshal(o)
+	if err == nil {
+		_ = s.storage.Put(ctx, shardFolder(key)+headName, Content{Body: text, Type: "application/json"})
+	}
+}

@@ -1,0 +1,10 @@
+package objectsink_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }

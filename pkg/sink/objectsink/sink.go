@@ -1,0 +1,179 @@
+package objectsink
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Options are the settings of a Sink. The zero value has the defaults.
+type Options struct {
+	Encoding         // default: NDJSON, Gzip
+	ObjectSize int64 // bytes, uncompressed, before another object is begun; default DefaultObjectSize
+	HintEvery  int   // how many objects a shard gets between two hints; default DefaultHintEvery
+	Now        func() time.Time
+}
+
+// Sink writes records into objects. It is safe for concurrent use.
+type Sink struct {
+	storage Storage
+	options Options
+
+	mu      sync.Mutex
+	layouts map[string]bool // the folders of streams whose encoding is this one
+	shards  map[dedupe.ChainKey]shardMemory
+	objects map[string]*Object // by key: objects never change
+}
+
+var _ dedupe.ObjectSink = (*Sink)(nil)
+
+// DefaultHintEvery is how many objects a shard gets before the hint is written again. A container that starts lists the
+// objects behind the hint, up to 1,000 in one request.
+const DefaultHintEvery = 50
+
+// shardMemory is what a Sink remembers of a shard.
+type shardMemory struct {
+	tip       *Object
+	at        time.Time // when the tip was known to be there
+	sinceHint int       // objects that a reader of the hint finds by listing
+}
+
+const (
+	// memoryLife is how long the last object of a shard is remembered. It is also short enough that somebody who moves
+	// objects a day after they were made moves none that is still remembered.
+	memoryLife = 15 * time.Minute
+	// mostObjects is how many objects a Sink remembers, of about 300 bytes each.
+	mostObjects = 10_000
+)
+
+// New makes a Sink over a storage. It makes no request.
+func New(storage Storage, o Options) (*Sink, error) {
+	o.Format, o.Compression = cmp.Or(o.Format, NDJSON), cmp.Or(o.Compression, Gzip)
+	o.ObjectSize, o.HintEvery = cmp.Or(o.ObjectSize, DefaultObjectSize), cmp.Or(o.HintEvery, DefaultHintEvery)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if !o.known() || o.ObjectSize < 0 {
+		return nil, fmt.Errorf("object sink: format %q, compression %q or object size %d is not known",
+			o.Format, o.Compression, o.ObjectSize)
+	}
+	return &Sink{
+		storage: storage, options: o, layouts: map[string]bool{}, shards: map[dedupe.ChainKey]shardMemory{},
+		objects: map[string]*Object{},
+	}, nil
+}
+
+// Check refuses a record that cannot be a line.
+func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
+	_, err := s.options.line(o.Data)
+	return err
+}
+
+// Open is that of dedupe.ObjectSink. For records behind everything that this Sink remembers of the shard it makes no
+// request: what others have written in the meantime shows at the first Commit.
+func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string) (dedupe.Chain, error) {
+	if err := s.checkLayout(ctx, key); err != nil {
+		return nil, err
+	}
+	tip, err := s.tip(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	c := &chain{Sink: s, key: key, tip: tip}
+	if dedupe.CompareSequence(first, tip.end.sequence) <= 0 {
+		c.found, err = s.reaching(ctx, key, tip, first, last)
+	}
+	return c, err
+}
+
+// CommitLetter is that of dedupe.ObjectSink.
+func (s *Sink) CommitLetter(
+	ctx context.Context, key dedupe.ChainKey, letter string, outputs []dedupe.Output,
+) (created bool, err error) {
+	if err := s.checkLayout(ctx, key); err != nil {
+		return false, err
+	}
+	o := &Object{Writer: rand.Text(), Records: len(outputs)}
+	body, err := s.encode(o, outputs)
+	if err != nil {
+		return false, err
+	}
+	at := letterKey(key, letter, s.options.Extension())
+	if created, err = s.storage.PutIfAbsent(ctx, at, body); created || err != nil {
+		return created, err
+	}
+	m, err := s.storage.Head(ctx, at)
+	return m[metaWriter] == o.Writer, err
+}
+
+// encode makes the content of an object.
+func (s *Sink) encode(o *Object, outputs []dedupe.Output) (c Content, err error) {
+	c.Type = s.options.mediaType()
+	if c.Body, o.Bytes, err = s.options.encode(outputs); err != nil {
+		return c, fmt.Errorf("object sink: %w", err)
+	}
+	c.Metadata = o.metadata()
+	return c, nil
+}
+
+// layout says how the objects of a stream are written. It never changes: objects of two encodings would have two names
+// for one position, and both would be committed.
+type layout struct {
+	Format    int    `json:"format"`
+	Extension string `json:"extension"`
+}
+
+const layoutFormat = 1
+
+// ErrLayout says that the objects of a stream have another encoding than the settings ask for.
+var ErrLayout = errors.New("object sink: the objects of this stream have another format or compression")
+
+// checkLayout finds out, once, whether the objects of a stream have this Sink's encoding. The first Sink decides it.
+func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
+	folder := streamFolder(key)
+	s.mu.Lock()
+	checked := s.layouts[folder]
+	s.mu.Unlock()
+	if checked {
+		return nil
+	}
+	mine := layout{layoutFormat, s.options.Extension()}
+	there, err := s.readLayout(ctx, folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, _ := json.Marshal(mine) // it has a number and a text
+		if _, err = s.storage.PutIfAbsent(ctx, folder+layoutName, Content{Body: text, Type: "application/json"}); err != nil {
+			return err
+		}
+		there, err = s.readLayout(ctx, folder)
+	}
+	if err != nil {
+		return err
+	}
+	if there != mine {
+		return fmt.Errorf("%w: they end in %q (format %d), and the settings ask for %q; keep the settings that made them, or "+
+			"choose another prefix or scope", ErrLayout, there.Extension, there.Format, mine.Extension)
+	}
+	s.mu.Lock()
+	s.layouts[folder] = true
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Sink) readLayout(ctx context.Context, folder string) (l layout, err error) {
+	c, err := s.storage.Get(ctx, folder+layoutName)
+	if err != nil {
+		return l, err
+	}
+	if err := json.Unmarshal(c.Body, &l); err != nil {
+		return l, fmt.Errorf("object sink: %s%s: %w", folder, layoutName, err)
+	}
+	return l, nil
+}
