@@ -11,11 +11,11 @@ import (
 
 // otherDestination reports whether records go to another destination than a stream.
 func (p RecordDedupeProps) otherDestination() bool {
-	return p.DestinationFirehose != "" || p.DestinationQueue != nil || p.DestinationBucket != nil
+	return p.DestinationFirehose != "" || p.DestinationQueue != nil || p.DestinationBucket != nil || p.DestinationTable != nil
 }
 
 // checkDestination refuses several destinations, and one that the function cannot reach: it finds streams by their
-// names, and its client for queues asks one region.
+// names, as it does a table, and its client for queues asks one region.
 func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *string) {
 	var given []string
 	check := func(prop string, arn, itsAccount, itsRegion *string) {
@@ -40,6 +40,9 @@ func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *st
 	if p.DestinationBucket != nil { // whose name finds it anywhere
 		given = append(given, wrong.of("DestinationBucket"))
 	}
+	if t := p.DestinationTable; t != nil {
+		check("DestinationTable", t.TableArn(), t.Env().Account, t.Env().Region)
+	}
 	if len(given) > 1 {
 		wrong.add("%s are set; choose one destination", strings.Join(given, " and "))
 	}
@@ -59,6 +62,8 @@ func (p RecordDedupeProps) sinkToCheck() string {
 		return "sqs:" + url
 	case p.DestinationBucket != nil:
 		return p.objectPlace()
+	case p.DestinationTable != nil:
+		return "dynamodb:" + *p.DestinationTable.TableName()
 	case p.Destination != nil:
 		return "kinesis:" + *p.Destination.StreamName()
 	}
@@ -74,6 +79,8 @@ func (r *RecordDedupe) sink(p RecordDedupeProps) string {
 		return "sqs:" + *r.DestinationQueue.QueueUrl()
 	case r.DestinationBucket != nil:
 		return p.objectPlace()
+	case r.DestinationTable != nil:
+		return "dynamodb:" + *r.DestinationTable.TableName()
 	}
 	return "kinesis:" + *r.Destination.StreamName()
 }
@@ -90,6 +97,8 @@ func (r *RecordDedupe) writeDestination(p RecordDedupeProps) []grant {
 		return sendMessages(r.DestinationQueue)
 	case r.DestinationBucket != nil:
 		return writeObjects(r.DestinationBucket, p.objectPrefix())
+	case r.DestinationTable != nil:
+		return putItems(r.DestinationTable)
 	}
 	return writeStream(r.Destination)
 }

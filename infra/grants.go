@@ -118,6 +118,11 @@ func writeStream(destination awskinesis.IStream) []grant {
 		grant{[]string{"kinesis:ListShards", "kinesis:PutRecords"}, *destination.StreamArn(), nil})
 }
 
+// putItems allows puts in a transaction, which has no permission of its own. A delete is a put, too.
+func putItems(table awsdynamodb.ITableV2) []grant {
+	return append(tableKey(table), grant{[]string{"dynamodb:PutItem"}, *table.TableArn(), nil})
+}
+
 // storeDeadLetters is for the function, which stores poison records, and for Lambda, which stores the batches that it
 // gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
 func storeDeadLetters(bucket awss3.IBucket, scope string) []grant {

@@ -35,7 +35,8 @@ var contextNaming = naming{
 	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
 	"SinkEncoding": "oncebox:sink-encoding", "SinkDelimiter": "oncebox:sink-delimiter",
 	"RawID": "oncebox:raw-id", "SourceRecords": "oncebox:source-records",
-	"ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the prop says the opposite
+	"SinkKey": "oncebox:sink-key", "SinkVersion": "oncebox:sink-version", "SinkDelete": "oncebox:sink-delete",
+	"ONCEBOX_NATURAL": "oncebox:natural", "ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the props say the opposite
 
 	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
 	"SinkObjectFormat": "oncebox:sink-object-format", "SinkCompression": "oncebox:sink-compression",
@@ -45,8 +46,8 @@ var contextNaming = naming{
 
 	"Destination":         "oncebox:destination-stream-arn",
 	"DestinationFirehose": "oncebox:destination-firehose", "DestinationQueue": "oncebox:destination-queue-arn",
-	"DeadLetterBucket": "oncebox:dead-letter-bucket",
-	"NotifyQueue":      "oncebox:notify-queue-arn",
+	"DestinationTable": "oncebox:destination-table", "DeadLetterBucket": "oncebox:dead-letter-bucket",
+	"NotifyQueue": "oncebox:notify-queue-arn",
 
 	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
 	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",

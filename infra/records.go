@@ -48,6 +48,9 @@ type RecordDedupeProps struct {
 	// the age and the size of objects.
 	DestinationBucket awss3.IBucket
 	DestinationPrefix string
+	// DestinationTable is a table as the destination, in the place of a stream: each record is an item, written in one
+	// transaction with its entry. Rules.SinkKey names its key attributes.
+	DestinationTable awsdynamodb.ITableV2
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
@@ -104,6 +107,11 @@ type RecordRules struct {
 	SinkCompression     string // ONCEBOX_SINK_COMPRESSION, of a bucket: gzip, zstd or none
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
+
+	// These are for a DestinationTable.
+	SinkKey     []string // ONCEBOX_SINK_KEY, required: the key attributes, each as NAME or NAME=PATH
+	SinkVersion string   // ONCEBOX_SINK_VERSION, as NAME or NAME=PATH
+	SinkDelete  string   // ONCEBOX_SINK_DELETE, as PATH=VALUE
 }
 
 // RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms.
@@ -115,6 +123,7 @@ type RecordDedupe struct {
 	DestinationFirehose string
 	DestinationQueue    awssqs.IQueue
 	DestinationBucket   awss3.IBucket
+	DestinationTable    awsdynamodb.ITableV2
 	DeadLetterBucket    awss3.IBucket
 	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
@@ -149,8 +158,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
 		DestinationFirehose: p.DestinationFirehose, DestinationQueue: p.DestinationQueue,
-		DestinationBucket: p.DestinationBucket,
-		DeadLetterBucket:  p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
+		DestinationBucket: p.DestinationBucket, DestinationTable: p.DestinationTable,
+		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
 	}
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
@@ -323,6 +332,9 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_SINK_DELIMITER":   p.Rules.SinkDelimiter,
 		"ONCEBOX_SINK_COMPRESSION": p.Rules.SinkCompression,
 		"ONCEBOX_SINK_OBJECT_SIZE": p.Rules.SinkObjectSize,
+		"ONCEBOX_SINK_KEY":         strings.Join(p.Rules.SinkKey, ","),
+		"ONCEBOX_SINK_VERSION":     p.Rules.SinkVersion,
+		"ONCEBOX_SINK_DELETE":      p.Rules.SinkDelete,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 

@@ -154,6 +154,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			SinkObjectSize: s.text("sink-object-size"),
 			SinkEncoding:   s.text("sink-encoding"), SinkDelimiter: s.text("sink-delimiter"),
 			RawID: s.text("raw-id"), SourceRecords: s.text("source-records"),
+			SinkKey: s.list("sink-key"), SinkVersion: s.text("sink-version"), SinkDelete: s.text("sink-delete"),
 			Concurrency: s.number("concurrency", 1),
 		},
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
@@ -163,6 +164,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		DestinationFirehose: s.text("destination-firehose"),
 		DestinationQueue:    s.existingQueue("DestinationQueue", "destination-queue-arn"),
 		DestinationBucket:   s.destinationBucket(), DestinationPrefix: s.text("destination-prefix"),
+		DestinationTable: s.existingTable("DestinationTable", "destination-table"),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key,

@@ -19,6 +19,8 @@ var notRun = map[string]string{
 	"dedupe/dynamostore":   "it needs DynamoDB",
 	"itembank/enginetest":  "a suite runs in a test",
 	"dedupe/enginetest":    "a suite runs in a test",
+	"sink/dynamosink":      "it needs DynamoDB",
+	"sink/sinktest":        "a suite runs in a test",
 }
 
 // TestEveryPackageHasAnExample: each public package has an Example that the tests run, as far as it can be run.

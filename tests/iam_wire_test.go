@@ -86,8 +86,11 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 	return grants
 }
 
-// toStream is the section about the destination of the tests.
-const toStream = "With a stream as the destination"
+// The sections about the destination.
+const (
+	toStream = "With a stream as the destination"
+	toTable  = "With a table as the destination"
+)
 
 // TestFunctionsAskForWhatTheyMay gives the built functions all their events and records the
 // permissions that their requests need. The rows of docs/iam.md must allow all of them, and
@@ -102,8 +105,9 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", toStream, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on") }},
-		"dedupe without acks": {"dedupe", []string{"Always", toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off") }},
+		"dedupe":              {"dedupe", []string{"Always", toStream, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
+		"dedupe without acks": {"dedupe", []string{"Always", toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
+		"dedupe to a table":   {"dedupe", []string{"Always", toTable, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,17 +219,36 @@ func (anHourAgo) Now() time.Time { return time.Now().Add(-time.Hour) }
 
 func (anHourAgo) Sleep(context.Context, time.Duration) error { return nil }
 
+// newStreamSink and newTableSink make a destination. They return its name, what docs/iam.md calls it, and its settings.
+
+func newStreamSink(t *testing.T) (name, word string, settings []string) {
+	sink := newStream(t)
+	return sink.name, "destination stream", []string{"ONCEBOX_SINK=kinesis:" + sink.name}
+}
+
+func newTableSink(t *testing.T) (name, word string, settings []string) {
+	t.Helper()
+	name = newTables().bank + "-items"
+	_, err := newEngineClient(testengine.Dynoxide(t)).CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: &name, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: sdk.String("item"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: sdk.String("item"), KeyType: types.KeyTypeHash}},
+	})
+	must(t, err)
+	return name, "destination table", []string{"ONCEBOX_SINK=dynamodb:" + name, "ONCEBOX_SINK_KEY=item=id"}
+}
+
 // askAsDedupe gives each event twice. The second time the records are retries, or the function
 // skips them by its acks.
-func askAsDedupe(t *testing.T, aws *cloud, acks string) {
-	engine, own, sink := testengine.Dynoxide(t), newTables(), newStream(t)
+func askAsDedupe(t *testing.T, aws *cloud, acks string, newSink func(*testing.T) (name, word string, settings []string)) {
+	engine, own := testengine.Dynoxide(t), newTables()
 	own.create(t, engine)
+	sink, word, settings := newSink(t)
 	aws.names = map[string]string{
-		own.dedupe: "dedupe table", sink.name: "destination stream", deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
+		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 	}
-	b := startDedupe(t, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SINK=kinesis:"+sink.name,
-		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks,
-		"ONCEBOX_SCOPE=clicks") // of all streams of the events
+	b := startDedupe(t, append(settings, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
+		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
 	var all dedupe.Tally
 	for name := range dedupeCases {
 		for range 2 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -87,6 +88,7 @@ const (
 	ConditionFailed               // its condition was false; Cancellation.Item is the old item, if the request wanted it
 	Conflict                      // another transaction used the item
 	Throttled                     // the partition or the table was throttled
+	Invalid                       // the action is wrong in itself, such as an item that is too large
 )
 
 // Cancellation is the reason of one action.
@@ -98,6 +100,15 @@ type Cancellation struct {
 // Cancellations returns the reasons of a cancelled transaction, one for each action and in their order. ok is false for
 // every other error, and for a cancellation that was caused by a wrong request.
 func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
+	reasons, ok = AllCancellations(err, actions)
+	if slices.ContainsFunc(reasons, func(c Cancellation) bool { return c.Reason == Invalid }) {
+		return nil, false
+	}
+	return reasons, ok
+}
+
+// AllCancellations is Cancellations for a caller that can do something about a wrong request.
+func AllCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	var cancelled *types.TransactionCanceledException
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != actions {
 		return nil, false
@@ -119,6 +130,15 @@ var reasonCodes = map[string]Reason{
 	"TransactionConflict":           Conflict,
 	"ThrottlingError":               Throttled,
 	"ProvisionedThroughputExceeded": Throttled,
+
+	"ValidationError":                 Invalid,
+	"ItemCollectionSizeLimitExceeded": Invalid,
+}
+
+// IsInvalid reports that DynamoDB refused a request as wrong in itself: it fails however often it is sent.
+func IsInvalid(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == "ValidationException"
 }
 
 // ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.

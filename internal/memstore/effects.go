@@ -2,7 +2,7 @@ package memstore
 
 import (
 	"context"
-	"sync"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -12,12 +12,11 @@ type Effects struct {
 	records *Records
 	// Effect does the effect of an output, in the transaction. An error undoes the transaction.
 	Effect func(ctx context.Context, o dedupe.Output) (superseded bool, err error)
-	mu     sync.Mutex
 }
 
 var _ dedupe.TxSink = (*Effects)(nil)
 
-// NewEffects makes a TxSink whose effects are calls of a function, one at a time.
+// NewEffects makes a TxSink whose effects are calls of a function, one at a time. The function must not use r.
 func NewEffects(r *Records, effect func(context.Context, dedupe.Output) (superseded bool, err error)) *Effects {
 	return &Effects{records: r, Effect: effect}
 }
@@ -27,8 +26,8 @@ func (*Effects) Check(context.Context, dedupe.Output) error { return nil }
 
 // Transact is that of dedupe.TxSink.
 func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.TxResult, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.records.mu.Lock()
+	defer s.records.mu.Unlock()
 	if existing, err := s.records.conflict(ctx, t); existing != nil || err != nil {
 		return dedupe.TxResult{Existing: existing}, err
 	}
@@ -36,7 +35,7 @@ func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.Tx
 	if err != nil {
 		return dedupe.TxResult{}, err
 	}
-	s.records.enter(t.Entry)
+	s.records.enter(t)
 	return dedupe.TxResult{Superseded: superseded}, nil
 }
 
@@ -45,10 +44,8 @@ func (s *Effects) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) 
 	return s.records.RaisePurge(ctx, raises)
 }
 
-// conflict returns the entry that is in the way of a transaction.
+// conflict returns the entry that is in the way of a transaction. The lock is the caller's, as in enter.
 func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.Existing, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -64,8 +61,14 @@ func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.E
 	return nil, nil
 }
 
-func (s *Records) enter(e dedupe.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.entries[entryKey{e.Scope, e.Key}] = e
+// enter puts an entry, or marks it as done.
+func (s *Records) enter(t dedupe.Transaction) {
+	k := entryKey{t.Entry.Scope, t.Entry.Key}
+	e := t.Entry
+	e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // as other engines store it
+	if t.Finish {
+		e = s.entries[k]
+	}
+	e.Done = true
+	s.entries[k] = e
 }

@@ -169,8 +169,9 @@ func (db *DB) begin(waiting context.Context) error {
 
 // finish runs fn and ends the transaction, with all of fn or nothing.
 func (db *DB) finish(ctx context.Context, fn change) (err error) {
+	committed := false
 	defer func() {
-		if err != nil {
+		if !committed { // also if fn panics, or ends its goroutine
 			// It fails if SQLite has rolled back already, which does no harm.
 			_, _ = db.writer.Exec(ctx, `ROLLBACK`)
 		}
@@ -182,6 +183,7 @@ func (db *DB) finish(ctx context.Context, fn change) (err error) {
 		return err
 	}
 	_, err = db.writer.Exec(ctx, `COMMIT`)
+	committed = err == nil
 	return err
 }
 

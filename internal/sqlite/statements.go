@@ -9,13 +9,18 @@ import (
 	"time"
 )
 
+// Conn is what a *sql.DB, a *sql.Conn and a *sql.Tx have in common.
+type Conn interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // Statements runs SQL and keeps each statement prepared after its first use. The texts are constants of the engines, so
 // there are few.
 type Statements struct {
-	on interface {
-		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	}
+	on   Conn
 	mu   sync.Mutex // guards kept
 	kept map[string]*sql.Stmt
 }
@@ -49,6 +54,9 @@ func (s *Statements) close() error {
 	s.kept = nil
 	return errors.Join(errs...)
 }
+
+// Conn is what the statements run on, for SQL that is not the engine's own.
+func (s *Statements) Conn() Conn { return s.on }
 
 // Run runs several statements once.
 func (s *Statements) Run(ctx context.Context, queries string) error {

@@ -156,6 +156,8 @@ type Settings struct {
 	// Chunk is how many user records are delivered and acknowledged at a time. 0 means DefaultChunk, or 10,000 with
 	// an ObjectSink, which writes an object for each chunk.
 	Chunk int
+	// Transactions is how many transactions are in progress at the same time with a TxSink; 0 means DefaultTransactions.
+	Transactions int
 	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
 	// one before is sent.
 	WholeBatch bool
@@ -179,7 +181,7 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	if err := errors.Join(p.missing(), s.check(p)); err != nil {
 		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
 	}
-	s.Chunk = s.chunkFor(p)
+	s.Chunk, s.Transactions = s.chunkFor(p), cmp.Or(s.Transactions, DefaultTransactions)
 	return &Processor{
 		parts: p, settings: s, clock: s.Clock.orReal(),
 		decider: Decider{
@@ -228,6 +230,7 @@ func (s Settings) check(p Parts) error {
 	refuse(!s.Retention.ForGood && (s.Retention.Window <= 0 || s.Retention.Horizon <= 0),
 		"Settings.Retention needs a Window and a Horizon above 0, or ForGood: without them every copy would be delivered")
 	refuse(s.Chunk < 0, "Settings.Chunk is below 0")
+	refuse(s.Transactions < 0, "Settings.Transactions is below 0")
 	refuse(s.PoisonLimit.Share < 0 || s.PoisonLimit.Share > 1, "Settings.PoisonLimit.Share is not between 0 and 1")
 	refuse(s.PoisonLimit.Records < 0 || s.PoisonLimit.Records > DefaultChunk,
 		fmt.Sprintf("Settings.PoisonLimit.Records is not between 0 and %d, the records of a chunk", DefaultChunk))

@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// txConcurrency is how many transactions a Processor has in progress at most.
-const txConcurrency = 32
+// DefaultTransactions is how many transactions a Processor has in progress at most, each on a connection of its own.
+const DefaultTransactions = 32
 
 // transact decides and delivers user records in transactions, and then dead-letters the poison among them. Records that
 // depend on each other are done one by one, in order: those of a partition key, so that effects come in the order of
@@ -20,7 +21,7 @@ func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 	lanes := r.lanes(users)
 	until := r.clock.patience(ctx)
 	var failed atomic.Bool
-	r.clock.Each(len(lanes), txConcurrency, func(i int) {
+	r.clock.Each(len(lanes), r.settings.Transactions, func(i int) {
 		lane := txLane{batchRun: r, until: until, holders: map[Key]Existing{}}
 		for _, u := range lanes[i] {
 			if failed.Load() && r.batch.Order != None {
@@ -35,18 +36,28 @@ func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 			}
 		}
 	})
+	failure := failRestOf(users)
 	r.countTransactions(users)
 	// Effects that are refused count as poison, too: nearly all of them for one reason are a wrong setting.
 	if err := r.suspect(users); err != nil {
 		return err
 	}
 	_, err := r.putDeadLetters(ctx, users)
+	return cmp.Or(failure, err)
+}
+
+// failRestOf notes why records have no transaction: the error of the first one that failed. It returns that error. A
+// record without a transaction says nothing about settings.
+func failRestOf(users []userRecord) (failure error) {
 	for i := range users {
-		if u := &users[i]; u.err != nil {
-			return u.err
+		failure = cmp.Or(failure, users[i].err)
+	}
+	for i := range users {
+		if u := &users[i]; !u.done && u.poison == nil && u.err == nil {
+			u.err = cmp.Or(failure, errIncomplete) // the second one if an effect has ended its goroutine
 		}
 	}
-	return err
+	return failure
 }
 
 func (r *batchRun) countTransactions(users []userRecord) {
@@ -65,7 +76,7 @@ func (r *batchRun) countTransactions(users []userRecord) {
 func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
 	group := newGroups(len(users))
 	partition, key := map[string]int{}, map[Key]int{}
-	derived := containsUUIDv5(users) // then an id may be one that is derived for another record
+	derived := r.settings.Derive || containsUUIDv5(users) // then an id may be one that is derived for another record
 	for i := range users {
 		u := &users[i]
 		if !u.open() {
@@ -74,11 +85,11 @@ func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
 		if u.output.PartitionKey != "" {
 			join(group, partition, u.output.PartitionKey, i)
 		}
-		if !derived && !r.settings.Derive {
+		if !derived {
 			join(group, key, format.KeyOf(u.fields.ID), i)
 			continue
 		}
-		for _, k := range PossibleKeys(u.fields.ID, u.fields.Fingerprint) {
+		for _, k := range PossibleKeys(r.firstID(u), u.fields.Fingerprint) {
 			join(group, key, k, i)
 		}
 	}
@@ -101,6 +112,14 @@ func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
 		lanes[lane] = append(lanes[lane], u)
 	}
 	return lanes
+}
+
+// firstID is the id under which a record is entered first.
+func (r *batchRun) firstID(u *userRecord) string {
+	if r.settings.Derive {
+		return format.DerivedID(u.fields.ID, u.fields.Fingerprint)
+	}
+	return u.fields.ID
 }
 
 func containsUUIDv5(users []userRecord) bool {
@@ -162,11 +181,7 @@ func (l *txLane) do(ctx context.Context, u *userRecord) {
 // decide is the rule of EnterByKey for one record, with a transaction in the place of the put.
 func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 	defer poisonOnPanic(&err)
-	id := u.fields.ID
-	if l.settings.Derive {
-		id = format.DerivedID(id, u.fields.Fingerprint)
-	}
-	derived := 0
+	id, derived := l.firstID(u), 0
 	for range maxStuck {
 		holder, err := l.enter(ctx, u, id, derived)
 		switch {
@@ -197,21 +212,20 @@ func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 // enter puts the entry of a record under an id, with the effect. If the effect is done, now or before, the record is
 // done. Otherwise enter returns the entry of another record, or nil if the record has to be entered again.
 func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived int) (*Existing, error) {
-	key := format.KeyOf(id)
-	entry := Entry{
-		Scope: l.settings.Scope, Key: key, Owner: l.ownerOf(u), Fingerprint: u.fields.Fingerprint,
-		Version: u.fields.Version, Arrival: u.source.Arrival.Truncate(time.Millisecond), Done: true,
-	}
-	entry.PurgeAt = l.settings.Retention.PurgeAt(entry.Arrival)
-	holder, known := l.holders[key]
+	entry := l.entryOf(u, id)
+	holder, known := l.holders[entry.Key]
 	if !known || purgedAt(holder.PurgeAt, entry.Arrival) {
 		existing, err := l.apply(ctx, u, Transaction{Entry: entry}, id, outcomeOf(derived))
-		if err != nil || existing == nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case existing == nil:
+			l.holders[entry.Key] = entry.Existing()
+			return nil, nil
 		}
 		holder = *existing
 	}
-	l.holders[key] = holder
+	l.holders[entry.Key] = holder
 	switch {
 	case holder.Owner != entry.Owner.Digest():
 		return &holder, nil
@@ -220,10 +234,23 @@ func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived in
 		return nil, nil
 	}
 	existing, err := l.apply(ctx, u, Transaction{Entry: entry, Finish: true}, id, Retry)
-	if existing != nil { // it has changed in between
-		delete(l.holders, key)
+	switch {
+	case err != nil:
+	case existing == nil:
+		holder.Done = true // the rest of it stays as it is
+		l.holders[entry.Key] = holder
+	default: // it has changed in between
+		delete(l.holders, entry.Key)
 	}
 	return nil, err
+}
+
+func (l *txLane) entryOf(u *userRecord, id string) Entry {
+	arrival := u.source.Arrival.Truncate(time.Millisecond) // as engines store it
+	return Entry{
+		Scope: l.settings.Scope, Key: format.KeyOf(id), Owner: l.ownerOf(u), Fingerprint: u.fields.Fingerprint,
+		Version: u.fields.Version, Arrival: arrival, PurgeAt: l.settings.Retention.PurgeAt(arrival), Done: true,
+	}
 }
 
 func outcomeOf(derived int) Outcome {
@@ -241,38 +268,42 @@ func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id str
 		return nil, err
 	}
 	t.Output = out
-	result, err := l.ask(ctx, t)
+	var result TxResult
+	err = l.patiently(ctx, func() (err error) {
+		result, err = l.parts.Tx.Transact(ctx, t)
+		return err
+	})
 	if err != nil || result.Existing != nil {
 		return result.Existing, err
 	}
-	l.holders[t.Entry.Key] = t.Entry.Existing()
 	u.decision, u.done, u.deliver, u.superseded = decision, true, true, result.Superseded
 	return nil, nil
 }
 
-// ask does a transaction, and repeats it while the store is busy.
-func (l *txLane) ask(ctx context.Context, t Transaction) (result TxResult, err error) {
+// patiently asks the store, and asks it again while it is busy.
+func (l *txLane) patiently(ctx context.Context, ask func() error) error {
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {
-		result, err = l.parts.Tx.Transact(ctx, t)
-		if err == nil {
-			return result, nil
-		}
-		if !errors.Is(err, ErrTryAgain) || ctx.Err() != nil ||
+		err := ask()
+		if err == nil || !errors.Is(err, ErrTryAgain) || ctx.Err() != nil ||
 			l.clock.Now().Add(wait).After(l.until) || l.clock.Pause(ctx, wait) != nil {
-			return TxResult{}, err
+			return err
 		}
 	}
 }
 
 // raise makes the entry of another record outlive the one under the next derived id. It reports whether the entry is
 // still that record's.
-func (l *txLane) raise(ctx context.Context, u *userRecord, key Key, holder Existing) (bool, error) {
+func (l *txLane) raise(ctx context.Context, u *userRecord, key Key, holder Existing) (raised bool, err error) {
 	raises := []RaiseRequest{{
 		Scope: l.settings.Scope, Key: key, Owner: holder.Owner, PurgeAt: l.settings.Retention.PurgeAt(u.source.Arrival),
 	}}
-	results, err := l.parts.Tx.RaisePurge(ctx, raises)
-	if err = checkNumber(len(results), 1, err); err != nil {
-		return false, err
-	}
-	return results[0].Raised, results[0].Err
+	err = l.patiently(ctx, func() error {
+		results, err := l.parts.Tx.RaisePurge(ctx, raises)
+		if err = checkNumber(len(results), 1, err); err != nil {
+			return err
+		}
+		raised = results[0].Raised
+		return results[0].Err
+	})
+	return raised, err
 }

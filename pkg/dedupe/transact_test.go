@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -18,6 +20,12 @@ var txCases = []testCase{
 	{"tx/nearly-all-effects-refused", txWrongSetting},
 	{"tx/busy-store", txBusy},
 	{"tx/failed-record", txFailed},
+	{"tx/not-tried-says-nothing-about-settings", txNotTried},
+	{"tx/effect-that-ends-its-goroutine", txEnds},
+	{"tx/effect-that-panics", txPanics},
+	{"tx/raised-purge-time", txRaised},
+	{"tx/fingerprint-settings-changed-before-the-finish", txFinishedOld},
+	{"tx/ids-derived-for-others", txDerived},
 }
 
 // withTx gives the bench a TxSink over entries in memory. Effects are deliveries of its sink.
@@ -115,6 +123,119 @@ func txFailed(f *fixture) {
 	r := b.fails(2, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"))
 	b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
 	b.wantDelivered(delivery{"a", 1})
+}
+
+// txNotTried: records behind one that failed were not tried. They do not clear the suspicion of a wrong setting.
+func txNotTried(f *fixture) {
+	broken := true
+	b := f.bench().withTx(func(dedupe.Output) error {
+		if broken {
+			return errCrash
+		}
+		return &dedupe.PoisonError{Reason: "refused"}
+	})
+	batch := make([]dedupe.Record, 120)
+	for i := range batch {
+		batch[i] = rec(i+1, fmt.Sprint("id", i), "x")
+	}
+	p := b.processor()
+	process := func() dedupe.Result {
+		return p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: batch})
+	}
+	if r := process(); !errors.Is(r.Err, errCrash) || r.Done != 0 {
+		b.Errorf("done %d, %v", r.Done, r.Err)
+	}
+	broken = false
+	if r := process(); !errors.Is(r.Err, dedupe.ErrWrongSetting) {
+		b.Errorf("got %v", r.Err)
+	}
+	b.wantDeadLetters()
+}
+
+// txEnds: an effect that calls runtime.Goexit, as t.FailNow does, fails its record.
+func txEnds(f *fixture) {
+	b := f.bench().withTx(func(o dedupe.Output) error {
+		if o.ID == "b" {
+			runtime.Goexit()
+		}
+		return nil
+	})
+	parts := dedupe.Parts{Format: b.format, Tx: b.tx, DeadLetters: b.deadLetters}
+	p, err := dedupe.NewProcessor(parts, b.settings) // by real time: with goroutines
+	b.must(err)
+	batch := dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x")}}
+	if r := p.Process(b.ctx, batch); r.Done > 1 || r.Err == nil {
+		b.Errorf("done %d, %v", r.Done, r.Err)
+	}
+	b.wantDeadLetters()
+}
+
+// txPanics: an effect that panics makes its record a dead letter, and no other one.
+func txPanics(f *fixture) {
+	b := f.bench().withTx(func(o dedupe.Output) error {
+		if o.ID == "b" {
+			panic("oops")
+		}
+		return nil
+	})
+	b.wantTally(b.done(rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")),
+		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
+}
+
+// txRaised: the entry of a name outlives that of an id derived from it, also if it is finished later. A busy store is
+// asked again for it.
+func txRaised(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"))
+	b.sink.got = nil
+	b.withTx(anyEffect)
+	busy := &busyRaises{TxSink: b.tx, busy: 2}
+	b.tx = busy
+	late := at(rec(2, "a", "y"), window)
+	b.wantTally(b.done(late), dedupe.Tally{In: 1, Synthetic: 1, Out: 1})
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1, Out: 1}) // the purge time stays
+	copied := at(rec(3, "a", "y"), 2*window-time.Second)
+	b.wantTally(b.done(copied), dedupe.Tally{In: 1, Natural: 1})
+	b.wantDelivered(delivery{format.DerivedID("a", "y"), 2}, delivery{"a", 1})
+}
+
+type busyRaises struct {
+	dedupe.TxSink
+	busy int
+}
+
+func (s *busyRaises) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
+	if s.busy--; s.busy >= 0 {
+		return nil, dedupe.ErrTryAgain
+	}
+	return s.TxSink.RaisePurge(ctx, raises)
+}
+
+// at is a record that arrives later than those of rec.
+func at(r dedupe.Record, after time.Duration) dedupe.Record {
+	r.Arrival = r.Arrival.Add(after)
+	return r
+}
+
+// txFinishedOld: finishing an entry leaves its fingerprint. A record of the same batch is compared with that, as one of
+// a later batch is.
+func txFinishedOld(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"))
+	b.sink.got = nil
+	b.withTx(anyEffect)
+	b.wantTally(b.done(rec(1, "a", "y"), rec(2, "a", "x"), rec(3, "a", "y")),
+		dedupe.Tally{In: 3, Retry: 1, Natural: 1, Synthetic: 1, Out: 2})
+}
+
+// txDerived: a record whose id may be derived for an earlier one waits for that, whatever their partition keys.
+func txDerived(f *fixture) {
+	derived := format.DerivedID("a", "y")
+	b := f.bench().withTx(anyEffect)
+	b.done(rec(1, "a", "x"))
+	batch := []dedupe.Record{rec(2, "b", "x"), rec(3, "a", "y"), rec(4, derived, "y")}
+	batch[1].PartitionKey = "other"
+	b.wantTally(b.done(batch...), dedupe.Tally{In: 3, New: 1, Synthetic: 1, Natural: 1, Out: 2})
 }
 
 // TestTransactionsAtTheSameTime: records that do not depend on each other are done at the same time, the others in

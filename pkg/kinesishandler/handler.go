@@ -274,6 +274,7 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 		Scope: cmp.Or(o.Scope, scope), Retention: o.Retention, PassNatural: o.PassNatural,
 		PassSynthetic: o.PassSynthetic, Derive: o.Derive, Unaggregated: o.Unaggregated, PoisonLimit: o.PoisonLimit,
 		Sink: o.Sink.String(), Consumer: o.Consumer, Chunk: o.Chunk, Clock: o.Clock,
+		Transactions: o.Concurrency,
 	}
 }
 

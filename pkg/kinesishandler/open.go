@@ -30,7 +30,7 @@ func Open(
 ) (*Handler, error) {
 	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
 	parts := dedupe.Parts{Ledger: store, DeadLetters: deadLetters, Acks: store, Consumers: store}
-	closeSink, sinkErr := openSink(ctx, load, o, log, &parts)
+	closeSink, sinkErr := openSink(ctx, load, store, o, log, &parts)
 	if err = errors.Join(err, sinkErr); err != nil {
 		return nil, errors.Join(err, closeSink())
 	}
@@ -44,7 +44,8 @@ func Open(
 
 // openSink adds the sink of the options to the parts.
 func openSink(
-	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger, p *dedupe.Parts,
+	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
+	p *dedupe.Parts,
 ) (closeSink func() error, err error) {
 	nothing := func() error { return nil }
 	if o.Sink.File != "" {
@@ -56,6 +57,9 @@ func openSink(
 		return sink.Close, nil
 	}
 	switch {
+	case o.Sink.Table != "":
+		p.Ledger = nil // the sink has the entries
+		p.Tx, err = openTable(store, o)
 	case o.Sink.Firehose != "":
 		p.Sink, err = openFirehose(ctx, load, o)
 	case o.Sink.Queue != "":

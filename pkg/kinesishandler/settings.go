@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
@@ -53,6 +54,9 @@ const (
 	varSinkObjectFormat  = "ONCEBOX_SINK_OBJECT_FORMAT"
 	varSinkCompression   = "ONCEBOX_SINK_COMPRESSION"
 	varSinkObjectSize    = "ONCEBOX_SINK_OBJECT_SIZE"
+	varSinkKey           = "ONCEBOX_SINK_KEY"
+	varSinkVersion       = "ONCEBOX_SINK_VERSION"
+	varSinkDelete        = "ONCEBOX_SINK_DELETE"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -64,7 +68,8 @@ var known = []string{
 	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
-	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varConcurrency, varLogLevel,
+	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
+	varSinkDelete, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -97,6 +102,7 @@ type SinkSetting struct {
 	Stream   string // a Kinesis stream in the function's account and region
 	Firehose string // a Firehose stream in the function's account and region
 	Queue    string // the URL of an SQS queue
+	Table    string // a DynamoDB table in the function's account and region
 	File     string // an NDJSON file
 	Bucket   string // an S3 bucket, with Prefix
 	Prefix   string // "" or ending in "/"
@@ -114,6 +120,8 @@ func (s SinkSetting) String() string {
 		return "sqs:" + s.Queue
 	case s.Bucket != "":
 		return "s3://" + s.Bucket + "/" + s.Prefix
+	case s.Table != "":
+		return "dynamodb:" + s.Table
 	case s.File != "":
 		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
 		return "ndjson:" + hex.EncodeToString(sum[:16])
@@ -149,6 +157,7 @@ type Options struct {
 	SinkEncoding    sqssink.Encoding        // of a queue
 	SinkNoDelimiter bool                    // records go to Firehose as they are
 	SinkObjects     objectsink.Options      // of a bucket
+	SinkTable       dynamosink.Table        // of a table
 
 	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
 	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
@@ -178,7 +187,8 @@ type Settings struct {
 //	ONCEBOX_FORMAT            json; snowplow: enriched events of Snowplow; or raw: records of any bytes; default json
 //	ONCEBOX_RAW_ID            the id of a raw record: content or partition-key; default content
 //	ONCEBOX_ID_PATH           required with json: the path of a record's id
-//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX or ndjson:PATH
+//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE or
+//	                          ndjson:PATH
 //	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
 //	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
 //	ONCEBOX_SCOPE             default: the name of the source stream
@@ -202,6 +212,9 @@ type Settings struct {
 //	ONCEBOX_SINK_OBJECT_FORMAT  ndjson, or raw: records are lines of text; of a bucket; default ndjson
 //	ONCEBOX_SINK_COMPRESSION  of objects in a bucket: gzip, zstd or none; default gzip
 //	ONCEBOX_SINK_OBJECT_SIZE  of objects in a bucket, uncompressed, 64KiB to 1024MiB; default 64MiB
+//	ONCEBOX_SINK_KEY          required with a table: the attributes of its key, with their paths in a record
+//	ONCEBOX_SINK_VERSION      the attribute of a table that says which of two items is newer; default: items are inserted
+//	ONCEBOX_SINK_DELETE       PATH=VALUE of records that delete their item
 //	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -211,6 +224,9 @@ func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
 	s := Settings{DedupeTable: p.Table(varDedupeTable), Options: p.options(environ)}
+	if s.Sink.Table != "" && s.Sink.Table == s.DedupeTable {
+		p.Wrong(varSink, "is the table of "+varDedupeTable, "another table")
+	}
 	return s, p.Err()
 }
 
@@ -263,6 +279,9 @@ func (p parser) options(environ []string) Options {
 		p.refuseOtherSinks(kind)
 	}
 	p.checkObjects(o)
+	if o.Sink.Table != "" {
+		o.SinkTable = p.table(o)
+	}
 	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
 	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
 		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
@@ -393,7 +412,7 @@ func (p parser) sinkAggregation() kinesissink.Aggregation {
 }
 
 func (p parser) sink() SinkSetting {
-	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX or ndjson:PATH"
+	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE or ndjson:PATH"
 	text := p.Required(varSink, allowed)
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
@@ -412,7 +431,7 @@ func (p parser) sink() SinkSetting {
 	case kind == "s3":
 		return p.bucket(text, allowed)
 	case kind == "dynamodb":
-		p.Wrong(varSink, "has a sink that is not implemented yet", allowed)
+		return p.tableName(name, allowed)
 	default:
 		p.Wrong(varSink, "is not a known sink", allowed)
 	}

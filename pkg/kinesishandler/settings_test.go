@@ -1,6 +1,7 @@
 package kinesishandler_test
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
@@ -175,6 +177,18 @@ func TestSettingsOfSourceRecords(t *testing.T) {
 	equal(t, "framing", s.Framing, framing.Single(framing.Array{}))
 }
 
+func TestSettingsOfATable(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=customer=customer.id,n",
+		"ONCEBOX_SINK_VERSION=changed_at", "ONCEBOX_SINK_DELETE=meta.op=a=b"))
+	must(t, err)
+	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Table: "items"})
+	table := s.SinkTable
+	equal(t, "key", fmt.Sprint(table.Key), "[{customer customer.id} {n n}]")
+	equal(t, "version", table.Version, dynamosink.Attribute{Name: "changed_at", Path: "changed_at"})
+	equal(t, "delete", table.DeletePath+" "+table.DeleteValue, "meta.op a=b")
+}
+
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
@@ -228,7 +242,6 @@ func TestSettingsRefused(t *testing.T) {
 		"ids of the command":   {with("ONCEBOX_IDS=rename-all"), "ONCEBOX_IDS"},
 		"derived, unchanged":   {with("ONCEBOX_IDS=derived", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_SYNTHETIC"},
 		"no such ids":          {with("ONCEBOX_IDS=hunter2"), "ONCEBOX_IDS"},
-		"sink to come":         {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK"},
 		"sink without bucket":  {with("ONCEBOX_SINK=s3://"), "ONCEBOX_SINK"},
 		"hidden objects":       {with("ONCEBOX_SINK=s3://bucket/a/_hunter2"), "ONCEBOX_SINK"},
 		"objects, no acks":     {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_ACKS=off"), "ONCEBOX_ACKS"},
@@ -237,6 +250,18 @@ func TestSettingsRefused(t *testing.T) {
 		"objects in letters":   {with("ONCEBOX_SINK=s3://bad-records/clicks/a"), "ONCEBOX_DEAD_LETTERS"},
 		"what objects":         {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_SINK_OBJECT_FORMAT=csv", "ONCEBOX_SINK_COMPRESSION=lz4", "ONCEBOX_SINK_OBJECT_SIZE=1"), "ONCEBOX_SINK_OBJECT_FORMAT ONCEBOX_SINK_COMPRESSION ONCEBOX_SINK_OBJECT_SIZE"},
 		"objects of a stream":  {with("ONCEBOX_SINK_COMPRESSION=zstd"), "ONCEBOX_SINK_COMPRESSION"},
+		"table without a key":  {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK_KEY"},
+		"no table":             {with("ONCEBOX_SINK=dynamodb:a b", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},
+		"table of entries":     {with("ONCEBOX_SINK=dynamodb:dedupe", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},
+		"key of three":         {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=a,b,c"), "ONCEBOX_SINK_KEY"},
+		"key without a name":   {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=hunter2.id"), "ONCEBOX_SINK_KEY"},
+		"version twice":        {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=id=at"), "ONCEBOX_SINK_KEY"},
+		"no version":           {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=hunter2.*"), "ONCEBOX_SINK_VERSION"},
+		"delete, no version":   {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_DELETE=op=d"), "ONCEBOX_SINK_DELETE"},
+		"no delete":            {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=v", "ONCEBOX_SINK_DELETE=hunter2"), "ONCEBOX_SINK_DELETE"},
+		"items that pass":      {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC"},
+		"items, aggregates":    {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_AGGREGATION=on"), "ONCEBOX_SINK_AGGREGATION"},
+		"key of a stream":      {with("ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=v", "ONCEBOX_SINK_DELETE=op=d"), "ONCEBOX_SINK_KEY ONCEBOX_SINK_VERSION ONCEBOX_SINK_DELETE"},
 		"no such sink":         {with("ONCEBOX_SINK=hunter2"), "ONCEBOX_SINK"},
 		"no stream":            {with("ONCEBOX_SINK=kinesis:"), "ONCEBOX_SINK"},
 		"stream by ARN":        {with("ONCEBOX_SINK=kinesis:arn:aws:kinesis:eu-central-1:123456789012:stream/hunter2"), "ONCEBOX_SINK"},

@@ -26,6 +26,9 @@ var ofSinks = []struct {
 	{varSinkObjectFormat, []string{"s3"}},
 	{varSinkCompression, []string{"s3"}},
 	{varSinkObjectSize, []string{"s3"}},
+	{varSinkKey, []string{"dynamodb"}},
+	{varSinkVersion, []string{"dynamodb"}},
+	{varSinkDelete, []string{"dynamodb"}},
 }
 
 // refuseOtherSinks refuses variables that a kind of sinks does not have.
@@ -39,6 +42,9 @@ func (p parser) refuseOtherSinks(kind string) {
 
 // is reports whether the sink is the source that records come from.
 func (s SinkSetting) is(source dedupe.Stream) bool {
+	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
+		return table == s.Table
+	}
 	queue, isQueue := strings.CutPrefix(source.Name, "sqs:")
 	return !isQueue && source.Name == s.Stream ||
 		isQueue && strings.HasSuffix(s.Queue, "/"+source.Account+"/"+queue) && strings.Contains(s.Queue, source.Region)

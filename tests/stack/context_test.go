@@ -70,7 +70,7 @@ func TestStackName(t *testing.T) {
 
 // notSettings are the variables that no context value sets by their name.
 var notSettings = map[string]string{
-	"ONCEBOX_SINK":             "destination-stream-arn, destination-firehose, destination-queue-arn, destination-bucket, or the stream that is made",
+	"ONCEBOX_SINK":             "destination-stream-arn, destination-firehose, destination-queue-arn, destination-bucket, destination-table, or the stream that is made",
 	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
 	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 }

@@ -82,6 +82,8 @@ var goldens = []golden{
 	{name: "queue", context: values("jobs=records; destination-queue-arn=" + fifoQueue + "; sink-encoding=base64; key-arn=" + theirKey)},
 	{name: "objects", context: values("jobs=records; destination-bucket=their-lake; destination-prefix=events/; " +
 		"sink-object-format=raw; sink-compression=zstd; sink-object-size=128MiB; batch-window=300s; key-arn=" + theirKey)},
+	{name: "table", context: values("jobs=records; destination-table=their-items; sink-key=customer=customer.id,n; " +
+		"sink-version=changed_at; sink-delete=change=delete; key-arn=" + theirKey)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }

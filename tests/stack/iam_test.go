@@ -28,6 +28,7 @@ const (
 	toQueue      = "With a queue as the destination"
 	toBucket     = "With a bucket as the destination"
 	keyOfBuckets = "With a key of yours and a bucket as the destination"
+	toTable      = "With a table as the destination"
 	keyOfStreams = "With a key of yours and a stream as the destination"
 )
 
@@ -73,6 +74,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		"customer-key":  {sections: []string{always, withAcks, toStream, withKey, keyOfStreams}},
 		"firehose":      {sections: []string{always, withAcks, toFirehose}, function: "dedupe"},
 		"objects":       {sections: []string{always, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
+		"table":         {sections: []string{always, withAcks, toTable, withKey}, function: "dedupe"},
 		"queue":         {sections: []string{always, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
@@ -225,6 +227,8 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		return job, words
 	}
 	switch kind, sink, _ := strings.Cut(textOf(function, "ONCEBOX_SINK"), ":"); kind {
+	case "dynamodb":
+		name("destination table", "${AWS::Partition}:dynamodb:eu-west-1:123456789012:table/", sink) // the place of the key
 	case "firehose":
 		name("destination Firehose stream", "${AWS::Partition}:firehose:${AWS::Region}:${AWS::AccountId}:deliverystream/", sink)
 	case "sqs":

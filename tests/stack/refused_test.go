@@ -87,6 +87,16 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
 	{"destination-stream-arn=arn::kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:destination-stream-arn"},
 	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn"},
+	{"destination-table=their-items", "oncebox:sink-key is missing"},
+	{"destination-table=their-items; sink-key=a,b,c", "oncebox:sink-key has more than two attributes"},
+	{"destination-table=their-items; sink-key=id; sink-delete=op=d", "oncebox:sink-delete needs oncebox:sink-version"},
+	{"destination-table=their-items; sink-key=id; natural=off", "oncebox:natural is off"},
+	{"dedupe-table=theirs; destination-table=theirs; sink-key=id", "oncebox:destination-stream-arn is the table of oncebox:dedupe-table"},
+	{"sink-key=id", "oncebox:sink-key is not a setting of"},
+	{
+		"destination-table=their-items; sink-key=id; destination-stream-arn=" + theirStream,
+		"oncebox:destination-stream-arn and oncebox:destination-table are set; choose one destination",
+	},
 	{"destination-queue-arn=theirs", "oncebox:destination-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME"},
 	{"destination-firehose=a b", `oncebox:destination-firehose: "a b" is not the name of a Firehose stream`},
 	{

@@ -65,10 +65,16 @@ func (s *scripted) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...fun
 	return &dynamodb.UpdateItemOutput{}, s.call()
 }
 
+func (s *scripted) TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	return &dynamodb.TransactWriteItemsOutput{}, s.call()
+}
+
 // everyMethod calls each method once and returns its error.
 func everyMethod(ctx context.Context, s *Store) map[string]error {
 	put, err := s.PutIfAbsent(ctx, entries(1))
 	errs := map[string]error{"PutIfAbsent": errors.Join(err, put[0].Err)}
+	transacted, err := s.Transact(ctx, dedupe.Transaction{Entry: entries(1)[0]}, nil)
+	errs["Transact"] = err
 	raised, err := s.RaisePurge(ctx, []dedupe.RaiseRequest{{PurgeAt: 1}})
 	errs["RaisePurge"] = errors.Join(err, raised[0].Err)
 	answers, err := s.Enter(ctx, dedupe.Question{Records: []dedupe.Candidate{{ID: "a"}}})
@@ -81,7 +87,7 @@ func everyMethod(ctx context.Context, s *Store) map[string]error {
 	run, err := s.ReadRun(ctx, "s", "digest")
 	errs["ReadRun"] = err
 	errs["SaveRun"] = s.SaveRun(ctx, "s", dedupe.Run{})
-	if put[0].Existing != nil || raised[0].Raised || answers[0].Found != dedupe.NotKnown ||
+	if put[0].Existing != nil || transacted.Existing != nil || raised[0].Raised || answers[0].Found != dedupe.NotKnown ||
 		len(acks) > 0 || consumer != "" || run != nil {
 		errs["an answer was made up"] = nil
 	}

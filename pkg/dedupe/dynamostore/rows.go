@@ -53,6 +53,7 @@ type entryRow struct {
 	Owner   []byte `dynamodbav:"o"` // digest
 	Content []byte `dynamodbav:"c"` // digest of the fingerprint
 	PurgeAt int64  `dynamodbav:"purge_at,omitempty"`
+	Done    bool   `dynamodbav:"d"` // a transactional sink has done the effect; absent in other rows
 }
 
 // entryItem is the row of an entry. It is made by hand, since attributevalue takes several times as long.
@@ -65,6 +66,9 @@ func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
 	}
 	if e.PurgeAt != dedupe.Never {
 		item["purge_at"] = number(e.PurgeAt)
+	}
+	if e.Done {
+		item["d"] = yes
 	}
 	return item
 }
@@ -84,7 +88,7 @@ func (r entryRow) existing() (*dedupe.Existing, error) {
 		return nil, errors.New("dynamodb: the entry has no owner or no content: another version of oncebox wrote it")
 	}
 	return &dedupe.Existing{
-		Owner: dedupe.Digest(r.Owner), Content: dedupe.Digest(r.Content), PurgeAt: r.PurgeAt,
+		Owner: dedupe.Digest(r.Owner), Content: dedupe.Digest(r.Content), PurgeAt: r.PurgeAt, Done: r.Done,
 	}, nil
 }
 
@@ -136,6 +140,8 @@ func (r runRow) run(digest string) *dedupe.Run {
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
 func binary(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+
+var yes types.AttributeValue = &types.AttributeValueMemberBOOL{Value: true}
 
 func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}

@@ -35,6 +35,9 @@ type Client interface {
 	UpdateItem(
 		context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options),
 	) (*dynamodb.UpdateItemOutput, error)
+	TransactWriteItems(
+		context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options),
+	) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
 // Store is a ledger, with acks, consumers and runs, on DynamoDB. It is safe for concurrent use.
@@ -89,7 +92,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 func (s *Store) put(ctx context.Context, e *dedupe.Entry) dedupe.PutResult {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &s.table, Item: entryItem(e),
-		ConditionExpression:                 aws.String("attribute_not_exists(pk) OR purge_at < :a"),
+		ConditionExpression:                 aws.String(ifFree),
 		ExpressionAttributeValues:           map[string]types.AttributeValue{":a": seconds(e.Arrival)},
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
@@ -97,12 +100,19 @@ func (s *Store) put(ctx context.Context, e *dedupe.Entry) dedupe.PutResult {
 	if !there || len(old) == 0 { // without the old row it is not known which record has the key
 		return dedupe.PutResult{Err: failed("put entry", err)}
 	}
+	existing, err := existingOf(old)
+	return dedupe.PutResult{Existing: existing, Err: err}
+}
+
+// ifFree is the whole condition of a put.
+const ifFree = "attribute_not_exists(pk) OR purge_at < :a"
+
+func existingOf(old map[string]types.AttributeValue) (*dedupe.Existing, error) {
 	var row entryRow
 	if err := dynamo.Decode(old, &row); err != nil {
-		return dedupe.PutResult{Err: err}
+		return nil, err
 	}
-	existing, err := row.existing()
-	return dedupe.PutResult{Existing: existing, Err: err}
+	return row.existing()
 }
 
 // RaisePurge raises the purge time of each entry IF the owner still holds the entry.

@@ -102,7 +102,7 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request)
 		func(scan func(into ...any) error) error {
 			var at int
 			var old dedupe.Existing
-			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt); err != nil {
+			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt, &old.Done); err != nil {
 				return err
 			}
 			requests[at].result.Existing = &old

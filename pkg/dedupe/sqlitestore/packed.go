@@ -44,7 +44,7 @@ var (
 	}()
 
 	// The entries of the keys in ?3, with the indexes of the keys.
-	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0)
+	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0), coalesce(done, 0)
 		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
 
 	// ?3 are the rows, and ?4 the texts. Without a WHERE, SQLite would take the ON of the conflict for that of a join.
@@ -54,7 +54,7 @@ var (
 		FROM ` + numbers + ` WHERE true
 		ON CONFLICT (scope, key) DO UPDATE SET
 			owner = excluded.owner, content = excluded.content, arrival = excluded.arrival,
-			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version`
+			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL`
 )
 
 // blob is the SQL of some bytes of row i.

@@ -172,14 +172,8 @@ func TestHoldRuns(t *testing.T) {
 func TestUpgradeOfRuns(t *testing.T) {
 	path := inTemp(t)
 	s := newStore(t, path)
-	check(t, s.exec(t.Context(), `DROP TABLE run`))
-	check(t, s.exec(t.Context(), `CREATE TABLE run (scope TEXT NOT NULL, digest TEXT NOT NULL, id TEXT NOT NULL,
-		finished INTEGER NOT NULL, input INTEGER NOT NULL, lines INTEGER NOT NULL, output INTEGER NOT NULL,
-		dead_letters INTEGER NOT NULL, tally TEXT NOT NULL, PRIMARY KEY (scope, digest)) STRICT, WITHOUT ROWID`))
-	check(t, s.exec(t.Context(), `INSERT INTO run VALUES ('s', 'd2', 'b', 0, 1, 2, 3, 4, '{"In":5}'),
-		('s', 'd1', 'c', 1, 1, 2, 3, 4, '{}'), ('s', 'd3', 'a', 1, 1, 2, 3, 4, '{}'), ('other', 'd', 'x', 1, 1, 2, 3, 4, '{}')`))
-	check(t, s.exec(t.Context(), `UPDATE part SET version = 3`))
-	check(t, s.Close())
+	s.closeAsVersion3(t, `INSERT INTO run VALUES ('s', 'd2', 'b', 0, 1, 2, 3, 4, '{"In":5}'),
+		('s', 'd1', 'c', 1, 1, 2, 3, 4, '{}'), ('s', 'd3', 'a', 1, 1, 2, 3, 4, '{}'), ('other', 'd', 'x', 1, 1, 2, 3, 4, '{}')`)
 	s = newStore(t, path)
 	if got, want := s.history(t), "1 a 3, 2 b 0, 3 c 3"; got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -10,7 +10,7 @@ var part = sqlite.Part{
 	Version:  4,
 	Oldest:   3, // keys are hashes with a tag since then
 	Tables:   makeTables,
-	Upgrades: []string{upgradeRuns},
+	Upgrades: []string{upgradeRuns + `; ALTER TABLE entry ADD COLUMN done INTEGER`},
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
 }
@@ -22,7 +22,8 @@ const makeTables = `
 	-- milliseconds. purge_at is in Unix seconds, here and below, and NULL for what is
 	-- kept for ever. The table has row ids because keys are random: without them every
 	-- put would write a page of its own, at half the rate. With them about 15 new
-	-- entries share a page, and only the smaller index is random.
+	-- entries share a page, and only the smaller index is random. done is 1 where a
+	-- transactional sink has done the effect, else NULL.
 	CREATE TABLE entry (
 		scope    TEXT NOT NULL,
 		key      BLOB NOT NULL CHECK (length(key) = 16),
@@ -32,6 +33,7 @@ const makeTables = `
 		version  TEXT NOT NULL,
 		arrival  INTEGER,
 		purge_at INTEGER,
+		done     INTEGER,
 		PRIMARY KEY (scope, key)
 	) STRICT;
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,10 +169,37 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// TestEntriesOfVersion3: a file from before transactional sinks is upgraded. Its entries are not done.
+func TestEntriesOfVersion3(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path)
+	one := entry("a", "one")
+	s.put(t, one)
+	s.closeAsVersion3(t)
+	s = newStore(t, path)
+	if existing := s.put(t, one); !holds(existing, one) || existing.Done {
+		t.Errorf("found %+v, want %+v", existing, one.Existing())
+	}
+}
+
+// closeAsVersion3 closes the store, and makes its file one of version 3, without runs.
+func (s *Store) closeAsVersion3(t *testing.T, runs ...string) {
+	t.Helper()
+	for _, statement := range slices.Concat([]string{
+		`ALTER TABLE entry DROP COLUMN done`, `DROP TABLE run`, `CREATE TABLE run (scope TEXT NOT NULL, digest TEXT NOT NULL,
+		id TEXT NOT NULL, finished INTEGER NOT NULL, input INTEGER NOT NULL, lines INTEGER NOT NULL, output INTEGER NOT NULL,
+		dead_letters INTEGER NOT NULL, tally TEXT NOT NULL, PRIMARY KEY (scope, digest)) STRICT, WITHOUT ROWID`,
+		`UPDATE part SET version = 3`,
+	}, runs) {
+		check(t, s.exec(t.Context(), statement))
+	}
+	check(t, s.Close())
+}
+
 func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 3, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectReplacedBy: 2})
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 3, finishEntry: 3, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectReplacedBy: 2})
 }
 
 func TestMemoryIsApartAndEndsWithClose(t *testing.T) {

@@ -8,9 +8,10 @@
 //
 // # What a reader of the stream sees
 //
-// Delivery is at least once, with stable ids. A record may be in the stream several times, with equal ids: after a
-// crash, a time-out or a lost reply, and after a resharding (below). Sent.Repeated counts the copies that a Send itself
-// makes. A record that the stream has refused is in the stream once, however often it was refused.
+// The level of this sink is "at least once" (package sinktest), with stable ids. A record may be in the stream several
+// times, with equal ids: after a crash, a time-out or a lost reply, and after a resharding (below). Sent.Repeated counts
+// the copies that a Send itself makes. A record that the stream has refused is in the stream once, however often it was
+// refused.
 //
 // # Order
 //

@@ -6,9 +6,9 @@
 //	defer sink.Close()
 //	sent, err := sink.Send(ctx, outputs)
 //
-// A record is delivered when it is on the disk (fsync). Delivery is at least once, with stable ids: a record that was
-// written but not confirmed before a crash is sent again, and is then in the file twice. Records keep the order in
-// which they are sent.
+// A record is delivered when it is on the disk (fsync). The level of this sink is "at least once" (package sinktest),
+// with stable ids: a record that was written but not confirmed before a crash is sent again, and is then in the file
+// twice. Records keep the order in which they are sent.
 package ndjsonsink
 
 import (

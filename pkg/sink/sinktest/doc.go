@@ -1,6 +1,19 @@
-// Package sinktest is the conformance suite of sinks. It has three levels; each sink says which one it has:
+// Package sinktest is the conformance suite of sinks. It is for authors of sinks. A sink has one of three levels, and
+// its documentation says which:
 //
-//   - transactional (dedupe.TxSink): the effect of each record once;
-//   - objects (dedupe.ObjectSink): each record in one committed object;
-//   - at least once (dedupe.Sink): each record with one id, however often it comes.
+//   - at least once, a dedupe.Sink: AtLeastOnce. A record that is named as delivered is in the sink. It may be there
+//     several times, always with the same id.
+//   - objects, a dedupe.ObjectSink: each record once among committed objects.
+//   - transactional, a dedupe.TxSink: Transactional. The effect of a record happens once.
+//
+// A test of a transactional sink looks like this:
+//
+//	func TestConformance(t *testing.T) {
+//		sinktest.Transactional(t, func(t testing.TB) sinktest.TxTarget {
+//			store := openStore(t)
+//			return sinktest.TxTarget{Sink: mysink.New(store), Entries: store, Effects: countRows(store)}
+//		})
+//	}
+//
+// The cases need no clean store: their ids and scopes are random.
 package sinktest

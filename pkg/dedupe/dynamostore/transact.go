@@ -1,0 +1,118 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// TransactResult says what became of a Transact. If one of its fields is set, nothing was written.
+type TransactResult struct {
+	Existing *dedupe.Existing // the entry that was found: that of dedupe.TxResult
+	// Failed are the actions whose conditions failed, in order. The entry was as it had to be.
+	Failed []FailedCondition
+}
+
+// FailedCondition is an action whose condition was false.
+type FailedCondition struct {
+	Action int // its index among the actions of the effect
+	// Old is the item as it was. It is set if the action asks for it by ReturnValuesOnConditionCheckFailure, and there
+	// was an item.
+	Old map[string]types.AttributeValue
+}
+
+// Transact puts or finishes the entry of a record, together with up to MaxActions other actions, in one transaction. It
+// reads only the entry of t, and whether that is to be finished. Each attempt costs two write units for each item and
+// each KB of it, also one that is cancelled.
+//
+// The token of the request is a random one of the SDK. A token that comes again with the record would make DynamoDB
+// answer with success, and write nothing, after an entry has been purged.
+//
+// Errors: a *dedupe.PoisonError for actions that DynamoDB can never do; the family dedupe.ErrTryAgain; other errors,
+// such as a missing table or right. Repeating it is safe after each of them.
+func (s *Store) Transact(
+	ctx context.Context, t dedupe.Transaction, actions []types.TransactWriteItem,
+) (TransactResult, error) {
+	if err := s.checkActions(t.Entry, actions); err != nil {
+		return TransactResult{}, err
+	}
+	all := append([]types.TransactWriteItem{s.entryAction(t)}, actions...)
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
+	if err == nil {
+		return TransactResult{}, nil
+	}
+	if dynamo.IsInvalid(err) {
+		return TransactResult{}, &dedupe.PoisonError{Reason: reasonInvalid}
+	}
+	reasons, cancelled := dynamo.AllCancellations(err, len(all))
+	if !cancelled {
+		return TransactResult{}, failed(transacting, err)
+	}
+	return resultOf(t, reasons, err)
+}
+
+const transacting = "put entry and effect"
+
+// entryAction puts the entry under the condition of PutIfAbsent, or marks it as done. The owner is a condition only for
+// that.
+func (s *Store) entryAction(t dedupe.Transaction) types.TransactWriteItem {
+	if !t.Finish {
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: &s.table, Item: entryItem(&t.Entry), ConditionExpression: aws.String(ifFree),
+			ExpressionAttributeValues:           map[string]types.AttributeValue{":a": seconds(t.Entry.Arrival)},
+			ReturnValuesOnConditionCheckFailure: allOld,
+		}}
+	}
+	owner := t.Entry.Owner.Digest()
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: &s.table, Key: dynamo.Encode(entryKey(t.Entry.Scope, t.Entry.Key)),
+		UpdateExpression:                    aws.String("SET d = :done"),
+		ConditionExpression:                 aws.String("o = :owner AND attribute_not_exists(d)"),
+		ExpressionAttributeValues:           map[string]types.AttributeValue{":owner": binary(owner[:]), ":done": yes},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}}
+}
+
+// resultOf reads the reasons of a cancelled transaction, that of the entry first: if the entry is not as it has to be,
+// the other reasons are no concern of this record. A repeated insert fails both conditions.
+func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) (result TransactResult, err error) {
+	if entry := reasons[0]; entry.Reason == dynamo.ConditionFailed {
+		switch {
+		case len(entry.Item) > 0:
+			result.Existing, err = existingOf(entry.Item)
+		case t.Finish:
+			result.Existing = &dedupe.Existing{}
+		default: // without the old row it is not known which record has the key
+			err = fmt.Errorf("dynamodb: %s: %w", transacting, cause)
+		}
+		return result, err
+	}
+	invalid := false
+	for i, r := range reasons {
+		switch r.Reason {
+		case dynamo.Conflict, dynamo.Throttled:
+			return TransactResult{}, tryAgain(cause)
+		case dynamo.ConditionFailed:
+			result.Failed = append(result.Failed, FailedCondition{i - 1, r.Item})
+		case dynamo.Invalid:
+			invalid = true
+		}
+	}
+	switch {
+	case invalid:
+		return TransactResult{}, &dedupe.PoisonError{Reason: reasonInvalid}
+	case len(result.Failed) == 0: // cancelled for no reason
+		return TransactResult{}, tryAgain(cause)
+	}
+	return result, nil
+}
+
+func tryAgain(cause error) error {
+	return fmt.Errorf("dynamodb: %s: %w: %w", transacting, dedupe.ErrTryAgain, cause)
+}

@@ -1,0 +1,100 @@
+package kinesishandler_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
+// TestFunctionThatIsSwitchedToATable: a function with a stream sink fails in the middle of a batch. It gets a table as
+// its sink, in the same scope, and the batch again: each record is an item, and none is written twice.
+func TestFunctionThatIsSwitchedToATable(t *testing.T) {
+	t.Parallel()
+	client := dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	must(t, bank.CreateDedupeTable(t.Context(), client, "switched-entries"))
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: aws.String("switched-items"), BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+	})
+	must(t, err)
+	store := dynamostore.New(client, "switched-entries")
+	o, err := kinesishandler.ParseOptions([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:switched-items", "ONCEBOX_SINK_KEY=id",
+		"ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
+	})
+	must(t, err)
+	raw := rawOf(t, event(`{"id":"a"}`, `{"id":"b"}`, `{"id":"a"}`, `{"id":"c"}`, `{"id":"c","n":2}`))
+
+	sent := 0
+	before, err := kinesishandler.New(dedupe.Parts{
+		Ledger: store, Acks: store, DeadLetters: noLetters{},
+		Sink: dedupe.SinkFunc(func(_ context.Context, outputs []dedupe.Output) error {
+			sent += len(outputs)
+			return errors.New("the stream is gone")
+		}),
+	}, kinesishandler.Options{Format: o.Format, Sink: kinesishandler.SinkSetting{Stream: "unique"}}, slog.New(slog.DiscardHandler))
+	must(t, err)
+	if _, err := before.Handle(t.Context(), raw); !errors.Is(err, kinesishandler.ErrNoProgress) || sent == 0 {
+		t.Fatalf("%d records were sent: %v", sent, err)
+	}
+
+	h, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
+	must(t, err)
+	for _, want := range []dedupe.Tally{
+		{In: 5, Retry: 4, Natural: 1, Out: 4},
+		{In: 5, Skipped: 5},
+	} {
+		r, err := h.Process(t.Context(), raw)
+		must(t, err)
+		equal(t, "tally", r.Tally, want)
+	}
+	items, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("switched-items"), ConsistentRead: aws.Bool(true)})
+	must(t, err)
+	equal(t, "items", len(items.Items), 4)
+}
+
+type noLetters struct{}
+
+func (noLetters) Put(context.Context, []dedupe.DeadLetter) (int, error) {
+	return 0, errors.New("there is no dead letter in this test")
+}
+
+// TestTableWithAnotherStore: an item and its entry are one transaction, so they are in one service.
+func TestTableWithAnotherStore(t *testing.T) {
+	t.Parallel()
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	o, err := kinesishandler.ParseOptions([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id",
+		"ONCEBOX_DEAD_LETTERS=dir:" + filepath.Join(t.TempDir(), "dead"),
+	})
+	must(t, err)
+	_, err = kinesishandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "choose dynamodb: as the store") {
+		t.Errorf("got %v", err)
+	}
+}

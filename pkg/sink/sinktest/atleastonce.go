@@ -1,0 +1,189 @@
+package sinktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// Target is a dedupe.Sink under test.
+type Target struct {
+	Sink dedupe.Sink
+	// Read returns the payloads that are in the sink, those of other cases too, if there are any. The suite calls it at
+	// the end of a case.
+	Read func(testing.TB) [][]byte
+	// Payload makes a record that the sink takes. nil: a small JSON object. Payloads of different ids differ.
+	Payload func(id, fp string) []byte
+	// Poison is a record that the sink can never take; nil: there is none.
+	Poison *dedupe.Output
+}
+
+// AtLeastOnce runs all cases of the level "at least once" as parallel subtests of t. open returns the sink under test.
+// It may return the same sink each time.
+func AtLeastOnce(t *testing.T, open func(testing.TB) Target) {
+	for _, c := range AtLeastOnceCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, open(t))
+		})
+	}
+}
+
+// Case is one thing that every sink of the level "at least once" must do.
+type Case struct {
+	Name string
+	test func(*sinkCase)
+}
+
+// AtLeastOnceCases returns all cases, for a test that runs them one by one.
+func AtLeastOnceCases() []Case {
+	return []Case{
+		{"delivers-all", deliversAll},
+		{"nothing-to-send", nothingToSend},
+		{"sent-again", sentAgain},
+		{"context-that-has-ended", endedContext},
+		{"several-sends-at-once", severalSends},
+		{"poison-is-found-by-check", poisonByCheck},
+	}
+}
+
+// Run runs the case on a sink.
+func (c Case) Run(t testing.TB, target Target) {
+	if target.Payload == nil {
+		target.Payload = payload
+	}
+	c.test(&sinkCase{TB: t, Target: target})
+}
+
+type sinkCase struct {
+	testing.TB
+	Target
+}
+
+// outputs makes records that no other case has.
+func (c *sinkCase) outputs(n int) []dedupe.Output {
+	c.Helper()
+	outputs := make([]dedupe.Output, n)
+	prefix := newName()
+	for i := range outputs {
+		id := fmt.Sprintf("%s-%04d", prefix, i)
+		outputs[i] = dedupe.Output{ID: id, PartitionKey: fmt.Sprint("pk-", i%7), Data: c.Payload(id, "x")}
+		if err := c.Sink.Check(c.Context(), outputs[i]); err != nil {
+			c.Fatalf("Check refuses a good record: %v", err)
+		}
+	}
+	return outputs
+}
+
+// send sends records, and returns which are delivered.
+func (c *sinkCase) send(ctx context.Context, outputs []dedupe.Output) ([]bool, error) {
+	c.Helper()
+	sent, err := c.Sink.Send(ctx, outputs)
+	delivered := sent.Delivered
+	if delivered == nil {
+		delivered = make([]bool, len(outputs))
+		for i := range delivered {
+			delivered[i] = err == nil
+		}
+	}
+	if len(delivered) != len(outputs) {
+		c.Fatalf("%d answers for %d records", len(delivered), len(outputs))
+	}
+	for i, d := range delivered {
+		if !d && err == nil {
+			c.Errorf("record %d is not delivered, and there is no error", i)
+		}
+	}
+	return delivered, err
+}
+
+// wantIn checks that each record that was named as delivered is in the sink, as it was sent.
+func (c *sinkCase) wantIn(outputs []dedupe.Output, delivered []bool) {
+	c.Helper()
+	in := map[string]bool{}
+	for _, data := range c.Read(c.TB) {
+		in[string(data)] = true
+	}
+	for i, o := range outputs {
+		if delivered[i] && !in[string(o.Data)] {
+			c.Errorf("record %d of %d is not in the sink as it was sent", i, len(outputs))
+		}
+	}
+}
+
+// deliversAll: more records than a request of any service takes.
+func deliversAll(c *sinkCase) {
+	outputs := c.outputs(1203)
+	delivered, err := c.send(c.Context(), outputs)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.wantIn(outputs, delivered)
+}
+
+func nothingToSend(c *sinkCase) {
+	if _, err := c.send(c.Context(), nil); err != nil {
+		c.Error(err)
+	}
+}
+
+// sentAgain: records that come again are delivered again, and are no error.
+func sentAgain(c *sinkCase) {
+	outputs := c.outputs(3)
+	for range 2 {
+		delivered, err := c.send(c.Context(), outputs)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.wantIn(outputs, delivered)
+	}
+}
+
+// endedContext: a Send that cannot reach its end names nothing that is not delivered, and fails for a reason that makes
+// no record poison.
+func endedContext(c *sinkCase) {
+	outputs := c.outputs(3)
+	ctx, cancel := context.WithCancel(c.Context())
+	cancel()
+	delivered, err := c.send(ctx, outputs)
+	var poison *dedupe.PoisonError
+	if errors.As(err, &poison) {
+		c.Errorf("the error of an ended context is poison: %v", err)
+	}
+	c.wantIn(outputs, delivered)
+}
+
+func severalSends(c *sinkCase) {
+	const senders = 4
+	outputs, delivered := make([][]dedupe.Output, senders), make([][]bool, senders)
+	for i := range outputs {
+		outputs[i] = c.outputs(20)
+	}
+	errs := make([]error, senders)
+	var all sync.WaitGroup
+	for i := range outputs {
+		all.Go(func() { delivered[i], errs[i] = c.send(c.Context(), outputs[i]) })
+	}
+	all.Wait()
+	for i := range outputs {
+		if errs[i] != nil {
+			c.Error(errs[i])
+		}
+		c.wantIn(outputs[i], delivered[i])
+	}
+}
+
+// poisonByCheck: a record that the sink can never take is found before it takes an id.
+func poisonByCheck(c *sinkCase) {
+	if c.Poison == nil {
+		c.Skip("the sink takes every record")
+	}
+	var poison *dedupe.PoisonError
+	if err := c.Sink.Check(c.Context(), *c.Poison); !errors.As(err, &poison) || poison.Reason == "" {
+		c.Errorf("Check says %v, want a *dedupe.PoisonError with a reason", err)
+	}
+}
