@@ -231,3 +231,12 @@ func TestQueueIsItsSink(t *testing.T) {
 	}
 	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "others", 1), "", `{"id":"a"}`))), "")
 }
+
+// TestTableIsItsSink: each item would be a change that comes as the next record.
+func TestTableIsItsSink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "ONCEBOX_SINK=dynamodb:orders", "ONCEBOX_SINK_KEY=id")
+	if _, err := b.Handle(t.Context(), rawRecords(t, changeOf(1, `{"id":{"S":"a"}}`))); !errors.Is(err, kinesishandler.ErrLoop) {
+		t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
+	}
+}
