@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -48,6 +49,10 @@ func (e Engine) scenarios() (all []Scenario) {
 		}
 		s.Sink = Transactional
 		all = append(all, s)
+		if s.Parallel <= 1 && !slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Switch }) {
+			s.Sink = Objects
+			all = append(all, s)
+		}
 	}
 	return all
 }

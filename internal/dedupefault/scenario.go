@@ -109,6 +109,7 @@ type Level string
 const (
 	AtLeastOnce   Level = ""
 	Transactional Level = "-transactional"
+	Objects       Level = "-objects"
 )
 
 // Scenario is what happens to a mapping and its function.

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -66,6 +67,7 @@ type World struct {
 	scope    string
 	parts    Parts
 	mutant   *Mutant
+	storage  *memobjects.Storage // of an object sink
 	// instances are the processes of the function. Which one an invocation gets is a matter of the seed.
 	instances []handleFunc
 
@@ -104,7 +106,7 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 
 func (p Play) run(ctx context.Context) (w *World, err error) {
 	w = &World{
-		ctx: ctx, scenario: p.Scenario.orDefaults(), engine: p.Engine, scope: freshScope(),
+		ctx: ctx, scenario: p.Scenario.orDefaults(), storage: memobjects.New(), engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
 		plan: p.Plan, fates: p.Fates, mutant: p.Mutant, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
 	}
@@ -167,8 +169,11 @@ func (w *World) newInstance() handleFunc {
 			Sink: kinesishandler.SinkSetting{Own: "memory" + string(w.scenario.Sink)}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
 		},
 	}
-	if w.scenario.Sink == Transactional {
+	switch w.scenario.Sink {
+	case Transactional:
 		f.tx = HookTx(w.parts.Tx, w.faultHook)
+	case Objects:
+		f.objectSink = w.newObjectSink()
 	}
 	return w.mutant.breakFunction(w, f)
 }
@@ -201,7 +206,8 @@ func (w *World) clock() dedupe.Clock {
 type function struct {
 	store       dedupe.Store
 	sink        dedupe.Sink
-	tx          dedupe.TxSink // in the place of the sink
+	tx          dedupe.TxSink     // in the place of the sink
+	objectSink  dedupe.ObjectSink // in the place of the sink
 	deadLetters dedupe.DeadLetterStore
 	format      dedupe.Format
 	options     kinesishandler.Options
@@ -214,8 +220,8 @@ func (f function) handler(w *World) handleFunc {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
 	}
-	if f.tx != nil {
-		parts.Sink, parts.Tx = nil, f.tx
+	if f.tx != nil || f.objectSink != nil {
+		parts.Sink, parts.Tx, parts.Objects = nil, f.tx, f.objectSink
 	}
 	if !f.options.NoAcks {
 		parts.Acks = f.store
