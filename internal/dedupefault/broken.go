@@ -250,7 +250,7 @@ func (f *countingFormat) Rename(ctx context.Context, payload []byte, oldID, newI
 // ledgerAhead: the later half of a batch is decided before the first.
 func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
 	f.sink, f.deadLetters, f.options.NoAcks = nowhere{}, nowhere{}, true
-	decides := f.handler(w)
+	decides := f.handler(w).Handle
 	return func(ctx context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
 		var event events.KinesisEvent
 		if err := json.Unmarshal(raw, &event); err != nil {

@@ -64,9 +64,12 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 		Shards: oneOf("shards", 1, 1, 2, 3), BatchSize: oneOf("batch size", 1, 2, 3, 5, 10), Chunk: oneOf("chunk", 1, 2, 3, 500),
 		Parallel: oneOf("parallel", 1, 1, 1, 3), GiveUp: oneOf("give up", 0, 0, 0, 1, 3), NoBisect: rapid.Bool().Draw(t, "no bisect"),
 		Instances: oneOf("instances", 1, 1, 2, 3),
-		Sink:      rapid.SampledFrom([]Level{AtLeastOnce, AtLeastOnce, Transactional}).Draw(t, "sink"),
+		Sink:      rapid.SampledFrom([]Level{AtLeastOnce, AtLeastOnce, Transactional, Objects}).Draw(t, "sink"),
 		NoAcks:    oneOf("no acks", 0, 0, 0, 1) == 1, Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
 		Reading: rapid.SampledFrom([]eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch}).Draw(t, "reading"),
+	}
+	if h.Sink == Objects {
+		h.Parallel = 1
 	}
 	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
 	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
@@ -81,7 +84,7 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 var ids4 = []string{"a", "a", "b", "c", format.DerivedID("a", "y"), strings.ToUpper(format.DerivedID("a", "y"))}
 
 var steps = rapid.Custom(func(t *rapid.T) Step {
-	switch rapid.SampledFrom([]string{Put, Put, Put, Put, Put, Put, Put, Wait, Wait, Wait, Sweep, Sweep, Split, Merge, Restart, Second, Switch}).Draw(t, "do") {
+	switch rapid.SampledFrom([]string{Put, Put, Put, Put, Put, Put, Put, Wait, Wait, Wait, Sweep, Sweep, Split, Merge, Restart, Second, Switch, Redrive}).Draw(t, "do") {
 	case Put:
 		return Step{Do: Put, Key: rapid.IntRange(0, 3).Draw(t, "key"), Users: rapid.SliceOfN(users, 1, 3).Draw(t, "users")}
 	case Wait:
@@ -96,13 +99,15 @@ var steps = rapid.Custom(func(t *rapid.T) Step {
 		return Step{Do: Restart}
 	case Switch:
 		return Step{Do: Switch}
+	case Redrive:
+		return Step{Do: Redrive}
 	}
 	return Step{Do: Second}
 })
 
 var users = rapid.Custom(func(t *rapid.T) User {
-	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills, Refused)).Draw(t, "kind")
-	if kind != Good && kind != Refused {
+	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills, Refused, Mendable, Mendable)).Draw(t, "kind")
+	if !kind.identified() {
 		return User{Kind: kind}
 	}
 	return User{Kind: kind, ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}

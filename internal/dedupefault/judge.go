@@ -70,6 +70,18 @@ func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
 	return partitionKey == aggregateKey && explicitHashKey == aggregateHashKey
 }
 
+// mayArrive reports whether a record may come to the sink in an invocation, which is nil for a sink that is read at the
+// end.
+func (in *input) mayArrive(inv *invocation) bool {
+	switch in.Kind {
+	case Refused:
+		return inv == nil || inv.level != Transactional
+	case Mendable:
+		return inv == nil || inv.redrives
+	}
+	return in.Kind == Good
+}
+
 func (in *input) delivered() bool { return len(in.deliveries) > 0 }
 
 // handled reports whether the record itself is delivered, dead-lettered or given up.
@@ -94,6 +106,7 @@ type delivery struct {
 type invocation struct {
 	*eventsource.Invocation
 	level      Level // of its sink
+	redrives   bool  // it is the program that redrives dead letters
 	cancel     context.CancelFunc
 	began      int
 	acked      map[dedupe.OwnerMark]bool // the records that acks named when it read them
@@ -228,6 +241,8 @@ func (w *World) newInput(u User) *input {
 	case Large:
 		in.ID = fmt.Sprint("large-", in.n)
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":"x","n":%d,"more":%q}`, in.ID, in.n, strings.Repeat("x", MostData))
+	case Mendable:
+		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, mendableData)
 	case Refused:
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, refusedData)
 	default:
@@ -289,7 +304,7 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	}
 	in := w.inputOf(p.N)
 	switch {
-	case in == nil || !in.Kind.readable() || in.Kind == Refused && inv != nil && inv.level == Transactional:
+	case in == nil || !in.mayArrive(inv):
 		w.violate("G10: the sink got %s", o.Data)
 		return
 	case p.ID != o.ID:
@@ -302,19 +317,19 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 		w.violate("harness: %v was processed later than the horizon", in)
 	}
 	if inv != nil {
-		if inv.sent[in.n] {
+		if inv.sent[in.n] && !inv.redrives { // which may find a record in two batches
 			w.violate("G11: #%d sent %v twice", inv.Number, in)
 		}
 		if inv.level != AtLeastOnce && in.effects() > 0 {
 			w.violate("G11: #%d did the effect of %v a second time", inv.Number, in)
 		}
-		if inv.skips(in) {
+		if inv.skips(in) && !inv.redrives { // an ack says nothing about a dead letter
 			w.violate("G11: #%d sent %v again, and had read that it is done", inv.Number, in)
 		}
 		inv.sent[in.n] = true
 	}
 	in.deliveries = append(in.deliveries, delivery{
-		id: o.ID, moment: w.tick(), effect: inv != nil && inv.level != AtLeastOnce,
+		id: o.ID, moment: w.tick(), outOfOrder: inv != nil && inv.redrives, effect: inv != nil && inv.level != AtLeastOnce,
 	})
 	w.checkDelivery(in)
 }
@@ -349,6 +364,7 @@ func (w *World) confirm(ctx context.Context, outputs []dedupe.Output) {
 
 func (w *World) giveUp(d eventsource.Discard) {
 	w.note("given up: %s %s, %s", d.Shard, sequences(d.Records), d.Condition)
+	w.discards = append(w.discards, d)
 	for _, r := range d.Records {
 		for _, in := range w.byRecord[recordKey(d.Shard, *r.SequenceNumber)] {
 			in.givenUp = true
@@ -372,12 +388,12 @@ func (in *input) names() []dedupe.Key {
 // copies reports whether one record may stand for the other: they have the same fingerprint, and the same id or ids of
 // which one is derived from the other.
 func copies(a, b *input) bool {
-	return a != b && a.Kind.readable() && b.Kind.readable() && a.FP == b.FP &&
+	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP &&
 		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))
 }
 
 func same(a, b *input) bool {
-	return a != b && a.Kind.readable() && b.Kind.readable() && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
+	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
 }
 
 func (w *World) hasCopy(in *input, which func(*input) bool) bool {
@@ -497,10 +513,10 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 			switch held := w.held[in.position.Owner().Digest()]; {
 			case inv.skips(in):
 				d.skipped++
-			case inv.confirmed[in.n], inv.level != AtLeastOnce && w.isDelivered(in):
-				d.delivered++
 			case inv.stored[owner]:
 				d.stored++
+			case inv.confirmed[in.n], inv.level != AtLeastOnce && w.isDelivered(in):
+				d.delivered++
 			case !in.Kind.readable():
 				w.violate("G6: #%d did not dead-letter %v, and says that it is done", inv.Number, in)
 			case held > 0 && held < inv.began:
@@ -680,7 +696,7 @@ func (w *World) checkOrder(in *input, before []*input) {
 		if w.scenario.Sink == Transactional && o.key() != in.key() && !copies(o, in) {
 			ordered = false
 		}
-		if !ordered || o.givenUp {
+		if !ordered || o.givenUp || o.Kind == Mendable || in.deliveries[0].outOfOrder {
 			continue
 		}
 		// A copy beyond the window may be dropped at first, and be delivered later.

@@ -225,7 +225,7 @@ func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 		f.deadLetters = HookDeadLetters(w.deadLettersIn(m.objects(w)), w.faultHook)
 	}
 	f.deadLetters = HookDeadLetters(f.deadLetters, hook)
-	product := f.handler(w)
+	var product handleFunc = f.handler(w).Handle
 	if m != nil && m.around != nil {
 		return m.around(w, f, product)
 	}

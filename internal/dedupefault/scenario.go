@@ -31,13 +31,19 @@ const (
 	Panics Kind = "panics"
 	Kills  Kind = "kills the process"
 
+	// Mendable is a record that the function cannot read. The program that redrives dead letters can.
+	Mendable Kind = "mendable"
+
 	// Refused is a record like a good one, whose effect a transactional sink refuses for good.
 	Refused Kind = "refused"
 )
 
 func (k Kind) poison() bool { return !k.readable() && k != Kills }
 
-// readable reports whether the record has an id and a fingerprint.
+// identified reports whether the record has an id and a fingerprint, at least for a redrive.
+func (k Kind) identified() bool { return k.readable() || k == Mendable }
+
+// readable reports whether the function finds the record's id and fingerprint.
 func (k Kind) readable() bool { return k == Good || k == Refused }
 
 // User is a record of a producer.
@@ -63,6 +69,7 @@ const (
 	Replay  = "replay"  // starts another mapping at the beginning of the stream
 	Second  = "second"  // starts another mapping at the checkpoint of the first
 	Switch  = "switch"  // to a transactional sink
+	Redrive = "redrive" // the dead letters
 	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
 
@@ -99,6 +106,13 @@ func put(key int, users ...string) Step {
 }
 
 func bad(kind Kind) Step { return Step{Do: Put, Users: []User{{Kind: kind}}} }
+
+// mendable makes a step that puts a record "id/fingerprint" which only a redrive can read.
+func mendable(user string) Step {
+	s := put(0, user)
+	s.Users[0].Kind = Mendable
+	return s
+}
 
 func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
 
@@ -279,6 +293,14 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
+		// Dead letters come again. A copy of one was delivered in the meantime.
+		Name: "redriven", BatchSize: 3,
+		Steps: []Step{
+			put(0, "a/x"), mendable("b/x"), put(0, "a/x"), mendable("c/x"), bad(Broken), mendable("a/y"), wait(5 * time.Second),
+			put(0, "c/x"), wait(5 * time.Second), {Do: Redrive}, put(0, "b/x"), put(0, "a/y"), wait(5 * time.Second), {Do: Redrive},
+		},
+	},
+	{
 		// The function gets a transactional sink when entries are there without an effect.
 		Name: "switched", BatchSize: 3,
 		Steps: []Step{
@@ -296,6 +318,11 @@ func (s Scenario) orDefaults() Scenario {
 	set(&s.Parallel, 1)
 	set(&s.Instances, 1)
 	return s
+}
+
+// redrives reports whether dead letters come again in the scenario.
+func (s Scenario) redrives() bool {
+	return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Redrive })
 }
 
 // needsTx reports whether the scenario is played with a transactional sink, at least in part.

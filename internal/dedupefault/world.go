@@ -68,6 +68,8 @@ type World struct {
 	parts    Parts
 	mutant   *Mutant
 	storage  *memobjects.Storage // of an object sink
+	discards []eventsource.Discard
+	marked   map[string]bool // the dead letters that are marked as done
 	// instances are the processes of the function. Which one an invocation gets is a matter of the seed.
 	instances []handleFunc
 
@@ -106,7 +108,8 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 
 func (p Play) run(ctx context.Context) (w *World, err error) {
 	w = &World{
-		ctx: ctx, scenario: p.Scenario.orDefaults(), storage: memobjects.New(), engine: p.Engine, scope: freshScope(),
+		ctx: ctx, scenario: p.Scenario.orDefaults(), storage: memobjects.New(),
+		marked: map[string]bool{}, engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
 		plan: p.Plan, fates: p.Fates, mutant: p.Mutant, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
 	}
@@ -159,8 +162,11 @@ func (w *World) instance() handleFunc {
 	return w.instances[i]
 }
 
-// newInstance makes the function of its parts, with one rule broken if there is a mutant.
-func (w *World) newInstance() handleFunc {
+// newInstance makes an instance of the function, with one rule broken if there is a mutant.
+func (w *World) newInstance() handleFunc { return w.mutant.breakFunction(w, w.newFunction()) }
+
+// newFunction makes the function of its parts.
+func (w *World) newFunction() function {
 	f := function{
 		store: HookStore(w.parts.Store, w.faultHook), sink: HookSink(w.parts.Sink, w.faultHook),
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
@@ -175,7 +181,7 @@ func (w *World) newInstance() handleFunc {
 	case Objects:
 		f.objectSink = w.newObjectSink()
 	}
-	return w.mutant.breakFunction(w, f)
+	return f
 }
 
 // clock is virtual time. Of two things that the function may do at the same time, the seed says which comes first: a
@@ -215,8 +221,8 @@ type function struct {
 
 type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
 
-// handler makes the handler of the Lambda function.
-func (f function) handler(w *World) handleFunc {
+// handler makes the handler of the Lambda function. Without a Consumer in the options it claims no stream.
+func (f function) handler(w *World) *kinesishandler.Handler {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
 	}
@@ -230,7 +236,7 @@ func (f function) handler(w *World) handleFunc {
 	if err != nil {
 		panic(err) // fixed options
 	}
-	return h.Handle
+	return h
 }
 
 // play does all steps, and then waits until the mapping has nothing left to do.
@@ -249,6 +255,9 @@ func (w *World) play() error {
 	}
 	w.note("end")
 	if err := w.sim.Drain(longest); err != nil {
+		return err
+	}
+	if err := w.redriveAll(); err != nil {
 		return err
 	}
 	return w.atRest()
@@ -283,7 +292,12 @@ func (w *World) step(s Step) error {
 		return err
 	case Sweep:
 		return w.sweep()
+	case Redrive:
+		w.redrive()
 	case Switch:
+		if w.scenario.Sink == Objects {
+			return nil
+		}
 		w.scenario.Sink = Transactional
 		w.switched()
 		w.deploy()
@@ -432,28 +446,35 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // oddFormat reads JSON. It panics on some records, and ends the process on others.
-type oddFormat struct{ dedupe.Format }
+type oddFormat struct {
+	dedupe.Format
+	mends bool // it reads what the function cannot
+	safe  bool // nothing ends the process
+}
 
 func newFormat() dedupe.Format {
 	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
 	if err != nil {
 		panic(err) // fixed options
 	}
-	return oddFormat{j}
+	return oddFormat{Format: j}
 }
 
 const (
-	panicData   = "panic"
-	killData    = "kill"
-	refusedData = `"refused"`
+	panicData    = "panic"
+	killData     = "kill"
+	refusedData  = `"refused"`
+	mendableData = `"mendable"`
 )
 
 func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
 	switch {
 	case strings.HasPrefix(string(payload), panicData):
 		panic("a bug")
-	case strings.HasPrefix(string(payload), killData):
+	case strings.HasPrefix(string(payload), killData) && !f.safe:
 		runtime.Goexit()
+	case !f.mends && strings.Contains(string(payload), mendableData):
+		return format.Fields{}, &format.BadRecord{Reason: "not readable yet"}
 	}
 	return f.Format.Read(ctx, payload)
 }

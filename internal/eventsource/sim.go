@@ -102,10 +102,10 @@ func (p *Poller) Tally() Tally { return p.tally }
 
 // Go runs a program that belongs to no mapping, such as the command of an operator. It may use Wait, and nothing ends it
 // but its own end. It has an Invocation of its own, without records.
-func (s *Sim) Go(f func(ctx context.Context)) *Invocation {
+func (s *Sim) Go(f func(ctx context.Context, program *Invocation)) {
 	s.count++
 	inv := &Invocation{Number: s.count, RequestID: s.newID(), Deadline: s.Now().Add(forever)}
-	function := func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) { f(ctx); return nil, nil }
+	function := func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) { f(ctx, inv); return nil, nil }
 	p := &Poller{poller: &poller{Mapping: Mapping{Function: function}}}
 	si := &simInvocation{
 		Invocation: inv, sim: s, poller: p, wakeAt: s.Now(), unsent: true,
@@ -113,7 +113,6 @@ func (s *Sim) Go(f func(ctx context.Context)) *Invocation {
 	}
 	s.invocations = append(s.invocations, si)
 	go si.run(context.Background())
-	return inv
 }
 
 // forever is longer than any test in virtual time takes.

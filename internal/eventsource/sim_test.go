@@ -293,7 +293,8 @@ func TestProgram(t *testing.T) {
 	}
 	w.send("0")
 	w.start()
-	inv := w.sim.Go(func(ctx context.Context) {
+	w.sim.Go(func(ctx context.Context, program *eventsource.Invocation) {
+		equal(t, "records of the program", len(program.Records), 0)
 		eventsource.Wait(ctx, 500*time.Millisecond)
 		turns = append(turns, "program")
 		eventsource.Wait(ctx, time.Hour)
@@ -301,5 +302,4 @@ func TestProgram(t *testing.T) {
 	})
 	w.drain()
 	equal(t, "turns", strings.Join(turns, " "), "function program function program")
-	equal(t, "records of the program", len(inv.Records), 0)
 }

@@ -1,0 +1,124 @@
+package dedupefault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// Mark is the call that stores the marker of a dead letter.
+const Mark Method = "Mark"
+
+// mostRedrive is how long a letter may take. One that could get past the horizon meanwhile is left alone.
+const mostRedrive = timeout + mostLate + late
+
+// redrive starts the program that redrives dead letters: first the batches that the mapping gave up, with the settings
+// of the function, then the poison records, with settings that can read them.
+func (w *World) redrive() {
+	w.sim.Go(func(ctx context.Context, program *eventsource.Invocation) {
+		own := *program
+		own.Deadline = w.sim.Now().Add(timeout)
+		inv := w.newInvocation(&own)
+		inv.redrives, inv.level = true, w.scenario.Sink
+		ctx, inv.cancel = context.WithCancel(context.WithValue(ctx, invocationKey{}, inv))
+		defer inv.cancel()
+		for _, mends := range []bool{false, true} {
+			err := w.redriveJob(mends).Run(ctx, func(r redrive.Report) error {
+				w.note("#%d %s: %s %s", inv.Number, shortOwner(r.Name), r.Status, r.Why)
+				return nil
+			})
+			w.note("#%d has redriven: %v", inv.Number, err)
+		}
+	})
+}
+
+// redriveJob redrives the poison records, or the batches that were given up.
+func (w *World) redriveJob(mends bool) *redrive.Job {
+	f := w.newFunction()
+	f.options.Consumer = ""
+	f.format = oddFormat{Format: f.format.(oddFormat).Format, mends: mends, safe: true}
+	items := w.givenUpItems
+	if mends {
+		items = w.poisonItems
+	}
+	h := f.handler(w)
+	return &redrive.Job{
+		Items: items(), Retention: retention, Function: functionName,
+		Target: func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
+			return h.Processor(ctx, s)
+		},
+		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Mark: func(ctx context.Context, name string, _ deadletter.Marker) (bool, error) {
+			b, err := w.begin(ctx, Mark, text(name))
+			if err != nil {
+				return false, err
+			}
+			created := !w.marked[name]
+			w.marked[name] = true
+			return created, b.end()
+		},
+		Now: func() time.Time { return w.sim.Now().Add(mostRedrive) },
+	}
+}
+
+// functionName is that of the mapping, in the documents of batches that were given up.
+const functionName = "eventsource"
+
+func (w *World) item(name string, content []byte) redrive.Item {
+	return redrive.Item{
+		Name:   name,
+		Done:   func(context.Context) (bool, error) { return w.marked[name], nil },
+		Letter: func(context.Context) (deadletter.Letter, error) { return deadletter.ParseLetter(name, content) },
+	}
+}
+
+func (w *World) poisonItems() iter.Seq2[redrive.Item, error] {
+	return func(yield func(redrive.Item, error) bool) {
+		for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+			if !yield(w.item(name, w.objects[name]), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w *World) givenUpItems() iter.Seq2[redrive.Item, error] {
+	return func(yield func(redrive.Item, error) bool) {
+		for i, d := range slices.Clone(w.discards) {
+			_, content := d.Object()
+			if !yield(w.item(fmt.Sprint("batch-", i), content), nil) {
+				return
+			}
+		}
+	}
+}
+
+// redriveAll redrives what is left at the end, without a fault, and checks that nothing is left that could be delivered.
+func (w *World) redriveAll() error {
+	if !w.scenario.redrives() {
+		return nil
+	}
+	w.plan = nil
+	begun := w.sim.Now()
+	w.redrive()
+	if err := w.sim.Drain(longest); err != nil {
+		return err
+	}
+	for _, in := range w.inputs {
+		if in.Kind == Mendable && in.storedAt > 0 && begun.Add(mostRedrive).Sub(in.arrival) < horizon &&
+			!in.delivered() && !w.hasCopy(in, (*input).delivered) {
+			w.violate("G6: %v was not redriven", in)
+		}
+	}
+	return nil
+}
