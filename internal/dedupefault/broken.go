@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -536,4 +537,18 @@ func keysOfTheirOwn(_ *World, _ function, product handleFunc) handleFunc {
 		}
 		return product(ctx, changed)
 	}
+}
+
+func intoObjects(s *Scenario) { s.Sink, s.Parallel = Objects, 1 }
+
+// noFence: a PUT replaces the object that has the name.
+func noFence(ctx context.Context, c *memobjects.Call) error {
+	c.Replace = c.Method == memobjects.PutIfAbsent
+	return c.Do(ctx)
+}
+
+// anotherOwner: a dead letter comes again as another record each time.
+func anotherOwner(w *World, d dedupe.DeadLetter) dedupe.DeadLetter {
+	d.Position.Sequence += fmt.Sprint(w.tick())
+	return d
 }

@@ -3,6 +3,7 @@ package dedupefault
 import (
 	"context"
 
+	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -20,6 +21,8 @@ type Mutant struct {
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
 	around   func(w *World, f function, product handleFunc) handleFunc
+	storage  memobjects.Hook                                   // of an object sink
+	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // that come again
 }
 
 // Catch is a test that must find a mutant: a case of package enginetest, a case of the tests of package dedupe, or a
@@ -157,6 +160,16 @@ var Mutants = []Mutant{
 	{
 		Name: "effects-of-a-partition-key-in-any-order", around: keysOfTheirOwn, hook: keysRestored, scenario: transactional,
 		CaughtBy: []Catch{{Scenario: "bisected", Violates: "order"}},
+	},
+
+	// Object sinks, of which internal/objectfault has more, and redrive.
+	{
+		Name: "objects-without-a-fence", storage: noFence, scenario: intoObjects,
+		CaughtBy: []Catch{{Scenario: "late", Violates: "G11"}},
+	},
+	{
+		Name: "redriven-under-another-owner", letters: anotherOwner,
+		CaughtBy: []Catch{{Scenario: "redriven", Violates: "ack"}},
 	},
 
 	// Acknowledge.

@@ -15,7 +15,11 @@ import (
 // newObjectSink makes the object sink of an instance, on the storage that all share. The calls of the storage fail as
 // planned.
 func (w *World) newObjectSink() dedupe.ObjectSink {
-	sink, err := objectsink.New(memobjects.Hooked(w.storage, w.storageHook), objectsink.Options{
+	storage := memobjects.Hooked(w.storage, w.storageHook)
+	if w.mutant != nil && w.mutant.storage != nil {
+		storage = memobjects.Hooked(storage, w.mutant.storage)
+	}
+	sink, err := objectsink.New(storage, objectsink.Options{
 		Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed}, HintEvery: 3, Now: w.sim.Now,
 	})
 	if err != nil {
@@ -46,7 +50,8 @@ func (w *World) storageHook(ctx context.Context, c *memobjects.Call) error {
 	if err := c.Do(ctx); err != nil {
 		return err
 	}
-	if c.Method == memobjects.PutIfAbsent && c.Created && !strings.HasPrefix(path.Base(c.Key), "_") {
+	put := c.Method == memobjects.PutIfAbsent && c.Created || c.Method == memobjects.Put
+	if put && !strings.HasPrefix(path.Base(c.Key), "_") {
 		w.readObject(invocationOf(ctx), c.Content.Body)
 	}
 	return b.end()

@@ -55,7 +55,8 @@ func (w *World) redriveJob(mends bool) *redrive.Job {
 	return &redrive.Job{
 		Items: items(), Retention: retention, Function: functionName,
 		Target: func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-			return h.Processor(ctx, s)
+			p, scope, err := h.Processor(ctx, s)
+			return changedLetters{p, w}, scope, err
 		},
 		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
 		Mark: func(ctx context.Context, name string, _ deadletter.Marker) (bool, error) {
@@ -69,6 +70,19 @@ func (w *World) redriveJob(mends bool) *redrive.Job {
 		},
 		Now: func() time.Time { return w.sim.Now().Add(mostRedrive) },
 	}
+}
+
+// changedLetters changes letters as the mutant says.
+type changedLetters struct {
+	redrive.Processor
+	*World
+}
+
+func (c changedLetters) Redrive(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result {
+	if c.mutant != nil && c.mutant.letters != nil {
+		d = c.mutant.letters(c.World, d)
+	}
+	return c.Processor.Redrive(ctx, d, name)
 }
 
 // functionName is that of the mapping, in the documents of batches that were given up.
@@ -116,7 +130,7 @@ func (w *World) redriveAll() error {
 	}
 	for _, in := range w.inputs {
 		if in.Kind == Mendable && in.storedAt > 0 && begun.Add(mostRedrive).Sub(in.arrival) < horizon &&
-			!in.delivered() && !w.hasCopy(in, (*input).delivered) {
+			!in.delivered() && !w.hasCopy(in, (*input).handled) {
 			w.violate("G6: %v was not redriven", in)
 		}
 	}
