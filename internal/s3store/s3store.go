@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 
 	"github.com/oncebox/oncebox/internal/pause"
@@ -33,6 +34,16 @@ const (
 	codeNoObject = "NoSuchKey"
 	codeNotFound = "NotFound"
 )
+
+// NewClient makes an S3 client that does not retry: a Store does, which knows what it may have written. With an endpoint
+// of its own, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path.
+func NewClient(cfg aws.Config) *s3.Client {
+	return s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.Retryer = aws.NopRetryer{}
+		o.UsePathStyle = o.BaseEndpoint != nil
+		o.DisableLogOutputChecksumValidationSkipped = true // emulators send no checksum, which would log a line a read
+	})
+}
 
 // BackOff waits for a random time that grows with the attempts.
 func BackOff(ctx context.Context, attempt int) error {

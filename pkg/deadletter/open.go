@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/s3store"
 )
 
 // The time-outs of one request, and the pause before a message is sent again. The largest document has 14 MB: 10 MiB in base64.
@@ -157,11 +158,7 @@ func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, er
 	if err != nil {
 		return nil, err
 	}
-	return s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.Retryer = aws.NopRetryer{}
-		o.UsePathStyle = o.BaseEndpoint != nil
-		o.DisableLogOutputChecksumValidationSkipped = true // emulators send no checksum, which would log a line a read
-	}), nil
+	return s3store.NewClient(cfg), nil
 }
 
 // NewSQSClient makes an SQS client whose requests take at most 1 s an attempt, in two attempts. Make one client per

@@ -60,11 +60,7 @@ func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, er
 	if err != nil {
 		return nil, err
 	}
-	return s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.Retryer = aws.NopRetryer{}
-		o.UsePathStyle = o.BaseEndpoint != nil
-		o.DisableLogOutputChecksumValidationSkipped = true // emulators send no checksum, which would log a line a read
-	}), nil
+	return s3store.NewClient(cfg), nil
 }
 
 // PutIfAbsent is that of Storage.
