@@ -19,8 +19,16 @@
 //	}
 //
 // The sub-packages sqlitestore and dynamostore are ledgers, and they store acks, consumers and offline runs as well.
-// Package kinesishandler puts a Processor into a Lambda function. Packages kinesissink and ndjsonsink are sinks, and
-// SinkFunc makes one of a function; package deadletter is a dead-letter store.
+// Package kinesishandler puts a Processor into a Lambda function. Package deadletter is a dead-letter store, and package
+// framing opens payloads that hold several records.
+//
+// # Sinks
+//
+// A Processor has a sink of one of three levels. Package sinktest is the conformance suite of sinks.
+//
+//	Parts.Sink     at least once   kinesissink, firehosesink, sqssink, ndjsonsink, and SinkFunc for a function
+//	Parts.Objects  objects         objectsink: each record is in one object
+//	Parts.Tx       transactional   dynamosink, sqlitesink: the effect of each record happens once
 //
 // # Life of a batch
 //
@@ -32,6 +40,10 @@
 //  3. Decide (decide.go): ask the ledger what each record is.
 //  4. Deliver (deliver.go): store the poison records in the dead-letter store, then send the others to the sink.
 //  5. Acknowledge (acks.go): write down which records are done.
+//
+// With an ObjectSink, step 1 reads which records are in objects, and step 4 writes an object (commit.go); there is no
+// step 5. With a TxSink, steps 3 and 4 are one transaction for each record (transact.go). Step 2 also opens payloads
+// that hold several records (framing.go).
 //
 // Steps 2 to 5 take one chunk of records at a time. The ledger step of a chunk begins when that of the chunk before has
 // ended, and it overlaps the sink of that one. After the first failure the batch ends, and Result.Failed names the
@@ -87,9 +99,10 @@
 //
 // # Limits
 //
-//   - Delivery is at least once. The sink gets a record again, always with the same id, after a crash or a lost reply
-//     between the sink and the ack, which concerns at most one chunk; after a time-out while the first attempt still
-//     runs; and when the sink repeats a request by itself. Repeats are counted as retries, or in Tally.Repeated.
+//   - Delivery to a Sink is at least once. The sink gets a record again, always with the same id, after a crash or a
+//     lost reply between the sink and the ack, which concerns at most one chunk; after a time-out while the first
+//     attempt still runs; and when the sink repeats a request by itself. Repeats are counted as retries, or in
+//     Tally.Repeated. With a TxSink the effect happens once, and with an ObjectSink a record is in one object.
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
 //   - The order of records holds within a shard as far as the sink keeps it, and not across shards.
@@ -114,6 +127,9 @@
 //	Kafka               cluster, topic, partition     offset            timestamp of the message
 //	Kinesis, by KCL     as Position.Owner makes it    sequence number   approximate arrival timestamp
 //	a file              a name of the import          line number       time of the import
+//
+// The dedupe function calls an SQS queue ACCOUNT/REGION/sqs:QUEUE. A program that takes a queue over from it, or gives one
+// to it, in the same scope, uses the same source: otherwise messages that come again are taken for copies of themselves.
 //
 // A message that comes back under another owner is taken for a copy of itself and is dropped, although its effect was
 // perhaps never done. SQS gives messages new ids when StartMessageMoveTask moves them out of a dead-letter queue. Read

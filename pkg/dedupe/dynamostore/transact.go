@@ -29,7 +29,7 @@ type FailedCondition struct {
 
 // Transact puts or finishes the entry of a record, together with up to MaxActions other actions, in one transaction. It
 // reads only the entry of t, and whether that is to be finished. Each attempt costs two write units for each item and
-// each KB of it, also one that is cancelled.
+// each KB of it. A failed condition is billed too.
 //
 // The token of the request is a random one of the SDK. A token that comes again with the record would make DynamoDB
 // answer with success, and write nothing, after an entry has been purged.

@@ -36,7 +36,7 @@
 //
 // A write in a transaction costs two write units for each KB of an item (DynamoDB Developer Guide, "Amazon DynamoDB
 // Transactions: How it works"). So a record with an item of up to 1 KB costs four: two for the entry, two for the item.
-// A copy that is dropped costs the same, since the whole transaction is refused.
+// A copy that is dropped is a refused transaction, and a failed condition is billed too.
 package dynamosink
 
 import (
