@@ -63,7 +63,7 @@
 //	skipped, failed
 //	out                         records that were sent
 //	repeated                    records that the sink itself sent again although they may have been delivered
-//	superseded                  records of out that a table did not need, since it had a newer version
+//	superseded                  records of out that a table did not need, since it had a version that is not older
 //	past_horizon                records older than the horizon, copies of which may be delivered
 //	duration_ms                 time that the handler took
 //	reasons                     number of dead letters by their reason, if there are any
