@@ -9,11 +9,10 @@
 //
 // # What a reader of the destination sees
 //
-// Delivery is at least once, with stable ids. A record may come several times, with equal ids: after a crash, a
-// time-out or a lost reply between the sink and Firehose, and after a failed delivery between Firehose and its
-// destination.
-// Sent.Repeated counts the copies that a Send itself makes. A record that Firehose has refused is delivered once,
-// however often it was refused.
+// The level of this sink is "at least once" (package sinktest), with stable ids. A record may come several times, with
+// equal ids: after a crash, a time-out or a lost reply between the sink and Firehose, and after a failed delivery
+// between Firehose and its destination. Sent.Repeated counts the copies that a Send itself makes. A record that Firehose
+// has refused is delivered once, however often it was refused.
 //
 // "Delivered" means that Firehose has stored the record. Firehose keeps a record for 24 hours while it cannot write to
 // its destination, and then gives it up (API reference, PutRecordBatch). Watch the alarm of the destination, such as

@@ -2,8 +2,8 @@
 // needs no manifest and no deduplication. Its level in package sinktest is "objects".
 //
 // The objects of a shard are a chain. The name of an object is the position that it begins behind, and a put that
-// succeeds only while the name is free is its commit. The metadata of an object says which records it has handled. Whoever
-// finds a name taken reads the object there, leaves out what it has handled, and goes on behind it
+// succeeds only while the name is free is its commit. The metadata of an object says which records it has handled. A
+// writer that finds a name taken reads the object there, leaves out what it has handled, and goes on behind it
 // (docs/adr/0023-object-sink.md).
 //
 //	PREFIX/scope=SCOPE/stream=ACCOUNT.REGION.STREAM/shard=SHARD/POSITION.ndjson.gz

@@ -8,9 +8,10 @@
 //
 // # What a reader of the queue sees
 //
-// Delivery is at least once, with stable ids. A record may be in the queue several times, with equal ids: after a
-// crash, a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself makes. A record that the queue has
-// refused is in it once, however often it was refused. A standard queue also delivers a message twice now and then.
+// The level of this sink is "at least once" (package sinktest), with stable ids. A record may be in the queue several
+// times, with equal ids: after a crash, a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself
+// makes. A record that the queue has refused is in it once, however often it was refused. A standard queue also delivers
+// a message twice now and then.
 //
 // The body of a message is the record. The id of a record is in its payload, unless the format takes it from elsewhere.
 //
