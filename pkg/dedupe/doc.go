@@ -101,8 +101,9 @@
 //
 //   - Delivery to a Sink is at least once. The sink gets a record again, always with the same id, after a crash or a
 //     lost reply between the sink and the ack, which concerns at most one chunk; after a time-out while the first
-//     attempt still runs; and when the sink repeats a request by itself. Repeats are counted as retries, or in
-//     Tally.Repeated. With a TxSink the effect happens once, and with an ObjectSink a record is in one object.
+//     attempt still runs; and when the sink repeats a request by itself. Without acks it concerns the whole batch.
+//     Repeats are counted as retries, or in Tally.Repeated. With a TxSink the effect happens once, and with an
+//     ObjectSink a record is in one object.
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
 //   - The order of records holds within a shard as far as the sink keeps it, and not across shards.
