@@ -11,7 +11,8 @@ type Framing interface {
 	Open(ctx context.Context, payload []byte) (records [][]byte, framed bool, err error)
 
 	// Pack makes one payload of records that came in one, for a Sink. original is the payload that they came in. Without
-	// a payload and an error, each record is sent by itself. Other sinks get single records.
+	// a payload and an error, each record is sent by itself, and so is one that fits into the sink only without a frame.
+	// Other sinks get single records.
 	Pack(original []byte, records [][]byte) (payload []byte, err error)
 }
 
@@ -25,7 +26,8 @@ type packing struct {
 	ends    []int // for each output: how many user records are in it and in those before it
 }
 
-// pack packs the records of each frame among those to be sent. A payload that the sink cannot take is made into two.
+// pack packs the records of each frame among those to be sent. A payload that the sink cannot take is made into two, and
+// that of a single record is left out.
 func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, ends []int, err error) {
 	p := packing{r, make([]Output, 0, len(users)), make([]int, 0, len(users))}
 	for begin := 0; begin < len(users); {
@@ -64,7 +66,10 @@ func (p *packing) add(ctx context.Context, users []*userRecord) error {
 	}
 	o := users[0].output
 	o.Data = payload
-	if err := p.parts.Sink.Check(ctx, o); err != nil && len(users) > 1 {
+	switch fits := p.parts.Sink.Check(ctx, o) == nil; {
+	case !fits && len(users) == 1: // the sink takes it by itself: Delivery.Read has checked that
+		o = users[0].output
+	case !fits:
 		half := len(users) / 2
 		if err := p.add(ctx, users[:half]); err != nil {
 			return err

@@ -15,6 +15,7 @@ var framingCases = []testCase{
 	{"framing/inside-an-aggregate", framedInAggregate},
 	{"framing/broken", brokenFrame},
 	{"framing/packed-too-large", packedTooLarge},
+	{"framing/too-large-only-when-packed", tooLargeOnlyPacked},
 	{"framing/nothing-to-deliver", emptyFrame},
 }
 
@@ -108,6 +109,21 @@ func packedTooLarge(f *fixture) {
 	p := [][]byte{payload(1, "a", "x"), payload(2, "b", "x"), payload(3, "c", "x"), payload(4, "d", "x")}
 	b.done(frameRec(1, p...))
 	b.wantSent(frame(p[:2]...), frame(p[2:]...))
+}
+
+// tooLargeOnlyPacked: a record that the sink takes by itself, and not in a frame, is sent by itself. It would fail its
+// batch each time.
+func tooLargeOnlyPacked(f *fixture) {
+	b := f.framedBench()
+	p := [][]byte{payload(1, "a", "a long fingerprint"), payload(2, "b", "x")}
+	b.sink.check = func(o dedupe.Output) error {
+		if len(o.Data) > len(p[0]) {
+			return &dedupe.PoisonError{Reason: "too large"}
+		}
+		return nil
+	}
+	b.wantTally(b.done(frameRec(1, p...)), dedupe.Tally{In: 2, New: 2, Out: 2})
+	b.wantSent(p[0], frame(p[1]))
 }
 
 // emptyFrame: a frame without records is done.
