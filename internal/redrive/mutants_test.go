@@ -107,12 +107,37 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestOtherShard: a payload of another shard is refused. Its records would have other owners.
+func TestOtherShard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	name, _ := w.giveUp(record(11, "a", "x", false))
+	j := w.job()
+	items := j.Items
+	j.Items = func(yield func(redrive.Item, error) bool) {
+		for item, err := range items {
+			read := item.Letter
+			item.Letter = func(ctx context.Context) (deadletter.Letter, error) {
+				l, err := read(ctx)
+				l.Batch.Shard = "shardId-000000000009"
+				return l, err
+			}
+			yield(item, err)
+		}
+	}
+	reports, err := w.run(j)
+	must(t, err)
+	if r := reports[name]; r.Status != redrive.Refused || w.ids() != "" {
+		t.Errorf("%s (%s), delivered %q", r.Status, r.Why, w.ids())
+	}
+}
+
 // TestShortBatch: a batch of which a part is missing is not done as a whole. What its payload lacks is read from the
 // stream.
 func TestShortBatch(t *testing.T) {
 	t.Parallel()
-	all := []dedupe.Record{record(1, "a", "x", false), record(2, "b", "x", false), record(3, "c", "x", false)}
-	other := record(4, "d", "x", false)
+	all := []dedupe.Record{record(11, "a", "x", false), record(12, "b", "x", false), record(13, "c", "x", false)}
+	before, other := record(10, "e", "x", false), record(14, "d", "x", false)
 	for name, test := range map[string]struct {
 		payload, inStream []dedupe.Record // none: no payload, and lost
 		status            redrive.Status
@@ -121,6 +146,8 @@ func TestShortBatch(t *testing.T) {
 	}{
 		"whole":                        {all, nil, redrive.Done, "a:1 b:1 c:1", false},
 		"short, and lost":              {all[:2], nil, redrive.Refused, "", false},
+		"with a gap, and lost":         {[]dedupe.Record{all[0], all[2]}, nil, redrive.Refused, "", false},
+		"another first record":         {[]dedupe.Record{before, all[1], all[2]}, nil, redrive.Refused, "", false},
 		"short, and in the stream":     {all[:2], all, redrive.Done, "a:1 b:1 c:1", false},
 		"only in the stream":           {nil, all, redrive.Done, "a:1 b:1 c:1", false},
 		"partly in the stream":         {nil, all[1:], redrive.Refused, "", false},

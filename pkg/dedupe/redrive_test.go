@@ -16,6 +16,8 @@ var redriveCases = []testCase{
 	{"redrive/objects-only-when-ready", redriveObjectsOnlyWhenReady},
 	{"redrive/mended-aggregate", redriveMendedAggregate},
 	{"redrive/part-of-a-frame", redriveFramed},
+	{"redrive/part-that-looks-like-a-frame", redrivePartOnce},
+	{"redrive/letter-of-a-queue", redriveMessage},
 	{"redrive/inspected", redriveInspected},
 }
 
@@ -154,6 +156,34 @@ func redriveFramed(f *fixture) {
 	if last := b.sink.outputs[1]; last.Aggregated || string(last.Data) != string(payload(2, "b", "x")) {
 		b.Errorf("sent %+v", last)
 	}
+}
+
+// redrivePartOnce: a part of an aggregate is not opened again. Records in it would get owners that other parts have.
+func redrivePartOnce(f *fixture) {
+	b := f.framedBench()
+	b.done(aggregate(1, payload(1, "a", "x"), []byte(lineMark+"broken")))
+	letter := b.letter()
+	letter.Data = frame(payload(2, "b", "x"), payload(3, "c", "x"))
+	var poison *dedupe.PoisonError
+	if r := b.redrive(letter); !errors.As(r.Err, &poison) || r.Tally.In != 1 {
+		b.Errorf("%+v, %v", r.Tally, r.Err)
+	}
+}
+
+// redriveMessage: the letter of a message of a queue has a text in the place of a sequence number, and is redriven, too.
+func redriveMessage(f *fixture) {
+	b := f.bench()
+	good := b.format
+	b.format = failingFormat{good, `"n":1`, errors.New("cannot be read")}
+	message := rec(1, "a", "x")
+	message.Sequence = "059f36b4-87a3-44ab-83d2-661975830a7d"
+	batch := dedupe.Batch{Stream: stream, Order: dedupe.None, Records: []dedupe.Record{message}}
+	b.must(b.processor().Process(b.ctx, batch).Err)
+	b.format = good
+	r := b.redrive(b.letter())
+	b.must(r.Err)
+	b.wantTally(r.Tally, dedupe.Tally{In: 1, New: 1, Out: 1})
+	b.wantTally(b.processor().Process(b.ctx, batch).Tally, dedupe.Tally{In: 1, Retry: 1, Out: 1})
 }
 
 // redriveInspected: reading says what would happen, and does nothing.
