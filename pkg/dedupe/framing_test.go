@@ -12,6 +12,7 @@ import (
 
 var framingCases = []testCase{
 	{"framing/opened-and-packed", framed},
+	{"framing/each-by-itself", framedApart},
 	{"framing/inside-an-aggregate", framedInAggregate},
 	{"framing/broken", brokenFrame},
 	{"framing/packed-too-large", packedTooLarge},
@@ -80,6 +81,18 @@ func framed(f *fixture) {
 	b.wantTally(b.done(frames...), dedupe.Tally{In: 5, New: 3, Natural: 2, Out: 3})
 	b.wantSent(frame(payload(1, "a", "x"), payload(3, "b", "x")), payload(2, "c", "x"))
 	b.wantTally(b.done(frames...), dedupe.Tally{In: 5, Retry: 3, Natural: 2, Out: 3})
+}
+
+// framedApart: records of two frames are never packed together: they may have different partition keys.
+func framedApart(f *fixture) {
+	b := f.framedBench()
+	one, two := frameRec(1, payload(1, "a", "x")), frameRec(2, payload(2, "b", "x"))
+	two.PartitionKey = "other"
+	b.done(one, two)
+	b.wantSent(one.Data, two.Data)
+	if first, second := b.sink.outputs[0].PartitionKey, b.sink.outputs[1].PartitionKey; first != "pk" || second != "other" {
+		b.Errorf("partition keys %q and %q", first, second)
+	}
 }
 
 // framedInAggregate: the parts of an aggregate and the records in their frames are numbered in one series.
