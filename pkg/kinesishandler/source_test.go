@@ -270,6 +270,17 @@ func TestQueueIsItsSink(t *testing.T) {
 	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "others", 1), "", `{"id":"a"}`))), "")
 }
 
+// TestOneSourceIsRefused: if the messages of one queue are refused, those of another one do not hide it.
+func TestOneSourceIsRefused(t *testing.T) {
+	t.Parallel()
+	const dead, other = "arn:aws:sqs:eu-central-1:123456789012:dead", "arn:aws:sqs:eu-central-1:123456789012:other"
+	b := newBench(t, "ONCEBOX_SINK=sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/clicks")
+	raw := rawRecords(t, message("m1", dead, queueARN, `{"id":"a"}`), message("m2", dead, other, `{"id":"b"}`))
+	if _, err := b.Handle(t.Context(), raw); !errors.Is(err, kinesishandler.ErrLoop) {
+		t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
+	}
+}
+
 // TestTableIsItsSink: each item would be a change that comes as the next record.
 func TestTableIsItsSink(t *testing.T) {
 	t.Parallel()
