@@ -103,7 +103,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeLedger()
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, anyConsumer{ledger}, options, slog.Default())
+	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}
@@ -111,13 +111,6 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 		return h.Processor(ctx, s)
 	}
 	return errors.Join(c.run(ctx, a, job), h.Close())
-}
-
-// anyConsumer takes no row of consumers: the stream stays the function's, wherever this runs.
-type anyConsumer struct{ dedupe.Store }
-
-func (anyConsumer) ClaimConsumer(_ context.Context, _ string, _ dedupe.Stream, function string) (string, error) {
-	return function, nil
 }
 
 // letterSources are where letters come from: a store, or files.

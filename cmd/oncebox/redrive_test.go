@@ -12,6 +12,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	dynamotypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -230,6 +232,34 @@ func TestRedriveTakesNoConsumer(t *testing.T) {
 	s.env = append(s.env, "AWS_LAMBDA_FUNCTION_NAME=somebody")
 	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id")
 	s.until("SELECT NOT EXISTS (SELECT 1 FROM consumer)")
+}
+
+// TestRedriveIntoTable: the effects of dead letters are items of the sink's table, each in one transaction with its entry.
+func TestRedriveIntoTable(t *testing.T) {
+	endpoint := testengine.Dynoxide(t)
+	s := newShell(t)
+	s.env = append(localEngine(endpoint), "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id=order.id",
+		"ONCEBOX_DEAD_LETTERS=dir:failed")
+	s.run(exitDone, "init")
+	s.deadLetters("failed", 3)
+	client := dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: aws.String("items"), BillingMode: dynamotypes.BillingModePayPerRequest,
+		AttributeDefinitions: []dynamotypes.AttributeDefinition{{
+			AttributeName: aws.String("id"), AttributeType: dynamotypes.ScalarAttributeTypeS,
+		}},
+		KeySchema: []dynamotypes.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: dynamotypes.KeyTypeHash}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id").saying(t, "done 3")
+	items, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("items")})
+	if err != nil || items.Count != 3 {
+		t.Errorf("%+v, %v", items, err)
+	}
 }
 
 // TestKilledRedrive: a run that is killed at any point is repeated until it is done. No letter is left out, and each

@@ -9,9 +9,10 @@ import (
 )
 
 // Processor returns the Processor of a stream or another source, and the scope of its records. It is for dead letters
-// that come back: everything else goes through Handle. The error is ErrLoop, or a fault of the parts.
+// that come back: everything else goes through Handle. It takes no row of consumers: the stream stays the function's,
+// wherever this runs. Do not use one Handler for both. The error is ErrLoop, or a fault of the parts.
 func (h *Handler) Processor(ctx context.Context, stream dedupe.Stream) (p *dedupe.Processor, scope string, err error) {
-	of := source{batch: dedupe.Batch{Stream: stream}, logs: strings.HasPrefix(stream.Name, "logs:")}
+	of := source{batch: dedupe.Batch{Stream: stream}, shared: true, logs: strings.HasPrefix(stream.Name, "logs:")}
 	p, err = h.processor(ctx, of)
 	return p, h.settings(of.scope()).Scope, err
 }
