@@ -26,8 +26,8 @@ func (s *Sink) tip(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
 		return nil, err
 	}
 	tip, listed, err := s.lastFrom(ctx, key, hint)
-	if err == nil {
-		s.remember(key, tip, listed)
+	if err == nil && s.remember(key, tip, listed) {
+		s.writeHint(ctx, key, tip)
 	}
 	return tip, err
 }

@@ -205,6 +205,28 @@ func TestLayout(t *testing.T) {
 	must(t, err)
 }
 
+// TestHintWrittenLater: a hint that could not be written is written by the next container. Otherwise containers that write
+// few objects would list more and more of them.
+func TestHintWrittenLater(t *testing.T) {
+	t.Parallel()
+	broken := true
+	storage, calls := counting(memobjects.New(), func(ctx context.Context, c *memobjects.Call) error {
+		if broken && c.Method == memobjects.Put {
+			return dedupe.ErrTryAgain
+		}
+		return c.Do(ctx)
+	})
+	options := objectsink.Options{HintEvery: 3}
+	commit(t, newSink(t, storage, options), 1)
+	commit(t, newSink(t, storage, options), 2)
+	commit(t, newSink(t, storage, options), 3)
+	commit(t, newSink(t, storage, options), 4)
+	broken = false
+	clear(calls)
+	commit(t, newSink(t, storage, options), 5)
+	equal(t, "hints", calls[memobjects.Put], 1)
+}
+
 // TestMovedObjects: a chain goes on where it ended after its objects were moved, from the hint.
 func TestMovedObjects(t *testing.T) {
 	t.Parallel()
