@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
@@ -31,15 +32,16 @@ const readPause = 200 * time.Millisecond
 // exist any more, or has none of the records. It returns fewer than the batch had if the stream has only these.
 func ReadStream(ctx context.Context, client Kinesis, b *deadletter.GivenUp) (records []dedupe.Record, err error) {
 	inRegion := func(o *kinesis.Options) { o.Region = b.Stream.Region }
+	stream, _, _ := strings.Cut(b.StreamARN, "/consumer/") // with enhanced fan-out it is the ARN of a consumer
 	iterator, err := client.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{
-		StreamARN: &b.StreamARN, ShardId: &b.Shard,
+		StreamARN: &stream, ShardId: &b.Shard,
 		ShardIteratorType: types.ShardIteratorTypeAtSequenceNumber, StartingSequenceNumber: &b.First,
 	}, inRegion)
 	if err != nil {
 		return nil, lostIfGone(err)
 	}
 	for next := iterator.ShardIterator; next != nil; {
-		page, err := client.GetRecords(ctx, &kinesis.GetRecordsInput{StreamARN: &b.StreamARN, ShardIterator: next}, inRegion)
+		page, err := client.GetRecords(ctx, &kinesis.GetRecordsInput{StreamARN: &stream, ShardIterator: next}, inRegion)
 		if err != nil {
 			return nil, lostIfGone(err)
 		}

@@ -129,3 +129,31 @@ func TestReadStreamPages(t *testing.T) {
 		}
 	}
 }
+
+// askedStream notes which stream is read. It has no records.
+type askedStream struct{ arn string }
+
+func (s *askedStream) GetShardIterator(
+	_ context.Context, in *kinesis.GetShardIteratorInput, _ ...func(*kinesis.Options),
+) (*kinesis.GetShardIteratorOutput, error) {
+	s.arn = *in.StreamARN
+	return &kinesis.GetShardIteratorOutput{}, nil
+}
+
+func (*askedStream) GetRecords(
+	context.Context, *kinesis.GetRecordsInput, ...func(*kinesis.Options),
+) (*kinesis.GetRecordsOutput, error) {
+	return nil, errors.New("it has no iterator")
+}
+
+// TestReadStreamOfAConsumer: a batch of enhanced fan-out is read from its stream. Kinesis knows no stream by the ARN of a
+// consumer, so that the records would count as lost.
+func TestReadStreamOfAConsumer(t *testing.T) {
+	t.Parallel()
+	const stream = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+	asked := &askedStream{}
+	batch := &deadletter.GivenUp{StreamARN: stream + "/consumer/dedupe:1700000000", Shard: "shardId-000000000000", First: "1"}
+	if _, err := redrive.ReadStream(t.Context(), asked, batch); !errors.Is(err, redrive.ErrLost) || asked.arn != stream {
+		t.Errorf("read %q, %v", asked.arn, err)
+	}
+}
