@@ -68,7 +68,7 @@ func TestArchive(t *testing.T) {
 			}
 			names := []string{
 				"a", "aws/lambda/uuid/shard/2026/11/20/x", "aws/lambda/uuid/shard/2026/11/21/x", "b", "poison/orders/1",
-				"poison/orders/2", "poison/orders/deep/1", "poison/orders/x", "poison/orders-2/1", "zz",
+				"poison/orders/2", "poison/orders/deep/1", "poison/orders/x", "poison/orders-2/1", "poison/undone/1", "zz",
 			}
 			create(t, objects, names...)
 			sort.Strings(names)

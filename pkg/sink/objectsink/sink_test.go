@@ -244,6 +244,20 @@ func TestMovedObjects(t *testing.T) {
 	equal(t, "chains that begin late", v.Begun, 1)
 }
 
+// TestMovedLateObject: a late object that was moved does not block the batches that lead to it. What it had handled is
+// delivered again.
+func TestMovedLateObject(t *testing.T) {
+	t.Parallel()
+	storage := memobjects.New()
+	writer := newSink(t, storage, objectsink.Options{})
+	commit(t, writer, 10)
+	commit(t, writer, 5) // behind 10
+	commit(t, writer, 20)
+	storage.Delete(folder + objectsink.PositionText("10", 0) + ".ndjson.gz")
+	committed := commit(t, newSink(t, storage, objectsink.Options{}), 5, 10)
+	equal(t, "records that are written", len(committed.Written), 1)
+}
+
 // TestForeignObjects: an object that is none of the chain's is an error that says which one.
 func TestForeignObjects(t *testing.T) {
 	t.Parallel()
