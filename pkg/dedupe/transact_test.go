@@ -26,6 +26,8 @@ var txCases = []testCase{
 	{"tx/raised-purge-time", txRaised},
 	{"tx/fingerprint-settings-changed-before-the-finish", txFinishedOld},
 	{"tx/ids-derived-for-others", txDerived},
+	{"tx/purged-within-a-batch", txPurged},
+	{"tx/lost-reply-of-a-finish", txLostFinish},
 }
 
 // withTx gives the bench a TxSink over entries in memory. Effects are deliveries of its sink.
@@ -236,6 +238,39 @@ func txDerived(f *fixture) {
 	batch := []dedupe.Record{rec(2, "b", "x"), rec(3, "a", "y"), rec(4, derived, "y")}
 	batch[1].PartitionKey = "other"
 	b.wantTally(b.done(batch...), dedupe.Tally{In: 3, New: 1, Synthetic: 1, Natural: 1, Out: 2})
+}
+
+// txPurged: an entry of the same batch counts as long as one of an earlier batch.
+func txPurged(f *fixture) {
+	b := f.bench().withTx(anyEffect)
+	first, last := rec(1, "a", "x"), at(rec(2, "a", "x"), window+horizon+2*time.Second)
+	b.wantTally(b.done(first, last), dedupe.Tally{In: 2, New: 2, Out: 2})
+}
+
+// txLostFinish: an entry is finished once, also if the reply is lost, and the record is done then.
+func txLostFinish(f *fixture) {
+	b := f.bench()
+	b.done(rec(1, "a", "x"))
+	b.sink.got = nil
+	b.withTx(anyEffect)
+	b.tx = &lostFinish{TxSink: b.tx}
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1})
+	b.wantDelivered(delivery{"a", 1})
+}
+
+// lostFinish loses the first reply to a transaction that finishes an entry.
+type lostFinish struct {
+	dedupe.TxSink
+	lost bool
+}
+
+func (s *lostFinish) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.TxResult, error) {
+	result, err := s.TxSink.Transact(ctx, t)
+	if err == nil && t.Finish && !s.lost {
+		s.lost = true
+		return dedupe.TxResult{}, dedupe.ErrTryAgain
+	}
+	return result, err
 }
 
 // TestTransactionsAtTheSameTime: records that do not depend on each other are done at the same time, the others in
