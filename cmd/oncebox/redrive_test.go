@@ -47,7 +47,7 @@ func (s *shell) deadLetters(folder string, n int) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.file(folder+"/"+deadletter.Name(l.Owner, l.Data), string(content))
+		s.file(folder+"/"+deadletter.Name(l.Scope, l.Owner, l.Data), string(content))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRedriveRunbook(t *testing.T) {
 	s := newRedriveShell(t, 3)
 	s.run(exitDone, "redrive", "list").saying(t, "pending\tpoison\t", "the id is missing", "pending 3")
 	first := deadLetter(0, time.Time{})
-	name := deadletter.Name(first.Owner, first.Data)
+	name := deadletter.Name(first.Scope, first.Owner, first.Data)
 	s.run(exitDone, "redrive", "show", name).saying(t, `{"order":{"id":"order-0"}}`, "a JSON object", "pending", "orders")
 
 	s.run(exitLook, "redrive", "run", "--dry-run").saying(t, "ready 0, still-poison 3", "3: the id is missing", "3 letters not redriven")
@@ -153,7 +153,7 @@ func TestRedriveBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poison := "poison/orders/" + deadletter.Name(l.Owner, l.Data)
+	poison := "poison/orders/" + deadletter.Name(l.Scope, l.Owner, l.Data)
 	arrival := time.Now()
 	event := fmt.Sprintf(`{"Records":[{"eventSource":"aws:kinesis","eventID":"shardId-000000000000:7","eventSourceARN":`+
 		`"arn:aws:kinesis:eu-west-1:123456789012:stream/orders","kinesis":{"sequenceNumber":"7","partitionKey":"k",`+

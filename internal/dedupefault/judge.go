@@ -617,7 +617,7 @@ func (w *World) checkNotifications() error {
 		for _, n := range arrived {
 			w.notifications[n.Owner]++
 			if in := w.inputAt(n.Owner); in == nil || n.Reason == "" ||
-				!strings.HasSuffix(n.Key, deadletter.Name(n.Owner, in.data)) {
+				!strings.HasSuffix(n.Key, deadletter.Name(w.scope, n.Owner, in.data)) {
 				w.violate("notifier: it sent %+v", n)
 			}
 		}
@@ -659,7 +659,7 @@ func (w *World) readSink() {
 
 // checkDeadLetter reads the dead letter of an input, and checks G6 and G10.
 func (w *World) checkDeadLetter(in *input) error {
-	l, err := w.parts.DeadLetter(w.ctx, in.position.Owner().String(), in.data)
+	l, err := w.parts.DeadLetter(w.ctx, w.scope, in.position.Owner().String(), in.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if in.Kind.poison() && !in.givenUp {

@@ -317,8 +317,8 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 			return all
 		},
 		Calling: by.calls,
-		DeadLetter: func(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error) {
-			return stored.Read(ctx, deadletter.Name(owner, data))
+		DeadLetter: func(ctx context.Context, scope, owner string, data []byte) (dedupe.DeadLetter, error) {
+			return stored.Read(ctx, deadletter.Name(scope, owner, data))
 		},
 		Notified:      queue.read,
 		Notifications: f.notifications(),

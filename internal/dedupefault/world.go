@@ -48,8 +48,8 @@ type Parts struct {
 	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by
 	// itself.
 	Delivered func() []dedupe.Output
-	// DeadLetter reads the dead letter of an owner. If there is none, the error is fs.ErrNotExist.
-	DeadLetter func(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error)
+	// DeadLetter reads the dead letter of an owner in a scope. If there is none, the error is fs.ErrNotExist.
+	DeadLetter func(ctx context.Context, scope, owner string, data []byte) (dedupe.DeadLetter, error)
 	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for
 	// the notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at
 	// least counts those that were not sent.
@@ -559,8 +559,8 @@ type text string
 
 func (t text) String() string { return string(t) }
 
-func (w *World) deadLetterInMemory(ctx context.Context, owner string, data []byte) (dedupe.DeadLetter, error) {
-	content, err := memoryObjects{w}.Read(ctx, deadletter.Name(owner, data))
+func (w *World) deadLetterInMemory(ctx context.Context, scope, owner string, data []byte) (dedupe.DeadLetter, error) {
+	content, err := memoryObjects{w}.Read(ctx, deadletter.Name(scope, owner, data))
 	if err != nil {
 		return dedupe.DeadLetter{}, err
 	}

@@ -58,7 +58,7 @@ func TestNamed(t *testing.T) {
 	w.put(letter(2, "b", scope))
 	archive := deadletter.NewArchive(w)
 	l := letter(2, "b", scope)
-	name := "poison/" + scope + "/" + deadletter.Name(l.Owner, l.Data)
+	name := "poison/" + scope + "/" + deadletter.Name(l.Scope, l.Owner, l.Data)
 	for range 2 {
 		j := w.job()
 		j.Items = redrive.Named(archive, []string{name, name + "x"})

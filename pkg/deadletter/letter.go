@@ -170,7 +170,7 @@ func (l Letter) Records() int {
 // range of its records, its function and its time.
 func (l Letter) Base() string {
 	if b := l.Batch; b != nil {
-		return Name(l.Owner(), []byte(b.Function+"\n"+b.RequestID+"\n"+b.At.UTC().Format(time.RFC3339Nano)))
+		return Name("", l.Owner(), []byte(b.Function+"\n"+b.RequestID+"\n"+b.At.UTC().Format(time.RFC3339Nano)))
 	}
-	return Name(l.Poison.Owner, l.Poison.Data)
+	return Name(l.Poison.Scope, l.Poison.Owner, l.Poison.Data)
 }

@@ -139,7 +139,7 @@ func (s *Store) put(ctx context.Context, letter dedupe.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	name := Name(letter.Owner, letter.Data)
+	name := Name(letter.Scope, letter.Owner, letter.Data)
 	created, err := s.objects.Create(ctx, name, content)
 	if err == nil && created && s.notifier != nil {
 		s.notify(ctx, Notification{s.objects.Place(name), letter.Owner, letter.Reason})
@@ -189,11 +189,17 @@ var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 const maxReadable = 150
 
 // Name returns the name of the object of a record. It begins with the owner, in characters that every file system and
-// S3 take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of owner and data make it unique,
-// also in a file system that ignores case. The data is part of it because two records can share an owner: Lambda gives
-// all records of a KPL aggregate one sequence number where it opens the aggregate itself.
-func Name(owner string, data []byte) string {
+// S3 take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of scope, owner and data make it
+// unique, also in a file system that ignores case. The scope is part of it because a stream may be read in two scopes:
+// what is done in one is not done in the other. The data is part of it because two records can share an owner: Lambda
+// gives all records of a KPL aggregate one sequence number where it opens the aggregate itself. Without a scope the name
+// is that of earlier programs.
+func Name(scope, owner string, data []byte) string {
 	h := sha256.New()
+	if scope != "" {
+		h.Write(binary.AppendUvarint(nil, uint64(len(scope))))
+		h.Write([]byte(scope))
+	}
 	h.Write(binary.AppendUvarint(nil, uint64(len(owner))))
 	h.Write([]byte(owner))
 	h.Write(data)

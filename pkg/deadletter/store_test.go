@@ -55,7 +55,9 @@ func newLetter(sequence string) dedupe.DeadLetter {
 }
 
 // nameOf is the name of the object of a record.
-func nameOf(letter dedupe.DeadLetter) string { return deadletter.Name(letter.Owner, letter.Data) }
+func nameOf(letter dedupe.DeadLetter) string {
+	return deadletter.Name(letter.Scope, letter.Owner, letter.Data)
+}
 
 // put stores one record.
 func put(t *testing.T, store *deadletter.Store, letter dedupe.DeadLetter) error {
@@ -245,6 +247,12 @@ func TestNames(t *testing.T) {
 	// The name must never change: programs find objects by it.
 	letter := newLetter("49590338271490256608559692538361571095921575989136588898")
 	letter.Data = []byte("data")
+	inScope := nameOf(letter)
+	letter.Scope = "another"
+	if another := nameOf(letter); another == inScope || another[:100] != inScope[:100] {
+		t.Errorf("in two scopes: %s and %s", inScope, another)
+	}
+	letter.Scope = ""
 	const want = "123456789012_eu-west-1_orders_shardId-000000000000_" +
 		"49590338271490256608559692538361571095921575989136588898_3-106383dac5d5f84971d428b39145bbe9.json"
 	if got := nameOf(letter); got != want {
@@ -252,7 +260,7 @@ func TestNames(t *testing.T) {
 	}
 	names := map[string]string{}
 	for _, parts := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"abc", ""}} {
-		names[strings.ToLower(deadletter.Name(parts[0], []byte(parts[1])))] = parts[0]
+		names[strings.ToLower(deadletter.Name("", parts[0], []byte(parts[1])))] = parts[0]
 	}
 	if len(names) != 3 {
 		t.Error("the end of an owner is taken for the begin of the data")
@@ -261,7 +269,7 @@ func TestNames(t *testing.T) {
 		"a", "A", "a/b", "a#b", "a_b", "a%b", "a\\b", "a\nb", "..", "../a", ".", "/", "-", "é", "e\u0301", "\xff", "\xfe",
 		"NUL", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("/", 5000),
 	} {
-		name := deadletter.Name(owner, nil)
+		name := deadletter.Name("", owner, nil)
 		folded := strings.ToLower(name)
 		if other, taken := names[folded]; taken {
 			t.Errorf("%q and %q have one name", owner, other)

@@ -28,6 +28,9 @@ var ErrLoop = errors.New(
 // to be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
 var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
 
+var errScope = errors.New("kinesishandler: the scope is " + scopeOfMarkers + ", the name of the folder in which done " +
+	"dead letters are marked; set ONCEBOX_SCOPE to another name")
+
 var errNoLog = errors.New("kinesishandler: the log is nil")
 
 // Handler passes batches of Kinesis records to a sink. It is safe for concurrent use.
@@ -241,6 +244,9 @@ func (h *Handler) processor(ctx context.Context, of source) (*dedupe.Processor, 
 		return p, nil
 	}
 	s, parts := h.settings(of.scope()), h.parts
+	if s.Scope == scopeOfMarkers {
+		return nil, errScope
+	}
 	if of.shared {
 		parts.Consumers = nil
 	}

@@ -1,6 +1,7 @@
 package kinesishandler_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -480,6 +481,17 @@ func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	}
 	equal(t, "level", b.line(t)["level"], "ERROR")
 	b.sink.holds(t)
+}
+
+// TestScopeOfMarkers: a scope that has the name of the folder of markers would hide its dead letters.
+func TestScopeOfMarkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	raw := bytes.ReplaceAll(rawOf(t, event(`{"id":"a"}`)), []byte("stream/clicks"), []byte("stream/done"))
+	_, err := b.Handle(t.Context(), raw)
+	if err == nil || !strings.Contains(err.Error(), "ONCEBOX_SCOPE") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestInvocationsAtOnce: batches of two streams at the same time, each batch twice.

@@ -97,6 +97,10 @@ var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
+// scopeOfMarkers cannot be a scope: where dead letters have their scope as a folder, as in the stack, the letters of this
+// one would be taken for the markers of others.
+const scopeOfMarkers = "done"
+
 // SinkSetting is where unique records go. One field is set.
 type SinkSetting struct {
 	Stream   string // a Kinesis stream in the function's account and region
@@ -466,6 +470,9 @@ func (p parser) scope() string {
 	text := p.Text(varScope)
 	if text != "" && (len(text) > maxScope || !scopeName.MatchString(text)) {
 		p.Wrong(varScope, "is not a scope", "1 to 63 of a-z, 0-9 and -, not beginning with -")
+	}
+	if text == scopeOfMarkers {
+		p.Wrong(varScope, "is the name of the folder in which done dead letters are marked", "another name")
 	}
 	return text
 }

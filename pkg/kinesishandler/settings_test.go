@@ -242,6 +242,7 @@ func TestSettingsRefused(t *testing.T) {
 		"ids of the command":   {with("ONCEBOX_IDS=rename-all"), "ONCEBOX_IDS"},
 		"derived, unchanged":   {with("ONCEBOX_IDS=derived", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_SYNTHETIC"},
 		"no such ids":          {with("ONCEBOX_IDS=hunter2"), "ONCEBOX_IDS"},
+		"scope of markers":     {with("ONCEBOX_SCOPE=done"), "ONCEBOX_SCOPE"},
 		"sink without bucket":  {with("ONCEBOX_SINK=s3://"), "ONCEBOX_SINK"},
 		"hidden objects":       {with("ONCEBOX_SINK=s3://bucket/a/_hunter2"), "ONCEBOX_SINK"},
 		"objects, no acks":     {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_ACKS=off"), "ONCEBOX_ACKS"},
