@@ -43,7 +43,7 @@ var storageMethods = map[memobjects.Method]Method{
 
 // storageHook breaks the calls of the storage as planned, and tells the judge what is in a new object.
 func (w *World) storageHook(ctx context.Context, c *memobjects.Call) error {
-	b, err := w.begin(ctx, storageMethods[c.Method], text(path.Base(c.Key)))
+	b, err := w.begin(ctx, storageMethods[c.Method], shortName(path.Base(c.Key)))
 	if err != nil {
 		return err
 	}

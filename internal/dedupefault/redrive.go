@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
@@ -34,7 +35,7 @@ func (w *World) redrive() {
 		defer inv.cancel()
 		for _, mends := range []bool{false, true} {
 			err := w.redriveJob(mends).Run(ctx, func(r redrive.Report) error {
-				w.note("#%d %s: %s %s", inv.Number, shortOwner(r.Name), r.Status, r.Why)
+				w.note("#%d %s: %s %s", inv.Number, shortName(r.Name), r.Status, r.Why)
 				return nil
 			})
 			w.note("#%d has redriven: %v", inv.Number, err)
@@ -60,7 +61,7 @@ func (w *World) redriveJob(mends bool) *redrive.Job {
 		},
 		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
 		Mark: func(ctx context.Context, name string, _ deadletter.Marker) (bool, error) {
-			b, err := w.begin(ctx, Mark, text(name))
+			b, err := w.begin(ctx, Mark, shortName(name))
 			if err != nil {
 				return false, err
 			}
@@ -83,6 +84,15 @@ func (c changedLetters) Redrive(ctx context.Context, d dedupe.DeadLetter, name s
 		d = c.mutant.letters(c.World, d)
 	}
 	return c.Processor.Redrive(ctx, d, name)
+}
+
+// shortName is the name of a letter without the digest at its end, which is made of the scope, too: each play has its own.
+func shortName(name string) text {
+	ofLetter := strings.HasSuffix(name, ".json") || strings.HasPrefix(name, "letter-")
+	if at := strings.LastIndex(name, "-"); at > 0 && ofLetter {
+		name = name[:at]
+	}
+	return text(name)
 }
 
 // functionName is that of the mapping, in the documents of batches that were given up.
