@@ -91,21 +91,22 @@ func (l *listing) endOf(done dedupe.Tally) (end int64, err error) {
 		return 0, err
 	}
 	defer func() { _ = file.Close() }() // it was only read from
-	r := csv.NewReader(file)
-	r.ReuseRecord = true
-	header, err := r.Read()
-	if errors.Is(err, io.EOF) {
+	header := strings.Join(listingHeader, ",") + "\n"
+	begin := make([]byte, len(header))
+	n, err := io.ReadFull(file, begin)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, err
+	case !strings.HasPrefix(header, string(begin[:n])):
+		return 0, refuse("%s is not a listing of oncebox. Choose another folder", l.path)
+	case n < len(header): // a crash has cut the header
 		return 0, l.checkListed(listed, done)
 	}
-	if err != nil || strings.Join(header, ",") != strings.Join(listingHeader, ",") {
-		return 0, refuse("%s is not a listing of oncebox. Choose another folder", l.path)
-	}
-	if done.In == 0 {
-		return 0, nil
-	}
-	for end = r.InputOffset(); ; end = r.InputOffset() {
+	r := csv.NewReader(file)
+	r.ReuseRecord = true
+	for end = int64(n); ; end = int64(n) + r.InputOffset() {
 		row, err := r.Read()
-		if err != nil { // the end, or a line that a crash has cut
+		if err != nil || len(row) != len(listingHeader) { // the end, or a line that a crash has cut
 			break
 		}
 		line, err := strconv.ParseInt(row[0], 10, 64)
