@@ -68,7 +68,7 @@ func TestInvoke(t *testing.T) {
 		}
 	})
 	t.Run("a failed invocation", func(t *testing.T) {
-		got := invoke(t, "dedupe/sqs")
+		got := invoke(t, "dedupe/http")
 		failed := strings.Contains(got.stderr, "the function failed")
 		if got.status != 1 || !failed || !strings.Contains(got.stdout, "delivered: 0") {
 			t.Errorf("%+v", got)
