@@ -261,7 +261,7 @@ func customerKey(tpl template) any {
 // Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, which they name.
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
-	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/events)/\*$`)
+	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records))/\*$`)
 )
 
 func noWildcard(_ template, policy resource, _ map[string]any) string {
