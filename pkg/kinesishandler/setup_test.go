@@ -135,12 +135,18 @@ func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
 func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
 	sent.Delivered = make([]bool, len(outputs))
 	for i, o := range outputs {
-		m.keys = append(m.keys, o.PartitionKey)
+		m.addKey(o.PartitionKey)
 		failed := m.add(o.Data)
 		sent.Delivered[i] = failed == nil
 		err = cmp.Or(err, failed)
 	}
 	return sent, err
+}
+
+func (m *memory) addKey(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keys = append(m.keys, key)
 }
 
 // Put stores a record once, as dead-letter stores do.
