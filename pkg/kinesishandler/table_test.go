@@ -2,6 +2,7 @@ package kinesishandler_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -33,16 +34,17 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})
-	must(t, bank.CreateDedupeTable(t.Context(), client, "switched-entries"))
+	entries, itemTable := "entries-"+rand.Text(), "items-"+rand.Text()
+	must(t, bank.CreateDedupeTable(t.Context(), client, entries))
 	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: aws.String("switched-items"), BillingMode: types.BillingModePayPerRequest,
+		TableName: &itemTable, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
 		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
 	})
 	must(t, err)
-	store := dynamostore.New(client, "switched-entries")
+	store := dynamostore.New(client, entries)
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:switched-items", "ONCEBOX_SINK_KEY=id",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:" + itemTable, "ONCEBOX_SINK_KEY=id",
 		"ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
 	})
 	must(t, err)
@@ -71,7 +73,7 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 		must(t, err)
 		equal(t, "tally", r.Tally, want)
 	}
-	items, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("switched-items"), ConsistentRead: aws.Bool(true)})
+	items, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: &itemTable, ConsistentRead: aws.Bool(true)})
 	must(t, err)
 	equal(t, "items", len(items.Items), 4)
 }
