@@ -71,7 +71,7 @@ func (d *destination) put(_ context.Context, outputs []dedupe.Output) ([]*batchs
 	d.most = max(d.most, d.running)
 	d.check(outputs)
 	d.mu.Unlock()
-	time.Sleep(time.Millisecond) // of a synctest bubble, or short
+	time.Sleep(time.Millisecond) // so that requests overlap: "most" counts those in progress
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--

@@ -106,7 +106,7 @@ var steps = rapid.Custom(func(t *rapid.T) Step {
 })
 
 var users = rapid.Custom(func(t *rapid.T) User {
-	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills, Refused, Mendable, Mendable)).Draw(t, "kind")
+	kind := rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 20), Broken, NoID, Large, Panics, Kills, Refused, Correctable, Correctable)).Draw(t, "kind")
 	if !kind.identified() {
 		return User{Kind: kind}
 	}

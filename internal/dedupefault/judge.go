@@ -76,7 +76,7 @@ func (in *input) mayArrive(inv *invocation) bool {
 	switch in.Kind {
 	case Refused:
 		return inv == nil || inv.level != Transactional
-	case Mendable:
+	case Correctable:
 		return inv == nil || inv.redrives
 	}
 	return in.Kind == Good
@@ -241,8 +241,8 @@ func (w *World) newInput(u User) *input {
 	case Large:
 		in.ID = fmt.Sprint("large-", in.n)
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":"x","n":%d,"more":%q}`, in.ID, in.n, strings.Repeat("x", MostData))
-	case Mendable:
-		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, mendableData)
+	case Correctable:
+		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, correctableData)
 	case Refused:
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d,"more":%s}`, u.ID, u.FP, in.n, refusedData)
 	default:
@@ -696,7 +696,7 @@ func (w *World) checkOrder(in *input, before []*input) {
 		if w.scenario.Sink == Transactional && o.key() != in.key() && !copies(o, in) {
 			ordered = false
 		}
-		if !ordered || o.givenUp || o.Kind == Mendable || in.deliveries[0].outOfOrder {
+		if !ordered || o.givenUp || o.Kind == Correctable || in.deliveries[0].outOfOrder {
 			continue
 		}
 		// A copy beyond the window may be dropped at first, and be delivered later.

@@ -33,8 +33,8 @@ func (w *World) redrive() {
 		inv.redrives, inv.level = true, w.scenario.Sink
 		ctx, inv.cancel = context.WithCancel(context.WithValue(ctx, invocationKey{}, inv))
 		defer inv.cancel()
-		for _, mends := range []bool{false, true} {
-			err := w.redriveJob(mends).Run(ctx, func(r redrive.Report) error {
+		for _, corrects := range []bool{false, true} {
+			err := w.redriveJob(corrects).Run(ctx, func(r redrive.Report) error {
 				w.note("#%d %s: %s %s", inv.Number, shortName(r.Name), r.Status, r.Why)
 				return nil
 			})
@@ -44,12 +44,12 @@ func (w *World) redrive() {
 }
 
 // redriveJob redrives the poison records, or the batches that were given up.
-func (w *World) redriveJob(mends bool) *redrive.Job {
+func (w *World) redriveJob(corrects bool) *redrive.Job {
 	f := w.newFunction()
 	f.options.Consumer = ""
-	f.format = oddFormat{Format: f.format.(oddFormat).Format, mends: mends, safe: true}
+	f.format = oddFormat{Format: f.format.(oddFormat).Format, corrects: corrects, safe: true}
 	items := w.givenUpItems
-	if mends {
+	if corrects {
 		items = w.poisonItems
 	}
 	h := f.handler(w)
@@ -139,7 +139,7 @@ func (w *World) redriveAll() error {
 		return err
 	}
 	for _, in := range w.inputs {
-		if in.Kind == Mendable && in.storedAt > 0 && begun.Add(mostRedrive).Sub(in.arrival) < horizon &&
+		if in.Kind == Correctable && in.storedAt > 0 && begun.Add(mostRedrive).Sub(in.arrival) < horizon &&
 			!in.delivered() && !w.hasCopy(in, (*input).handled) {
 			w.violate("G6: %v was not redriven", in)
 		}

@@ -31,8 +31,8 @@ const (
 	Panics Kind = "panics"
 	Kills  Kind = "kills the process"
 
-	// Mendable is a record that the function cannot read. The program that redrives dead letters can.
-	Mendable Kind = "mendable"
+	// Correctable is a record that the function cannot read. The program that redrives dead letters can.
+	Correctable Kind = "correctable"
 
 	// Refused is a record like a good one, whose effect a transactional sink refuses for good.
 	Refused Kind = "refused"
@@ -41,7 +41,7 @@ const (
 func (k Kind) poison() bool { return !k.readable() && k != Kills }
 
 // identified reports whether the record has an id and a fingerprint, at least for a redrive.
-func (k Kind) identified() bool { return k.readable() || k == Mendable }
+func (k Kind) identified() bool { return k.readable() || k == Correctable }
 
 // readable reports whether the function finds the record's id and fingerprint.
 func (k Kind) readable() bool { return k == Good || k == Refused }
@@ -107,10 +107,10 @@ func put(key int, users ...string) Step {
 
 func bad(kind Kind) Step { return Step{Do: Put, Users: []User{{Kind: kind}}} }
 
-// mendable makes a step that puts a record "id/fingerprint" which only a redrive can read.
-func mendable(user string) Step {
+// correctable makes a step that puts a record "id/fingerprint" which only a redrive can read.
+func correctable(user string) Step {
 	s := put(0, user)
-	s.Users[0].Kind = Mendable
+	s.Users[0].Kind = Correctable
 	return s
 }
 
@@ -296,7 +296,7 @@ var Scenarios = []Scenario{
 		// Dead letters come again. A copy of one was delivered in the meantime.
 		Name: "redriven", BatchSize: 3,
 		Steps: []Step{
-			put(0, "a/x"), mendable("b/x"), put(0, "a/x"), mendable("c/x"), bad(Broken), mendable("a/y"), wait(5 * time.Second),
+			put(0, "a/x"), correctable("b/x"), put(0, "a/x"), correctable("c/x"), bad(Broken), correctable("a/y"), wait(5 * time.Second),
 			put(0, "c/x"), wait(5 * time.Second), {Do: Redrive}, put(0, "b/x"), put(0, "a/y"), wait(5 * time.Second), {Do: Redrive},
 		},
 	},

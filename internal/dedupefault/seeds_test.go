@@ -69,7 +69,7 @@ func (h history) keepable(fails func(history) bool) string {
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("to keep it, after the rule is mended: testdata/histories/NAME.json:\n%s", content)
+	return fmt.Sprintf("to keep it, after the rule is corrected: testdata/histories/NAME.json:\n%s", content)
 }
 
 // smallest leaves out of a history what does not matter for a failure.

@@ -448,8 +448,8 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 // oddFormat reads JSON. It panics on some records, and ends the process on others.
 type oddFormat struct {
 	dedupe.Format
-	mends bool // it reads what the function cannot
-	safe  bool // nothing ends the process
+	corrects bool // it reads what the function cannot
+	safe     bool // nothing ends the process
 }
 
 func newFormat() dedupe.Format {
@@ -461,10 +461,10 @@ func newFormat() dedupe.Format {
 }
 
 const (
-	panicData    = "panic"
-	killData     = "kill"
-	refusedData  = `"refused"`
-	mendableData = `"mendable"`
+	panicData       = "panic"
+	killData        = "kill"
+	refusedData     = `"refused"`
+	correctableData = `"correctable"`
 )
 
 func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
@@ -473,7 +473,7 @@ func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, err
 		panic("a bug")
 	case strings.HasPrefix(string(payload), killData) && !f.safe:
 		runtime.Goexit()
-	case !f.mends && strings.Contains(string(payload), mendableData):
+	case !f.corrects && strings.Contains(string(payload), correctableData):
 		return format.Fields{}, &format.BadRecord{Reason: "not readable yet"}
 	}
 	return f.Format.Read(ctx, payload)

@@ -38,8 +38,8 @@ func (w *world) friday() {
 	w.live(record(7, "f", "x", false)) // by an attempt before
 }
 
-// mended is what has to be delivered in the end, each once.
-var mended = joined([]string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", derived + ":1"})
+// redriven is what has to be delivered in the end, each once.
+var redriven = joined([]string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", derived + ":1"})
 
 // TestRedrive: every letter is delivered under its original owner, on each level of sinks, and only once.
 func TestRedrive(t *testing.T) {
@@ -61,12 +61,12 @@ func TestRedrive(t *testing.T) {
 					if counts := count(reports); counts[redrive.Done] != 5 || len(reports) != 5 {
 						t.Errorf("%v", counts)
 					}
-					if got := w.ids(); got != mended {
-						t.Errorf("delivered %s, want %s", got, mended)
+					if got := w.ids(); got != redriven {
+						t.Errorf("delivered %s, want %s", got, redriven)
 					}
 					reports, err = w.run(w.job())
 					must(t, err)
-					if counts := count(reports); counts[redrive.AlreadyDone] != 5 || w.ids() != mended {
+					if counts := count(reports); counts[redrive.AlreadyDone] != 5 || w.ids() != redriven {
 						t.Errorf("again: %v, %s", counts, w.ids())
 					}
 				})
@@ -485,7 +485,7 @@ func (w *world) judge() string {
 			got = strings.Replace(got, fmt.Sprint(id, ":", len(payloads)), id+":1", 1)
 		}
 	}
-	if got != mended {
+	if got != redriven {
 		return "delivered " + w.ids()
 	}
 	for e, err := range deadletter.NewArchive(w.dead).All(w.Context()) {

@@ -172,7 +172,7 @@ func TestImportOfDerivedIDs(t *testing.T) {
 	b.want(c, dedupe.New, format.DerivedID(old, "fp9"))
 }
 
-// TestLate: events that the function had before the import are counted. Their order is not mended: they are delivered.
+// TestLate: events that the function had before the import are counted. Their order is not corrected: they are delivered.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, memstore.NewRecords())

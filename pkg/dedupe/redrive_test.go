@@ -14,7 +14,7 @@ var redriveCases = []testCase{
 	{"redrive/aggregate", redriveAggregate},
 	{"redrive/objects", redriveObjects},
 	{"redrive/objects-only-when-ready", redriveObjectsOnlyWhenReady},
-	{"redrive/mended-aggregate", redriveMendedAggregate},
+	{"redrive/corrected-aggregate", redriveCorrectedAggregate},
 	{"redrive/part-of-a-frame", redriveFramed},
 	{"redrive/part-that-looks-like-a-frame", redrivePartOnce},
 	{"redrive/letter-of-a-queue", redriveMessage},
@@ -119,9 +119,9 @@ func redriveObjectsOnlyWhenReady(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// redriveMendedAggregate: a payload that was poison as a whole is opened by a program that can. Its parts have owners of
+// redriveCorrectedAggregate: a payload that was poison as a whole is opened by a program that can. Its parts have owners of
 // their own. One that is poison by itself is a dead letter of its own, and is redriven by itself.
-func redriveMendedAggregate(f *fixture) {
+func redriveCorrectedAggregate(f *fixture) {
 	b := f.framedBench()
 	b.done(rawRec(1, lineMark+"broken"))
 	whole := b.letter()

@@ -128,7 +128,7 @@ func (c *txCase) transact(t dedupe.Transaction) (dedupe.TxResult, error) {
 		if !errors.Is(err, dedupe.ErrTryAgain) {
 			return result, err
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // a store that is busy is asked again, as a Processor does
 	}
 	return c.Sink.Transact(c.Context(), t)
 }
