@@ -292,6 +292,10 @@ func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	if len(b.Records) == 0 {
 		return r.result
 	}
+	return r.process(ctx)
+}
+
+func (r *batchRun) process(ctx context.Context) Result {
 	if err := r.begin(ctx); err != nil {
 		r.fail(0, err)
 		return r.failRest(0)

@@ -27,13 +27,7 @@ func (d *redriven) output() Output {
 // become dead letters of their own. Redriving a letter again is safe: a TxSink and an ObjectSink do nothing then, and a
 // Sink gets the record again, with the same id.
 func (p *Processor) Redrive(ctx context.Context, d DeadLetter, name string) Result {
-	r := p.letterRun(d, name)
-	if err := r.begin(ctx); err != nil {
-		r.fail(0, err)
-		return r.failRest(0)
-	}
-	r.reserve = r.reserveOf(ctx)
-	return r.run(ctx)
+	return p.letterRun(d, name).process(ctx)
 }
 
 func (p *Processor) letterRun(d DeadLetter, name string) *batchRun {
