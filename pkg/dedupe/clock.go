@@ -108,6 +108,16 @@ func (c Clock) patience(ctx context.Context) (until time.Time) {
 // patienceWithoutDeadline is long enough for DynamoDB to split a hot partition's traffic, and for a failover.
 const patienceWithoutDeadline = 30 * time.Second
 
+// askUntil asks a ledger, and asks it again, with pauses, as long as an answer says so. It gives up at a time, or when
+// the context ends.
+func (c Clock) askUntil(ctx context.Context, until time.Time, ask func() (again bool)) {
+	for wait := firstPause; ask(); wait = min(2*wait, maxPause) {
+		if c.Now().Add(wait).After(until) || c.Pause(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
 // The pauses between two questions to a ledger that is busy.
 const (
 	firstPause = 50 * time.Millisecond

@@ -78,13 +78,11 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 		q.Records[i], open[i] = c, i
 	}
 	clock := d.Clock.orReal()
-	until := clock.patience(ctx)
-	for wait := firstPause; ; wait = min(2*wait, maxPause) {
+	clock.askUntil(ctx, clock.patience(ctx), func() (again bool) {
 		q.Records, open = d.ask(ctx, q, open, decisions)
-		if len(open) == 0 || clock.Now().Add(wait).After(until) || clock.Pause(ctx, wait) != nil {
-			return decisions
-		}
-	}
+		return len(open) > 0
+	})
+	return decisions
 }
 
 // check refuses what would make copies of different records, or originals of copies.

@@ -281,14 +281,12 @@ func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id str
 }
 
 // patiently asks the store, and asks it again while it is busy.
-func (l *txLane) patiently(ctx context.Context, ask func() error) error {
-	for wait := firstPause; ; wait = min(2*wait, maxPause) {
-		err := ask()
-		if err == nil || !errors.Is(err, ErrTryAgain) || ctx.Err() != nil ||
-			l.clock.Now().Add(wait).After(l.until) || l.clock.Pause(ctx, wait) != nil {
-			return err
-		}
-	}
+func (l *txLane) patiently(ctx context.Context, ask func() error) (err error) {
+	l.clock.askUntil(ctx, l.until, func() (again bool) {
+		err = ask()
+		return errors.Is(err, ErrTryAgain) && ctx.Err() == nil
+	})
+	return err
 }
 
 // raise makes the entry of another record outlive the one under the next derived id. It reports whether the entry is
