@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -197,7 +198,7 @@ func (d *delivery) put(ctx context.Context, request []int) (refused, failed erro
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
-		if !refusesAll(err) {
+		if !awserror.IsRefusal(err) {
 			for _, i := range request {
 				d.countCopy(i)
 			}

@@ -7,12 +7,10 @@ import (
 	"io"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -49,10 +47,7 @@ func code(err error) string {
 	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused.Code
 	}
-	if named, ok := errors.AsType[smithy.APIError](err); ok {
-		return named.ErrorCode()
-	}
-	return ""
+	return awserror.Code(err)
 }
 
 // Throttled reports whether the code of an error says that the client is to send less.
@@ -65,34 +60,16 @@ func Throttled(code string) bool {
 // not know them.
 var throttledKeys = []string{"KmsThrottled", "KMS.ThrottlingException"}
 
-// refusesAll reports whether the error of a request says that none of its records is delivered: it is an answer, and
-// names a fault of the client, such as throttling. A request without an answer may have had its effect.
-func refusesAll(err error) bool {
-	var (
-		named  smithy.APIError
-		answer *smithyhttp.ResponseError
-	)
-	return errors.As(err, &named) && named.ErrorFault() == smithy.FaultClient ||
-		errors.As(err, &answer) && answer.HTTPStatusCode()/100 == 4
-}
-
-var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
-
-// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a refusal of one
-// record, a fault of the service, throttling by the key service, a reply that was cut, a retry budget that is used up,
-// and a deadline.
+// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a refusal
+// of one record, a fault of the service, throttling by the key service, and an answer that was cut or does not fit.
 func retryable(err error) bool {
 	var (
 		refused *RefusalError
 		named   smithy.APIError
-		garbled *smithy.DeserializationError
-		quota   ratelimit.QuotaExceededError
 	)
 	if errors.As(err, &refused) {
 		return refused.Transient
 	}
 	return errors.As(err, &named) && (named.ErrorFault() == smithy.FaultServer || Throttled(named.ErrorCode())) ||
-		errors.As(err, &garbled) || errors.As(err, &quota) || errors.Is(err, errMisfit) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
-		sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
+		errors.Is(err, errMisfit) || errors.Is(err, io.ErrUnexpectedEOF) || awserror.IsTransient(err)
 }

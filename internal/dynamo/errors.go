@@ -9,13 +9,10 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go"
-)
 
-var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
+	"github.com/oncebox/oncebox/internal/awserror"
+)
 
 // Translate adds the operation to an error of the SDK. An error that says busy, throttled or unreachable gets the
 // family tryAgain; after it the effect is unknown. The error of a context stays in the chain.
@@ -35,16 +32,11 @@ func Translate(doing string, err, tryAgain error) error {
 	return fmt.Errorf("dynamodb: %s: %w", doing, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a conflict with a
-// transaction on the same item, a reply that was cut, a retry budget that is used up, and a deadline.
+// retryable reports whether a later attempt may succeed. Beside the transient errors of all services this is a conflict
+// with a transaction on the same item.
 func retryable(err error) bool {
-	var (
-		conflict *types.TransactionConflictException
-		garbled  *smithy.DeserializationError
-		quota    ratelimit.QuotaExceededError
-	)
-	return errors.As(err, &conflict) || errors.As(err, &garbled) || errors.As(err, &quota) ||
-		errors.Is(err, context.DeadlineExceeded) || sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
+	var conflict *types.TransactionConflictException
+	return errors.As(err, &conflict) || awserror.IsTransient(err)
 }
 
 // IsThrottled reports that DynamoDB refused a request because a key range or a table took too many.
@@ -136,10 +128,7 @@ var reasonCodes = map[string]Reason{
 }
 
 // IsInvalid reports that DynamoDB refused a request as wrong in itself: it fails however often it is sent.
-func IsInvalid(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == "ValidationException"
-}
+func IsInvalid(err error) bool { return awserror.Code(err) == "ValidationException" }
 
 // ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.
 func ConditionFailure(err error) (old map[string]types.AttributeValue, ok bool) {

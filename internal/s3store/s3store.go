@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -78,9 +76,9 @@ func (s Store) PutIfAbsent(ctx context.Context, put func() error) (Put, error) {
 		switch {
 		case err == nil:
 			result = Created
-		case Code(err) == codeExists:
+		case awserror.Code(err) == codeExists:
 			return nil
-		case Code(err) != codeConflict:
+		case awserror.Code(err) != codeConflict:
 			result = Perhaps // the next 412 may be caused by the object of this attempt
 		}
 		return err
@@ -101,8 +99,6 @@ func (s Store) Repeat(ctx context.Context, doing string, request func() error) e
 	}
 }
 
-var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
-
 // Translate adds to an error of the SDK where and in which operation it happened. An error that says busy, throttled or
 // unreachable gets the family dedupe.ErrTryAgain. A missing object gets fs.ErrNotExist.
 func (s Store) Translate(doing string, err error) error {
@@ -111,34 +107,19 @@ func (s Store) Translate(doing string, err error) error {
 		return nil
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
-	case Code(err) == codeNoObject, Code(err) == codeNotFound:
+	case awserror.Code(err) == codeNoObject, awserror.Code(err) == codeNotFound:
 		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, fs.ErrNotExist, err)
 	case retryable(err):
 		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, dedupe.ErrTryAgain, err)
 	}
-	if text := s.Advice[Code(err)]; text != "" {
+	if text := s.Advice[awserror.Code(err)]; text != "" {
 		return fmt.Errorf("%s: %s: %s: %w", s.Name, doing, text, err)
 	}
 	return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a conflict with
-// another request for the same key, a reply that was cut, a retry budget that is used up, and a deadline.
+// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a conflict
+// with another request for the same key, and a reply that was cut.
 func retryable(err error) bool {
-	var (
-		garbled *smithy.DeserializationError
-		quota   ratelimit.QuotaExceededError
-	)
-	return Code(err) == codeConflict || errors.As(err, &garbled) || errors.As(err, &quota) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded) ||
-		sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
-}
-
-// Code is the error code of S3, or "".
-func Code(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		return api.ErrorCode()
-	}
-	return ""
+	return awserror.Code(err) == codeConflict || errors.Is(err, io.ErrUnexpectedEOF) || awserror.IsTransient(err)
 }

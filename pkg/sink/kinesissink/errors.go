@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -33,19 +29,6 @@ func (r *refusal) transient() bool {
 // certain reports whether the record is surely not in the stream.
 func (r *refusal) certain() bool { return r.code != "InternalFailure" && r.code != "" }
 
-// refusesAll reports whether the error of a request says that none of its records is in the stream: it is an answer,
-// and names a fault of the client, such as throttling. A request without an answer may have had its effect.
-func refusesAll(err error) bool {
-	var (
-		named  smithy.APIError
-		answer *smithyhttp.ResponseError
-	)
-	return errors.As(err, &named) && named.ErrorFault() == smithy.FaultClient ||
-		errors.As(err, &answer) && answer.HTTPStatusCode()/100 == 4
-}
-
-var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
-
 // translate adds the operation and the stream to an error. An error that says busy, throttled or unreachable gets the
 // family dedupe.ErrTryAgain.
 func (s *Sink) translate(err error) error {
@@ -61,17 +44,14 @@ func (s *Sink) translate(err error) error {
 	return fmt.Errorf("kinesis: put records into %q: %w", s.stream, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a refusal of one
-// record, a reply that was cut, an internal failure, throttling by KMS, a retry budget that is used up, and a deadline.
+// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a refusal
+// of one record, an internal failure, throttling by KMS, and an answer that does not fit.
 func retryable(err error) bool {
 	var (
 		refused  *refusal
-		garbled  *smithy.DeserializationError
 		internal *types.InternalFailureException
 		kms      *types.KMSThrottlingException
-		quota    ratelimit.QuotaExceededError
 	)
-	return errors.As(err, &refused) && refused.transient() || errors.As(err, &garbled) || errors.As(err, &internal) ||
-		errors.As(err, &kms) || errors.As(err, &quota) || errors.Is(err, errMisfit) ||
-		errors.Is(err, context.DeadlineExceeded) || sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
+	return errors.As(err, &refused) && refused.transient() || errors.As(err, &internal) || errors.As(err, &kms) ||
+		errors.Is(err, errMisfit) || awserror.IsTransient(err)
 }

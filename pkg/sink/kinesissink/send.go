@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -136,7 +137,7 @@ func (d *delivery) put(ctx context.Context, request []record) ([]types.PutRecord
 	if err == nil {
 		return out.Records, nil
 	}
-	if !refusesAll(err) {
+	if !awserror.IsRefusal(err) {
 		for i := range request {
 			d.countCopies(&request[i])
 		}
