@@ -10,32 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/snowplowmanifest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/format"
 )
-
-// manifest is the events manifest of Snowplow's batch job as the past. The order of its rows is not always the same, so
-// it has no digest: each import reads all of it.
-type manifest func(context.Context) iter.Seq2[snowplowmanifest.Row, error]
-
-func (manifest) Digest(context.Context) ([]byte, error) { return nil, nil }
-
-func (m manifest) Records(ctx context.Context) iter.Seq2[history.Record, error] {
-	return func(yield func(history.Record, error) bool) {
-		for row, err := range m(ctx) {
-			if err != nil {
-				yield(history.Record{}, err)
-				return
-			}
-			c := row.Candidate()
-			if !yield(history.Record{
-				Fields: format.Fields{ID: c.ID, Fingerprint: c.Fingerprint, Version: c.Version, Time: c.Arrival},
-				Owner:  c.Owner, Place: row.EventID,
-			}, nil) {
-				return
-			}
-		}
-	}
-}
 
 // manifestTable reads the table itself.
 func manifestTable(ctx context.Context, table string, keep dedupe.Retention) (history.Source, error) {
@@ -44,7 +19,7 @@ func manifestTable(ctx context.Context, table string, keep dedupe.Retention) (hi
 		return nil, err
 	}
 	since := snowplowmanifest.Since(time.Now(), keep)
-	return manifest(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
+	return snowplowmanifest.Past(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
 		return snowplowmanifest.Table(ctx, client, table, since)
 	}), nil
 }
@@ -52,7 +27,7 @@ func manifestTable(ctx context.Context, table string, keep dedupe.Retention) (hi
 // manifestExport reads the files of an export of the table to S3.
 func manifestExport(inputs []offline.Input, keep dedupe.Retention) history.Source {
 	since := snowplowmanifest.Since(time.Now(), keep)
-	return manifest(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
+	return snowplowmanifest.Past(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
 		return func(yield func(snowplowmanifest.Row, error) bool) {
 			for _, in := range inputs {
 				if !eachExported(ctx, in, since, yield) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/snowplowmanifest"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -33,6 +35,8 @@ const (
 	twin      = "0f6dd1f5-7b3f-4a38-9c0e-5d6f1a2b3c4d" // two events with this id
 	unprinted = "5f1c7e52-0f67-4d8e-8d5e-2f4f0c1d9b44" // an event without a fingerprint
 	fresh     = "ecdff4d0-9175-40ac-a8bb-325c49733607" // not in the manifest
+
+	scope = "enriched" // of the function
 )
 
 var (
@@ -63,16 +67,27 @@ func rowsOf(rows []snowplowmanifest.Row, end error) iter.Seq2[snowplowmanifest.R
 // bench is a ledger, and a stream whose function uses it.
 type bench struct {
 	*testing.T
+	store   history.Store
 	decider *dedupe.Decider
 }
 
-func newBench(t *testing.T, ledger dedupe.Ledger) *bench {
-	return &bench{t, &dedupe.Decider{Ledger: ledger, Scope: "enriched", Retention: retention}}
+func newBench(t *testing.T, store history.Store) *bench {
+	return &bench{t, store, &dedupe.Decider{Ledger: store, Scope: scope, Retention: retention}}
 }
 
-func (b *bench) imported(derive bool, rows iter.Seq2[snowplowmanifest.Row, error]) snowplowmanifest.Report {
+// importOf enters rows in the ledger of the function.
+func importOf(rows iter.Seq2[snowplowmanifest.Row, error], store history.Store) *history.Import {
+	return &history.Import{
+		Source: snowplowmanifest.Past(func(context.Context) iter.Seq2[snowplowmanifest.Row, error] { return rows }),
+		Store:  store, Scope: scope, Retention: retention, Now: func() time.Time { return now },
+	}
+}
+
+func (b *bench) imported(derive bool, rows iter.Seq2[snowplowmanifest.Row, error]) history.Report {
 	b.Helper()
-	report, err := snowplowmanifest.Import(b.Context(), b.decider, derive, rows)
+	i := importOf(rows, b.store)
+	i.Derive = derive
+	report, err := i.Run(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -116,12 +131,12 @@ func (b *bench) wantThePast() {
 func TestImport(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, memstore.NewRecords())
-	if got, want := b.imported(false, rowsOf(manifest, nil)), (snowplowmanifest.Report{Rows: 4, Entered: 4}); got != want {
+	if got, want := b.imported(false, rowsOf(manifest, nil)), (history.Report{Read: 4, Entered: 4}); got != want {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
 	again := slices.Clone(manifest)
 	slices.Reverse(again)
-	if got, want := b.imported(false, rowsOf(again, nil)), (snowplowmanifest.Report{Rows: 4, Known: 4}); got != want {
+	if got, want := b.imported(false, rowsOf(again, nil)), (history.Report{Read: 4, Known: 4}); got != want {
 		t.Errorf("again: want %+v, got %+v", want, got)
 	}
 	b.wantThePast()
@@ -136,22 +151,27 @@ func TestImportInterrupted(t *testing.T) {
 		many = append(many, snowplowmanifest.Row{fmt.Sprintf("c6ef3124-b53a-4b13-a233-%012d", i), "fp", batchTime})
 	}
 	down := errors.New("down")
-	report, err := snowplowmanifest.Import(t.Context(), b.decider, false, rowsOf(many[:2200], down))
+	report, err := importOf(rowsOf(many[:2200], down), b.store).Run(t.Context())
 	if !errors.Is(err, down) || report.Entered != 2000 {
 		t.Errorf("got %+v, %v", report, err)
 	}
-	if got, want := b.imported(false, rowsOf(many, nil)), (snowplowmanifest.Report{Rows: 2500, Entered: 500, Known: 2000}); got != want {
+	if got, want := b.imported(false, rowsOf(many, nil)), (history.Report{Read: 2500, Entered: 500, Known: 2000}); got != want {
 		t.Errorf("want %+v, got %+v", want, got)
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	failing := &dedupe.Decider{Ledger: refusing{}, Scope: "enriched", Retention: retention}
-	if _, err := snowplowmanifest.Import(canceled, failing, false, rowsOf(manifest, nil)); !errors.Is(err, dedupe.ErrTryAgain) {
-		t.Errorf("a ledger that is down: %v", err)
 	}
 }
 
-type refusing struct{}
+// TestLedgerDown: an import gives up after a while, and says why.
+func TestLedgerDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := importOf(rowsOf(manifest, nil), refusing{}).Run(t.Context())
+		if !errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("a ledger that is down: %v", err)
+		}
+	})
+}
+
+type refusing struct{ dedupe.Runs }
 
 func (refusing) Enter(context.Context, dedupe.Question) ([]dedupe.Answer, error) {
 	return nil, dedupe.ErrTryAgain
@@ -179,7 +199,7 @@ func TestLate(t *testing.T) {
 	b.want(event(1, old, "fp1"), dedupe.New, old)
 	b.want(event(2, twin, "fp3"), dedupe.New, twin)
 	got := b.imported(false, rowsOf(manifest, nil))
-	if want := (snowplowmanifest.Report{Rows: 4, Entered: 3, Late: 1}); got != want {
+	if want := (history.Report{Read: 4, Entered: 3, Late: 1}); got != want {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
 	b.want(event(1, old, "fp1"), dedupe.Retry, old)
@@ -192,8 +212,8 @@ func TestSince(t *testing.T) {
 	t.Parallel()
 	since := snowplowmanifest.Since(now, retention)
 	for id, etlTime := range map[string]time.Time{old: since.Add(-time.Second), fresh: since} {
-		c := snowplowmanifest.Row{EventID: id, Fingerprint: "fp1", ETLTime: etlTime}.Candidate()
-		if counts := retention.PurgeAt(c.Arrival) >= now.Unix(); counts != (id == fresh) {
+		r := snowplowmanifest.Row{EventID: id, Fingerprint: "fp1", ETLTime: etlTime}.Record()
+		if counts := retention.PurgeAt(r.Time) >= now.Unix(); counts != (id == fresh) {
 			t.Errorf("a row of %s counts at %s: %v", etlTime, now, counts)
 		}
 	}
@@ -280,10 +300,10 @@ func testTable(t *testing.T, endpoint string) {
 	b := newBench(t, dynamostore.New(client, table))
 	rows := snowplowmanifest.Table(t.Context(), client, name, snowplowmanifest.Since(now, retention))
 	b.want(event(8, fresh, "fp1"), dedupe.New, fresh)
-	if got, want := b.imported(false, rows), (snowplowmanifest.Report{Rows: 5, Entered: 5}); got != want {
+	if got, want := b.imported(false, rows), (history.Report{Read: 5, Entered: 5}); got != want {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
-	if got, want := b.imported(false, rows), (snowplowmanifest.Report{Rows: 5, Known: 5}); got != want {
+	if got, want := b.imported(false, rows), (history.Report{Read: 5, Known: 5}); got != want {
 		t.Errorf("again: want %+v, got %+v", want, got)
 	}
 	b.want(event(1, old, "fp1"), dedupe.Natural, "")

@@ -1,9 +1,12 @@
-// Package snowplowmanifest reads the events manifest of Snowplow's batch deduplication, and enters it in a ledger as the
-// past: a copy of an event that the batch job has seen is then a duplicate (docs/adr/0022-snowplow-manifest.md).
+// Package snowplowmanifest reads the events manifest of Snowplow's batch deduplication, for package history to enter it
+// in a ledger: a copy of an event that the batch job has seen is then a duplicate (docs/adr/0022-snowplow-manifest.md).
 //
-//	since := snowplowmanifest.Since(time.Now(), decider.Retention)
-//	rows := snowplowmanifest.Table(ctx, client, "snowplow-deduplication", since)
-//	report, err := snowplowmanifest.Import(ctx, decider, false, rows)
+//	since := snowplowmanifest.Since(time.Now(), retention)
+//	past := snowplowmanifest.Past(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {
+//		return snowplowmanifest.Table(ctx, client, "snowplow-deduplication", since)
+//	})
+//	manifest := history.Import{Source: past, Store: store, Scope: scope, Retention: retention}
+//	report, err := manifest.Run(ctx)
 //
 // The manifest is a DynamoDB table with one row for each event id and fingerprint (snowplow-events-manifest,
 // DynamoDbManifest.scala). [Table] reads the table, and [Export] what DynamoDB exports of it to S3.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/snowplowmanifest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -74,12 +75,13 @@ func TestSwitch(t *testing.T) {
 		end := rapid.IntRange(0, len(stream)).Draw(t, "end of the batch job")
 		loaded := warehouse{}
 		job := batchJob{map[original]time.Time{}, loaded}
-		decider := &dedupe.Decider{Ledger: memstore.NewRecords(), Scope: "enriched", Retention: retention}
+		store := memstore.NewRecords()
+		decider := &dedupe.Decider{Ledger: store, Scope: scope, Retention: retention}
 		for from := 0; from < end; {
 			to := from + rapid.IntRange(1, end-from).Draw(t, "batch")
 			job.run(stream[from:to], batchTime.Add(time.Duration(from)*time.Minute))
 			if from = to; from == end || rapid.Bool().Draw(t, "import") {
-				importAll(t, decider, job.rows())
+				importAll(t, store, job.rows())
 			}
 		}
 		runFunction(t, decider, stream, loaded)
@@ -101,8 +103,8 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-func importAll(t *rapid.T, decider *dedupe.Decider, rows []snowplowmanifest.Row) {
-	report, err := snowplowmanifest.Import(t.Context(), decider, false, rowsOf(rows, nil))
+func importAll(t *rapid.T, store history.Store, rows []snowplowmanifest.Row) {
+	report, err := importOf(rowsOf(rows, nil), store).Run(t.Context())
 	if err != nil || report.Late != 0 || report.Entered+report.Known != int64(len(rows)) {
 		t.Fatalf("%d rows: %+v, %v", len(rows), report, err)
 	}
