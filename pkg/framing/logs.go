@@ -21,9 +21,6 @@ const (
 	reasonNoLogs  = "gzip that holds no message of CloudWatch Logs"
 )
 
-// maxOpened limits the memory for one payload. A message of CloudWatch Logs opens to about 1 MiB.
-const maxOpened = 64 << 20
-
 // Logs opens what a subscription filter of CloudWatch Logs sends: a gzip with the log events of one log stream
 // (CloudWatch Logs User Guide, "Real-time processing of log data with subscriptions"). Control messages have no
 // records.
@@ -48,7 +45,7 @@ var _ dedupe.Framing = Logs{}
 
 // Open returns the log events. A payload that is no gzip is a record by itself.
 func (Logs) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
-	if !bytes.HasPrefix(payload, []byte{0x1f, 0x8b}) {
+	if !bytes.HasPrefix(payload, gzipCodec.magic) {
 		return nil, false, nil
 	}
 	text, err := gunzip(payload)
@@ -92,20 +89,9 @@ func (e envelope) records() [][]byte {
 	return records
 }
 
-// gunzip opens a payload, up to maxOpened bytes.
+// gunzip opens a payload.
 func gunzip(payload []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(payload))
-	if err != nil {
-		return nil, &format.BadRecord{Reason: reasonGzip}
-	}
-	text, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
-	switch {
-	case err != nil:
-		return nil, &format.BadRecord{Reason: reasonGzip}
-	case len(text) > maxOpened:
-		return nil, &format.BadRecord{Reason: reasonTooLong}
-	}
-	return text, nil
+	return gzipCodec.decompress(payload, reasonGzip, reasonTooLong)
 }
 
 // Pack makes a message of CloudWatch Logs, with all members of the original.

@@ -2,13 +2,8 @@ package framing
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
-	"errors"
-	"io"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -35,51 +30,13 @@ const (
 	lengthSize      = 4 // bytes
 )
 
-// codec is a way to compress.
-type codec struct {
-	magic []byte
-	open  func(io.Reader) (io.Reader, func(), error)
-	pack  func(io.Writer) (io.WriteCloser, error)
-}
-
-var (
-	gzipCodec = codec{
-		magic: []byte{0x1f, 0x8b},
-		open: func(r io.Reader) (io.Reader, func(), error) {
-			z, err := gzip.NewReader(r)
-			return z, func() {}, err
-		},
-		pack: func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
-	}
-	zstdCodec = codec{
-		magic: []byte{0x28, 0xb5, 0x2f, 0xfd},
-		open: func(r io.Reader) (io.Reader, func(), error) {
-			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxOpened))
-			if err != nil {
-				return nil, nil, err
-			}
-			return z, z.Close, nil
-		},
-		pack: func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) },
-	}
-)
-
-func codecOf(payload []byte) *codec {
-	for _, c := range []*codec{&gzipCodec, &zstdCodec} {
-		if bytes.HasPrefix(payload, c.magic) {
-			return c
-		}
-	}
-	return nil
-}
-
 // Open returns the events. A payload that is not compressed is an event by itself.
 func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed bool, err error) {
 	c := codecOf(payload)
 	if c == nil {
 		return nil, false, nil
 	}
-	text, err := c.decompress(payload)
+	text, err := c.snowplowText(payload)
 	if err != nil {
 		return nil, false, err
 	}
@@ -97,18 +54,13 @@ func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed
 	return events, true, nil
 }
 
-// decompress opens a payload, up to maxOpened bytes, and checks its header.
-func (c *codec) decompress(payload []byte) ([]byte, error) {
-	r, closeReader, err := c.open(bytes.NewReader(payload))
-	if err != nil {
-		return nil, &format.BadRecord{Reason: reasonCompressed}
-	}
-	defer closeReader()
-	text, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
+// snowplowText opens a payload and checks its header.
+func (c *codec) snowplowText(payload []byte) ([]byte, error) {
+	text, err := c.decompress(payload, reasonCompressed, reasonTooMuch)
 	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), len(text) > maxOpened:
-		return nil, &format.BadRecord{Reason: reasonTooMuch}
-	case err != nil, len(text) < snowplowHeader:
+	case err != nil:
+		return nil, err
+	case len(text) < snowplowHeader:
 		return nil, &format.BadRecord{Reason: reasonCompressed}
 	case text[0] != snowplowVersion:
 		return nil, &format.BadRecord{Reason: reasonVersion}
@@ -122,7 +74,7 @@ func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
 	if c == nil {
 		return nil, &format.BadRecord{Reason: reasonCompressed}
 	}
-	text, err := c.decompress(original)
+	text, err := c.snowplowText(original)
 	if err != nil {
 		return nil, err
 	}
