@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -67,9 +66,9 @@ func (d *decoder) add(r eventRecord) (err error) {
 			return ErrConsumer
 		}
 	}
+	arrival, _ := timeOf(r.arrival)
 	record := dedupe.Record{
-		Sequence: string(r.sequence), PartitionKey: string(r.partitionKey),
-		Arrival: time.UnixMilli(int64(r.arrival)).UTC(), Data: r.data,
+		Sequence: string(r.sequence), PartitionKey: string(r.partitionKey), Arrival: arrival, Data: r.data,
 	}
 	if err := d.check(r, record, shard, sequence); err != nil {
 		return fmt.Errorf("%w (record %d)", err, len(d.batch.Records))
@@ -79,9 +78,6 @@ func (d *decoder) add(r eventRecord) (err error) {
 }
 
 func notKinesis(why string) error { return fmt.Errorf("%w: %s", ErrNotKinesis, why) }
-
-// endOfTime is later than every arrival, in milliseconds: RFC 3339 cannot write the year 10000.
-const endOfTime = 253_402_300_800_000
 
 // check validates what the position of a record is made of. A dedupe.Processor refuses sequence numbers that do not
 // ascend.
@@ -93,7 +89,7 @@ func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []b
 		return notKinesis("sequenceNumber is not a number")
 	case len(shard) == 0 || !bytes.Equal(sequence, r.sequence):
 		return notKinesis("eventID is not SHARD:SEQUENCE")
-	case r.arrival < 1 || r.arrival >= endOfTime:
+	case record.Arrival.IsZero():
 		return notKinesis("approximateArrivalTimestamp is not a time")
 	case !bytes.Equal(r.arn, d.arn), !bytes.Equal(shard, d.shard):
 		return ErrManyShards

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -40,7 +39,7 @@ var (
 type eventRecord struct {
 	source, arn, id        []byte
 	sequence, partitionKey []byte
-	arrival                float64 // in milliseconds; Kinesis sends whole milliseconds
+	arrival                float64 // in milliseconds
 	data                   []byte
 }
 
@@ -238,7 +237,7 @@ func (r *eventReader) milliseconds(what string) (float64, error) {
 	}
 	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite if it is too large
 	r.at = end
-	return math.Round(seconds * 1000), nil
+	return seconds * 1000, nil
 }
 
 // nothing reads a value that is not of the type of its name: null is allowed, all else is an error.

@@ -76,7 +76,10 @@ func resourceARN(arn, service string) (stream dedupe.Stream, ok bool) {
 	return dedupe.Stream{Account: parts[4], Region: parts[3], Name: parts[5]}, true
 }
 
-// timeOf makes a time of milliseconds since 1970.
+// endOfTime is later than every arrival, in milliseconds: RFC 3339 cannot write the year 10000.
+const endOfTime = 253_402_300_800_000
+
+// timeOf makes a time of milliseconds since 1970. If it is none, the time is zero.
 func timeOf(milliseconds float64) (time.Time, bool) {
 	if ms := math.Round(milliseconds); ms >= 1 && ms < endOfTime {
 		return time.UnixMilli(int64(ms)).UTC(), true
