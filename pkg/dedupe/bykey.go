@@ -190,19 +190,15 @@ func holderOf(put Entry, existing *Existing) Existing {
 	return put.Existing()
 }
 
-// compare answers a record by the entry that holds its key. The owner is compared first: a record is never a duplicate
-// of itself, even if its fingerprint has changed. It reports whether the record needs another id.
+// compare answers a record by the entry that holds its key. It reports whether the record needs another id.
 func (e byKey) compare(holder Existing, p *pending) (needsID bool) {
-	switch {
-	case holder.Owner == p.Owner.Digest():
-		p.found(Mine)
-	case holder.Content == ContentDigest(p.Fingerprint):
-		p.found(Same)
-	case e.KeepIDs, p.derived == MaxDerivations:
-		p.found(Other)
-	default:
+	found := Seen{
+		Mine: holder.Owner == p.Owner.Digest(), Same: holder.Content == ContentDigest(p.Fingerprint), Other: true,
+	}.Found()
+	if found == Other && !e.KeepIDs && p.derived < MaxDerivations {
 		return true
 	}
+	p.found(found)
 	return false
 }
 
