@@ -25,7 +25,8 @@ type Clock struct {
 	Each func(n, limit int, f func(i int))
 }
 
-func (c Clock) orReal() Clock {
+// OrReal returns the clock with real time for what is not set.
+func (c Clock) OrReal() Clock {
 	if c.Now == nil {
 		c.Now = time.Now
 	}

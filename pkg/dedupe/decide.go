@@ -77,7 +77,7 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 		}
 		q.Records[i], open[i] = c, i
 	}
-	clock := d.Clock.orReal()
+	clock := d.Clock.OrReal()
 	clock.askUntil(ctx, clock.patience(ctx), func() (again bool) {
 		q.Records, open = d.ask(ctx, q, open, decisions)
 		return len(open) > 0

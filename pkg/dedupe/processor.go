@@ -183,7 +183,7 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	}
 	s.Chunk, s.Transactions = s.chunkFor(p), cmp.Or(s.Transactions, DefaultTransactions)
 	return &Processor{
-		parts: p, settings: s, clock: s.Clock.orReal(),
+		parts: p, settings: s, clock: s.Clock.OrReal(),
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},

@@ -1,0 +1,111 @@
+// Package memlog is the storage of a log ledger in memory, for tests.
+package memlog
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// Log is safe for concurrent use. A context that has ended ends each call before it has an effect.
+type Log struct {
+	Page int // items that fit into one answer; 0: all
+
+	mu    sync.Mutex
+	chain map[logledger.LaneID][]logledger.Epoch
+	items map[logledger.Place]Item
+}
+
+// Item is an item with its purge time.
+type Item struct {
+	Data    []byte
+	PurgeAt int64 // epoch seconds
+}
+
+var _ logledger.Storage = (*Log)(nil)
+
+// New makes an empty log.
+func New() *Log {
+	return &Log{chain: map[logledger.LaneID][]logledger.Epoch{}, items: map[logledger.Place]Item{}}
+}
+
+// Epochs is that of logledger.Storage.
+func (l *Log) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var page []logledger.Epoch
+	for _, e := range slices.Backward(l.chain[lane]) {
+		if e.Number < below && len(page) < limit {
+			page = append(page, e)
+		}
+	}
+	return page, nil
+}
+
+// PutEpoch is that of logledger.Storage.
+func (l *Log) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if e.Number < len(l.chain[lane]) {
+		there := l.chain[lane][e.Number]
+		return &there, nil
+	}
+	l.chain[lane] = append(l.chain[lane], e)
+	return nil, nil
+}
+
+// Append is that of logledger.Storage.
+func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if there, ok := l.items[at]; ok {
+		return bytes.Clone(there.Data), nil
+	}
+	l.items[at] = Item{bytes.Clone(data), purgeAt}
+	return nil, nil
+}
+
+// Read is that of logledger.Storage. All reads are consistent.
+func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, _ bool) (items []logledger.Item, more bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	if limit == 0 {
+		limit = l.Page
+	}
+	for at := range l.items {
+		if at.LaneID == from.LaneID && at.Epoch == from.Epoch && at.Index >= from.Index {
+			items = append(items, logledger.Item{Index: at.Index, Data: bytes.Clone(l.items[at].Data)})
+		}
+	}
+	slices.SortFunc(items, func(a, b logledger.Item) int { return a.Index - b.Index })
+	if limit > 0 && len(items) > limit {
+		items, more = items[:limit], true
+	}
+	return items, more, nil
+}
+
+// Purge deletes what is past its purge time at a time, in epoch seconds, if the function says so.
+func (l *Log) Purge(now int64, deleted func(logledger.Place) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, i := range l.items {
+		if i.PurgeAt < now && deleted(at) {
+			delete(l.items, at)
+		}
+	}
+}

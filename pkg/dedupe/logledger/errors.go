@@ -1,0 +1,45 @@
+package logledger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrForGood says that entries cannot be kept for ever: they would not fit into memory.
+	ErrForGood = errors.New("logledger: the log ledger needs a window; for entries that are kept for ever use a ledger " +
+		"with one row a key")
+
+	// ErrAhead says that the arrival of a record is more than an hour ahead of the clock.
+	ErrAhead = errors.New("logledger: the arrival of a record is more than an hour in the future")
+
+	// ErrPurged says that entries are needed that are past their purge time, so that copies cannot be recognised. The
+	// record is older than the horizon that the scope had when they were written.
+	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon")
+
+	errLayout = errors.New("logledger: the log has a layout that this version does not know: another version of oncebox " +
+		"wrote it")
+)
+
+// MemoryError says that the entries that count do not fit into the memory. Nothing was changed.
+type MemoryError struct {
+	LaneID
+	Entries     int       // of the lane, in memory
+	More        int       // that have no room
+	Since       time.Time // the least arrival for which entries are needed
+	Used, Limit int64     // bytes, of all lanes
+}
+
+// Error has the numbers, and says what to do.
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("logledger: lane %d of the scope %q has %d entries in memory that count for records from %s on, and "+
+		"%d more do not fit: %d of %d MiB are used; set more memory or a shorter window, or use a ledger with one row a key",
+		e.Lane, e.Scope, e.Entries, e.Since.Format(time.RFC3339), e.More, e.Used>>20, e.Limit>>20)
+}
+
+// purged is the error of an item that is missing.
+func (l *lane) purged(e Epoch, index int) error {
+	return fmt.Errorf("%w (lane %d of the scope %q, epoch %d, item %d; the epoch has the window %s and the horizon %s)",
+		ErrPurged, l.Lane, l.Scope, e.Number, index, e.Window, e.Horizon)
+}

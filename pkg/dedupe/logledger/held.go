@@ -1,0 +1,79 @@
+package logledger
+
+import (
+	"sync/atomic"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// held is what the memory has of an item. Its entries count for the arrivals from since to until, in milliseconds.
+type held struct {
+	since, until int64
+	epoch, index int32
+	span         span
+}
+
+const (
+	heldSize      = 8 + 8 + 4 + 4 + len(dedupe.Digest{}) + 2*positionSize
+	heldPageItems = 256
+)
+
+// heldItems are the items of a lane in memory. Item 0 is none: an empty slot has it.
+type heldItems struct {
+	pages []*[heldPageItems]held
+	next  int // the first one that was never used
+	free  []ref
+}
+
+func (h *heldItems) at(r ref) *held {
+	return &h.pages[r.item()/heldPageItems][r.item()%heldPageItems]
+}
+
+// needsPage reports whether one more item needs a page.
+func (h *heldItems) needsPage() bool {
+	return len(h.free) == 0 && max(h.next, 1) == len(h.pages)*heldPageItems || len(h.pages) == 0
+}
+
+func (h *heldItems) grow() { h.pages = append(h.pages, new([heldPageItems]held)) }
+
+// add adds an item. The caller has made room.
+func (h *heldItems) add(i held) (r ref) {
+	if n := len(h.free); n > 0 {
+		r, h.free = h.free[n-1], h.free[:n-1]
+	} else {
+		r = ref(max(h.next, 1))
+		h.next = r.item() + 1
+	}
+	*h.at(r) = i
+	return r
+}
+
+// drop drops items. It returns the ones that it dropped.
+func (h *heldItems) drop(dropped func(*held) bool) {
+	for n := 1; n < h.next; n++ {
+		if i := h.at(ref(n)); *i != (held{}) && dropped(i) {
+			*i = held{}
+			h.free = append(h.free, ref(n))
+		}
+	}
+}
+
+// budget is the memory that a Ledger may take for entries, in bytes.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// take takes memory, if there is so much left.
+func (b *budget) take(bytes int) bool {
+	if b.used.Add(int64(bytes)) <= b.limit {
+		return true
+	}
+	b.give(bytes)
+	return false
+}
+
+// add takes memory in any case.
+func (b *budget) add(bytes int) { b.used.Add(int64(bytes)) }
+
+func (b *budget) give(bytes int) { b.used.Add(-int64(bytes)) }

@@ -1,0 +1,205 @@
+package logledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// layout is the version of chain rows and items. Another one is refused.
+const layout = 1
+
+// The kinds of items.
+const (
+	kindRows = 'r'
+	kindSeal = 's' // the end of an epoch; it has no rows
+)
+
+// The sizes of what items are made of, in bytes.
+const (
+	keySize      = 12
+	contentSize  = 8
+	tagSize      = 6
+	rowSize      = keySize + contentSize + tagSize
+	positionSize = 24 // a sequence number of Kinesis has 56 decimal digits
+	headerSize   = 2 + 8 + len(dedupe.Digest{}) + 2*8 + 2*4 + 2*positionSize
+)
+
+// rowKey is the part of a key that rows have, in two numbers that compare fast. In a scope of three billion entries two
+// keys have the same one with a probability of 10^-10; a record is then taken for a synthetic duplicate, since contents
+// have the whole key.
+type rowKey struct {
+	high uint64
+	low  uint32
+}
+
+func rowKeyOf(k dedupe.Key) rowKey {
+	return rowKey{binary.BigEndian.Uint64(k[:]), binary.BigEndian.Uint32(k[8:])}
+}
+
+// laneOf uses the part of a key that rows do not have.
+func laneOf(k dedupe.Key, lanes int) int {
+	return int(binary.BigEndian.Uint32(k[keySize:]) % uint32(lanes))
+}
+
+func (k rowKey) before(other rowKey) bool {
+	return k.high < other.high || k.high == other.high && k.low < other.low
+}
+
+// content is a hash of the whole key and the fingerprint.
+type content [contentSize]byte
+
+// tag is the part of an owner's digest that rows have. It is compared within one item at a time. So another record is
+// taken for the owner once in 2.8 * 10^14 comparisons; it is then delivered a second time.
+type tag [tagSize]byte
+
+// row is an entry.
+type row struct {
+	key     rowKey
+	content content
+	tag     tag
+}
+
+// span says of which records an item may hold the rows. It saves reading tags.
+type span struct {
+	source      dedupe.Digest      // hash of the owners' source; zero if there are several
+	first, last [positionSize]byte // sequence numbers, as numbers; both zero if they are no numbers, or too large
+}
+
+// arrivals are the least and the greatest arrival of an item's records, in milliseconds since 1970.
+type arrivals struct{ least, greatest int64 }
+
+// item is an item of the log as the engine works with it. The derived rows follow the plain ones: these are of synthetic
+// records, under the keys of their names.
+type item struct {
+	seal  bool
+	nonce uint64 // tells the item from all others
+	span  span
+	at    arrivals
+	plain int // how many of the rows are plain
+	rows  []row
+}
+
+// contentOf hashes a domain, the whole key and the fingerprint, so that two keys that share their first bytes have
+// different contents.
+func contentOf(k dedupe.Key, fingerprint string) content {
+	var space [200]byte // of the usual fingerprints; it keeps them off the heap
+	text := append(space[:0], "oncebox/log/content/1\x00"...)
+	text = append(append(text, k[:]...), fingerprint...)
+	sum := sha256.Sum256(text)
+	return content(sum[:])
+}
+
+func sourceOf(o dedupe.Owner) dedupe.Digest { return dedupe.ContentDigest(o.Source) }
+
+// positionOf is a sequence number as a number. ok is false for what is none, and for more than 57 digits.
+func positionOf(sequence string) (p [positionSize]byte, ok bool) {
+	if !dedupe.IsSequence(sequence) {
+		return p, false
+	}
+	n, _ := new(big.Int).SetString(sequence, 10)
+	if n.BitLen() > 8*positionSize {
+		return p, false
+	}
+	n.FillBytes(p[:])
+	return p, true
+}
+
+// mayHold reports whether the row of an owner may be among those of the item.
+func (s span) mayHold(source dedupe.Digest, position [positionSize]byte, numbered bool) bool {
+	if s.source != (dedupe.Digest{}) && s.source != source {
+		return false
+	}
+	none := [positionSize]byte{}
+	if !numbered || s.first == none && s.last == none {
+		return true
+	}
+	return bytes.Compare(s.first[:], position[:]) <= 0 && bytes.Compare(position[:], s.last[:]) <= 0
+}
+
+// spanOf finds the span of records.
+type spanOf struct {
+	of         span
+	any, mixed bool // there are records; some have another source
+	unnumbered bool // some have no position
+}
+
+func (s *spanOf) add(r *record) {
+	if !s.any {
+		s.any, s.of = true, span{r.source, r.position, r.position}
+	}
+	s.mixed = s.mixed || r.source != s.of.source
+	s.unnumbered = s.unnumbered || !r.numbered
+	if bytes.Compare(r.position[:], s.of.first[:]) < 0 {
+		s.of.first = r.position
+	}
+	if bytes.Compare(r.position[:], s.of.last[:]) > 0 {
+		s.of.last = r.position
+	}
+}
+
+func (s *spanOf) span() span {
+	if s.mixed { // each source has positions of its own
+		return span{}
+	}
+	if s.unnumbered {
+		return span{source: s.of.source}
+	}
+	return s.of
+}
+
+// encode makes the data of an item.
+func (i item) encode() []byte {
+	kind := byte(kindRows)
+	if i.seal {
+		kind = kindSeal
+	}
+	b := make([]byte, 0, headerSize+len(i.rows)*rowSize)
+	b = append(b, layout, kind)
+	b = binary.BigEndian.AppendUint64(b, i.nonce)
+	b = append(b, i.span.source[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(i.at.least))
+	b = binary.BigEndian.AppendUint64(b, uint64(i.at.greatest))
+	b = binary.BigEndian.AppendUint32(b, uint32(i.plain))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(i.rows)-i.plain))
+	b = append(append(b, i.span.first[:]...), i.span.last[:]...)
+	for _, r := range i.rows {
+		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, r.key.high), r.key.low)
+		b = append(append(b, r.content[:]...), r.tag[:]...)
+	}
+	return b
+}
+
+// decode reads the data of an item. Nothing may be decided by data that this version did not write.
+func decode(b []byte) (i item, err error) {
+	if len(b) < headerSize || b[0] != layout || b[1] != kindRows && b[1] != kindSeal {
+		return i, errLayout
+	}
+	i.seal, b = b[1] == kindSeal, b[2:]
+	take := func(n int) (head []byte) {
+		head, b = b[:n], b[n:]
+		return head
+	}
+	i.nonce = binary.BigEndian.Uint64(take(8))
+	copy(i.span.source[:], take(len(i.span.source)))
+	i.at.least = int64(binary.BigEndian.Uint64(take(8)))
+	i.at.greatest = int64(binary.BigEndian.Uint64(take(8)))
+	plain, derived := binary.BigEndian.Uint32(take(4)), binary.BigEndian.Uint32(take(4))
+	copy(i.span.first[:], take(positionSize))
+	copy(i.span.last[:], take(positionSize))
+	if uint64(len(b)) != (uint64(plain)+uint64(derived))*rowSize {
+		return i, fmt.Errorf("logledger: an item has %d bytes of rows, and its header says %d rows", len(b), plain+derived)
+	}
+	i.plain, i.rows = int(plain), make([]row, plain+derived)
+	for n := range i.rows {
+		r := &i.rows[n]
+		r.key = rowKey{binary.BigEndian.Uint64(take(8)), binary.BigEndian.Uint32(take(4))}
+		copy(r.content[:], take(contentSize))
+		copy(r.tag[:], take(tagSize))
+	}
+	return i, nil
+}

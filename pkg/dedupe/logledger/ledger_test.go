@@ -1,0 +1,129 @@
+package logledger_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+var (
+	now       = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
+	retention = dedupe.Retention{Window: 2 * time.Hour, Horizon: 24 * time.Hour}
+)
+
+func newLedger(t *testing.T, log logledger.Storage, o logledger.Options) *logledger.Ledger {
+	t.Helper()
+	if o.Clock.Now == nil {
+		o.Clock.Now = func() time.Time { return now.Add(1000 * time.Hour) }
+	}
+	l, err := logledger.New(log, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func candidate(id, owner, fingerprint string, after time.Duration) dedupe.Candidate {
+	return dedupe.Candidate{
+		ID: id, Owner: dedupe.Owner{Source: "s", Sequence: owner, Sub: dedupe.Plain}, Fingerprint: fingerprint,
+		Arrival: now.Add(after),
+	}
+}
+
+func enter(t *testing.T, l dedupe.Ledger, records ...dedupe.Candidate) []dedupe.Answer {
+	t.Helper()
+	answers, err := l.Enter(t.Context(), dedupe.Question{Scope: "orders", Retention: retention, Records: records})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// TestTwoProcesses: two processes append in turns. Each copy is found, whoever entered the record, in every order of
+// arrivals, over many epochs.
+func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	log.Page = 3
+	ledgers := []*logledger.Ledger{
+		newLedger(t, log, logledger.Options{Lanes: 2}), newLedger(t, log, logledger.Options{Lanes: 2}),
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 2000 {
+		at := time.Duration(n) * time.Minute
+		id := fmt.Sprint("id-", n)
+		first, second := ledgers[random.IntN(2)], ledgers[random.IntN(2)]
+		skew := time.Duration(random.IntN(241)-120) * time.Minute
+		for _, step := range []struct {
+			by     *logledger.Ledger
+			record dedupe.Candidate
+			want   dedupe.Answer
+		}{
+			{first, candidate(id, fmt.Sprint(10*n), "x", at), dedupe.Answer{Found: dedupe.Put}},
+			{second, candidate(id, fmt.Sprint(10*n+1), "x", at+skew), dedupe.Answer{Found: dedupe.Same}},
+			{second, candidate(id, fmt.Sprint(10*n), "x", at), dedupe.Answer{Found: dedupe.Mine}},
+			{first, candidate(id, fmt.Sprint(10*n+2), "y", at+skew), dedupe.Answer{Found: dedupe.Put, Derived: 1}},
+			{second, candidate(id, fmt.Sprint(10*n+2), "y", at+skew), dedupe.Answer{Found: dedupe.Mine, Derived: 1}},
+			{first, candidate(id, fmt.Sprint(10*n+3), "y", at), dedupe.Answer{Found: dedupe.Same}},
+		} {
+			if got := enter(t, step.by, step.record)[0]; got != step.want {
+				t.Fatalf("%s of %s, %s apart: want %+v, got %+v", step.record.Owner, id, skew, step.want, got)
+			}
+		}
+	}
+	t.Logf("%+v", ledgers[0].Stats())
+}
+
+// TestColdStart: a process that begins late loads what counts, and not more.
+func TestColdStart(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	writer := newLedger(t, log, logledger.Options{Lanes: 1})
+	for n := range 1000 {
+		enter(t, writer, candidate(fmt.Sprint(n), fmt.Sprint(n), "x", time.Duration(n)*time.Minute))
+	}
+	reader := newLedger(t, log, logledger.Options{Lanes: 1})
+	if got := enter(t, reader, candidate("950", "again", "x", 999*time.Minute))[0]; got.Found != dedupe.Same {
+		t.Errorf("got %+v", got)
+	}
+	if read := reader.Stats().ItemsRead; read < 120 || read > 160 {
+		t.Errorf("%d items were read, of which 121 count", read)
+	}
+	if got := enter(t, reader, candidate("100", "again", "x", 120*time.Minute))[0]; got.Found != dedupe.Same {
+		t.Errorf("late: got %+v", got)
+	}
+}
+
+// TestMemoryRefusal: what does not fit is refused with numbers, and entries that no longer count make room.
+func TestMemoryRefusal(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 1, Memory: 100_000})
+	batch := func(n int, after time.Duration) []dedupe.Answer {
+		var records []dedupe.Candidate
+		for i := range 500 {
+			records = append(records, candidate(fmt.Sprint(n, "-", i), fmt.Sprint(n*1000+i), "x", after))
+		}
+		return enter(t, l, records...)
+	}
+	var full *logledger.MemoryError
+	for n := 0; full == nil; n++ {
+		errors.As(batch(n, time.Duration(n)*time.Minute)[0].Err, &full)
+		if n > 20 {
+			t.Fatal("no refusal")
+		}
+	}
+	if full.Entries < 2000 || l.Stats().Memory > 100_000 {
+		t.Errorf("%v: %+v", full, l.Stats())
+	}
+	for n := range 20 {
+		if a := batch(100+n, 10*time.Hour+time.Duration(n)*time.Hour)[0]; a.Found != dedupe.Put {
+			t.Errorf("%d hours later: %+v", n, a)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package logledger
+
+import (
+	"context"
+	"time"
+)
+
+// hold takes the entries of an item into memory.
+func (l *lane) hold(e Epoch, index int, it item) error {
+	if len(it.rows) == 0 {
+		return nil
+	}
+	if err := l.makeRoom(len(it.rows)); err != nil {
+		return err
+	}
+	window := e.Window.Milliseconds()
+	r := l.items.add(held{
+		since: it.at.least - window, until: it.at.greatest + window,
+		epoch: int32(e.Number), index: int32(index), span: it.span,
+	})
+	pages := len(l.entries.pages)
+	for n, row := range it.rows {
+		if n == it.plain {
+			r |= derivedMark
+		}
+		l.entries.add(row.key, row.content, r)
+	}
+	l.ledger.memory.add((len(l.entries.pages) - pages) * pageSize)
+	return nil
+}
+
+// read reads an item that is in memory again, with its tags.
+func (l *lane) read(ctx context.Context, h *held) (item, error) {
+	epoch, index := int(h.epoch), int(h.index)
+	for _, consistent := range []bool{false, true} {
+		items, _, err := l.ledger.storage.Read(ctx, l.place(epoch, index), 1, consistent)
+		if err != nil {
+			return item{}, err
+		}
+		if items = inSequence(items, index); len(items) > 0 {
+			return l.decode(items[0])
+		}
+	}
+	return item{}, l.purged(l.epochs[epoch-l.epochs[0].Number], index)
+}
+
+// makeRoom makes room for an item with some entries. If the memory is used up, it evicts epochs that do not count for
+// what is wanted. If that does not suffice, nothing has changed, and the error has the numbers.
+func (l *lane) makeRoom(rows int) error {
+	if l.items.needsPage() {
+		if !l.take(heldPageItems * heldSize) {
+			return l.full(rows)
+		}
+		l.items.grow()
+	}
+	pages := l.entries.need(rows)
+	if pages == 0 {
+		return nil
+	}
+	if !l.ledger.memory.take(pages * pageSize) {
+		if l.evict(rows); l.entries.need(rows) == 0 {
+			return nil
+		}
+		return l.full(rows)
+	}
+	l.entries.grow(pages)
+	return nil
+}
+
+func (l *lane) take(bytes int) bool { return l.ledger.memory.take(bytes) }
+
+// evict drops the entries of the oldest epochs that do not count for what is wanted: as many epochs as have the room,
+// and an eighth of all entries, since it goes through all of them.
+func (l *lane) evict(rows int) {
+	freed, n := 0, 0
+	for n < len(l.epochs)-1 && l.epochs[n].Until <= l.wanted && freed < max(rows, l.entries.count/8) {
+		freed += l.rows[n]
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	l.floor = l.epochs[n-1].Until
+	l.epochs, l.rows = l.epochs[n:], l.rows[n:]
+	first := l.epochs[0].Number
+	l.drop(func(h *held) bool { return int(h.epoch) < first })
+	l.ledger.counts.evictions.Add(1)
+}
+
+// drop drops items and their entries.
+func (l *lane) drop(dropped func(*held) bool) {
+	clear(l.opened)
+	l.entries.drop(func(r ref) bool { return dropped(l.items.at(r)) })
+	l.items.drop(dropped)
+}
+
+// forget empties the memory of the lane.
+func (l *lane) forget() {
+	l.ledger.memory.give(l.bytes())
+	l.entries, l.items = table{}, heldItems{}
+	l.epochs, l.rows, l.alone = nil, nil, false
+	clear(l.opened)
+}
+
+func (l *lane) bytes() int {
+	return len(l.entries.pages)*pageSize + len(l.items.pages)*heldPageItems*heldSize
+}
+
+// full is the error of a lane whose entries take more memory than there is.
+func (l *lane) full(rows int) error {
+	return &MemoryError{
+		LaneID: l.LaneID, Entries: l.entries.count, More: rows, Since: time.UnixMilli(l.wanted).UTC(),
+		Used: l.ledger.memory.used.Load(), Limit: l.ledger.memory.limit,
+	}
+}

@@ -1,0 +1,171 @@
+package logledger
+
+import "math/bits"
+
+// table has the entries of a lane in memory. It is an open addressing table with linear probing, in the order of the
+// keys: an entry is never before the place that its key asks for. So a search ends at the first greater key, a key may
+// have several entries, and the table grows and drops entries in place, page by page, without a second copy of it.
+type table struct {
+	pages []*page
+	// slack is how many slots at the end no key asks for: entries are moved there from the slots before.
+	slack int
+	count int
+}
+
+const (
+	pageSlots = 1024
+	slotSize  = 24 // bytes
+	pageSize  = pageSlots * slotSize
+)
+
+type page [pageSlots]slot
+
+// slot is an entry in memory. It has no pointers, so that the garbage collector does not look into pages.
+type slot struct {
+	high    uint64
+	low     uint32
+	content content
+	ref     ref // 0: the slot is empty
+}
+
+func (s *slot) key() rowKey { return rowKey{s.high, s.low} }
+
+// ref names an item in memory, and says whether the entry is derived.
+type ref uint32
+
+const derivedMark ref = 1 << 31
+
+func (r ref) item() int { return int(r &^ derivedMark) }
+
+// derived is 1 for a derived entry, and else 0.
+func (r ref) derived() int { return int(r >> 31) }
+
+// The table is filled up to fullest, and then grows by a step. So an entry takes 24 bytes / 0.86 * 1.1 = 31 bytes at
+// most: 27.9 when the table is full. A fuller table is slower.
+const (
+	fullest = 0.86
+	step    = 0.1
+)
+
+const firstSlack = 64
+
+func (t *table) slots() int { return len(t.pages) * pageSlots }
+
+func (t *table) at(i int) *slot { return &t.pages[i/pageSlots][i%pageSlots] }
+
+// home is the slot that a key asks for. It rises with the key.
+func (t *table) home(k rowKey) int {
+	place, _ := bits.Mul64(k.high, uint64(t.slots()-t.slack))
+	return int(place)
+}
+
+// find returns the index of the first slot that has the key, or of the one where the key belongs.
+func (t *table) find(k rowKey) int {
+	n := t.slots()
+	if n == 0 {
+		return 0
+	}
+	i := t.home(k)
+	for i < n {
+		s := t.at(i)
+		if s.ref == 0 || !s.key().before(k) {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// each calls f for the entries of a key until it returns false.
+func (t *table) each(k rowKey, f func(content, ref) bool) {
+	for i := t.find(k); i < t.slots(); i++ {
+		s := t.at(i)
+		if s.ref == 0 || s.key() != k || !f(s.content, s.ref) {
+			return
+		}
+	}
+}
+
+// need returns how many pages have to be added before a number of entries can be.
+func (t *table) need(entries int) int {
+	most := int(fullest * float64(t.slots()-t.slack))
+	if t.count+entries <= most && len(t.pages) > 0 {
+		return 0
+	}
+	pages := int(step * float64(len(t.pages)))
+	for most = 0; most < t.count+entries; {
+		pages++
+		most = int(fullest * float64((len(t.pages)+pages)*pageSlots-max(t.slack, firstSlack)))
+	}
+	return pages
+}
+
+// add adds an entry behind those of its key. The caller has made room. If too many entries ask for the last slots, the
+// table grows all the same.
+func (t *table) add(k rowKey, c content, r ref) {
+	i := t.find(k)
+	for i < t.slots() && t.at(i).ref != 0 && t.at(i).key() == k {
+		i++
+	}
+	end := i
+	for end < t.slots() && t.at(end).ref != 0 {
+		end++
+	}
+	if end == t.slots() {
+		t.widen()
+		t.add(k, c, r)
+		return
+	}
+	for ; end > i; end-- {
+		*t.at(end) = *t.at(end - 1)
+	}
+	*t.at(i) = slot{k.high, k.low, c, r}
+	t.count++
+}
+
+// grow adds pages.
+func (t *table) grow(pages int) {
+	t.slack = max(t.slack, firstSlack)
+	old := t.slots()
+	for range pages {
+		t.pages = append(t.pages, new(page))
+	}
+	t.arrange(old, nil)
+}
+
+// drop drops entries.
+func (t *table) drop(dropped func(ref) bool) { t.arrange(t.slots(), dropped) }
+
+// widen adds slots at the end that no key asks for.
+func (t *table) widen() {
+	t.slack *= 2
+	t.grow(1 + t.slack/pageSlots)
+}
+
+// arrange moves all entries to the places that they ask for now, and drops some. All of them were in the first slots.
+// First it packs them at the end of the table, so that it can then move each to the left.
+func (t *table) arrange(occupied int, dropped func(ref) bool) {
+	end := t.slots()
+	first := end
+	for i := occupied - 1; i >= 0; i-- {
+		s := *t.at(i)
+		*t.at(i) = slot{}
+		if s.ref != 0 && (dropped == nil || !dropped(s.ref)) {
+			first--
+			*t.at(first) = s
+		}
+	}
+	t.count = end - first
+	next := 0
+	for i := first; i < end; i++ {
+		s := *t.at(i)
+		place := max(next, t.home(s.key()))
+		if place > i { // too many entries ask for the last slots
+			t.widen()
+			return
+		}
+		*t.at(i) = slot{}
+		*t.at(place) = s
+		next = place + 1
+	}
+}
