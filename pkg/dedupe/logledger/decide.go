@@ -12,24 +12,21 @@ import (
 // record is a record on its way to an answer.
 type record struct {
 	*dedupe.Candidate
-	key      rowKey
-	content  content
-	tag      tag
-	arrival  int64 // in milliseconds since 1970
-	source   dedupe.Digest
-	position [positionSize]byte
-	numbered bool // it has a position
-	answer   *dedupe.Answer
+	key     rowKey
+	content content
+	tag     tag
+	arrival int64 // in milliseconds since 1970
+	source  dedupe.Digest
+	answer  *dedupe.Answer
 }
 
-func newRecord(c *dedupe.Candidate, k dedupe.Key, answer *dedupe.Answer) record {
+func newRecord(c *dedupe.Candidate, k dedupe.Key, source dedupe.Digest, answer *dedupe.Answer) record {
 	r := record{
 		Candidate: c, key: rowKeyOf(k), content: contentOf(k, c.Fingerprint), arrival: c.Arrival.UnixMilli(),
-		source: sourceOf(c.Owner), answer: answer,
+		source: source, answer: answer,
 	}
 	owner := c.Owner.Digest()
 	copy(r.tag[:], owner[:])
-	r.position, r.numbered = positionOf(c.Owner.Sequence)
 	return r
 }
 
@@ -193,7 +190,7 @@ func (l *lane) look(ctx context.Context, s *sight) (err error) {
 			return true
 		}
 		mine := false
-		if h.span.mayHold(s.source, s.position, s.numbered) {
+		if h.span.mayHold(s.record) {
 			if mine, err = l.holds(ctx, of, row{s.key, c, s.tag}); err != nil {
 				return false
 			}

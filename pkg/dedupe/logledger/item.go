@@ -66,8 +66,8 @@ type row struct {
 
 // span says of which records an item may hold the rows. It saves reading tags.
 type span struct {
-	source      dedupe.Digest      // hash of the owners' source; zero if there are several
-	first, last [positionSize]byte // sequence numbers, as numbers; both zero if they are no numbers, or too large
+	source      dedupe.Digest // hash of the owners' source; zero if there are several
+	first, last position      // both zero if some have none
 }
 
 // arrivals are the least and the greatest arrival of an item's records, in milliseconds since 1970.
@@ -94,62 +94,83 @@ func contentOf(k dedupe.Key, fingerprint string) content {
 	return content(sum[:])
 }
 
-func sourceOf(o dedupe.Owner) dedupe.Digest { return dedupe.ContentDigest(o.Source) }
-
-// positionOf is a sequence number as a number. ok is false for what is none, and for more than 57 digits.
-func positionOf(sequence string) (p [positionSize]byte, ok bool) {
-	if !dedupe.IsSequence(sequence) {
-		return p, false
-	}
-	n, _ := new(big.Int).SetString(sequence, 10)
-	if n.BitLen() > 8*positionSize {
-		return p, false
-	}
-	n.FillBytes(p[:])
-	return p, true
+// sources hashes sources. Most records have the source of the one before.
+type sources struct {
+	last string
+	is   dedupe.Digest
 }
 
-// mayHold reports whether the row of an owner may be among those of the item.
-func (s span) mayHold(source dedupe.Digest, position [positionSize]byte, numbered bool) bool {
-	if s.source != (dedupe.Digest{}) && s.source != source {
+func (s *sources) digest(source string) dedupe.Digest {
+	if s.is == (dedupe.Digest{}) || s.last != source {
+		s.last, s.is = source, dedupe.ContentDigest(source)
+	}
+	return s.is
+}
+
+// position is a sequence number as a number.
+type position [positionSize]byte
+
+// mostDigits is the length of the longest sequence numbers that fit into a position.
+const mostDigits = 57
+
+// hasPosition is false for what is no number, and for a number that is too large.
+func hasPosition(sequence string) bool {
+	return len(sequence) <= mostDigits && dedupe.IsSequence(sequence)
+}
+
+// positionOf returns the position of a sequence number that has one.
+func positionOf(sequence string) (p position) {
+	n, _ := new(big.Int).SetString(sequence, 10)
+	n.FillBytes(p[:])
+	return p
+}
+
+// mayHold reports whether the row of a record may be among those of the item.
+func (s *span) mayHold(r *record) bool {
+	if s.source != (dedupe.Digest{}) && s.source != r.source {
 		return false
 	}
-	none := [positionSize]byte{}
-	if !numbered || s.first == none && s.last == none {
+	if s.first == (position{}) && s.last == (position{}) || !hasPosition(r.Owner.Sequence) {
 		return true
 	}
-	return bytes.Compare(s.first[:], position[:]) <= 0 && bytes.Compare(position[:], s.last[:]) <= 0
+	p := positionOf(r.Owner.Sequence)
+	return bytes.Compare(s.first[:], p[:]) <= 0 && bytes.Compare(p[:], s.last[:]) <= 0
 }
 
 // spanOf finds the span of records.
 type spanOf struct {
-	of         span
-	any, mixed bool // there are records; some have another source
-	unnumbered bool // some have no position
+	source      dedupe.Digest
+	first, last string // sequence numbers
+	any, mixed  bool   // there are records; some have another source
+	unnumbered  bool   // some have no position
 }
 
 func (s *spanOf) add(r *record) {
+	sequence := r.Owner.Sequence
 	if !s.any {
-		s.any, s.of = true, span{r.source, r.position, r.position}
+		s.any, s.source, s.first, s.last = true, r.source, sequence, sequence
 	}
-	s.mixed = s.mixed || r.source != s.of.source
-	s.unnumbered = s.unnumbered || !r.numbered
-	if bytes.Compare(r.position[:], s.of.first[:]) < 0 {
-		s.of.first = r.position
+	s.mixed = s.mixed || r.source != s.source
+	s.unnumbered = s.unnumbered || !hasPosition(sequence)
+	if s.unnumbered {
+		return
 	}
-	if bytes.Compare(r.position[:], s.of.last[:]) > 0 {
-		s.of.last = r.position
+	if dedupe.CompareSequence(sequence, s.first) < 0 {
+		s.first = sequence
+	}
+	if dedupe.CompareSequence(sequence, s.last) > 0 {
+		s.last = sequence
 	}
 }
 
 func (s *spanOf) span() span {
-	if s.mixed { // each source has positions of its own
+	switch {
+	case s.mixed: // each source has positions of its own
 		return span{}
+	case s.unnumbered:
+		return span{source: s.source}
 	}
-	if s.unnumbered {
-		return span{source: s.of.source}
-	}
-	return s.of
+	return span{s.source, positionOf(s.first), positionOf(s.last)}
 }
 
 // encode makes the data of an item.

@@ -84,6 +84,7 @@ func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 	answers := make([]dedupe.Answer, len(q.Records))
 	byLane := make([][]record, l.lanes)
 	latest := l.clock.Now().Add(farthestAhead)
+	var of sources
 	for i := range q.Records {
 		c := &q.Records[i]
 		switch {
@@ -93,7 +94,7 @@ func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 		default:
 			k := format.KeyOf(c.ID)
 			n := laneOf(k, l.lanes)
-			byLane[n] = append(byLane[n], newRecord(c, k, &answers[i]))
+			byLane[n] = append(byLane[n], newRecord(c, k, of.digest(c.Owner.Source), &answers[i]))
 		}
 	}
 	lanes := l.lanesOf(q.Scope)

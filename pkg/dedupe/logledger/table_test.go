@@ -1,0 +1,124 @@
+package logledger
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// all returns what a table has under a key.
+func (t *table) all(k rowKey) (refs []ref) {
+	t.each(k, func(_ content, r ref) bool {
+		refs = append(refs, r)
+		return true
+	})
+	return refs
+}
+
+// checkOrder checks what each search relies on: keys rise, and no entry is before the slot that its key asks for.
+func (t *table) checkOrder(tt *testing.T) {
+	tt.Helper()
+	var before rowKey
+	count := 0
+	for i := range t.slots() {
+		s := t.at(i)
+		if s.ref == 0 {
+			continue
+		}
+		if count++; s.key().before(before) || t.home(s.key()) > i {
+			tt.Fatalf("slot %d of %d has %+v, which asks for %d", i, t.slots(), *s, t.home(s.key()))
+		}
+		before = s.key()
+	}
+	if count != t.count {
+		tt.Fatalf("%d entries, and the count is %d", count, t.count)
+	}
+}
+
+// TestTable compares a table with a map while it grows and drops entries. Keys near the end, and many entries of one
+// key, need slots behind the last one.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	for name, keyOf := range map[string]func(*rand.Rand) rowKey{
+		"any key":         func(r *rand.Rand) rowKey { return rowKey{r.Uint64(), r.Uint32()} },
+		"few keys":        func(r *rand.Rand) rowKey { return rowKey{r.Uint64N(50) << 58, 0} },
+		"the last keys":   func(r *rand.Rand) rowKey { return rowKey{math.MaxUint64 - r.Uint64N(3), r.Uint32N(3)} },
+		"the first key":   func(*rand.Rand) rowKey { return rowKey{} },
+		"the largest key": func(*rand.Rand) rowKey { return rowKey{math.MaxUint64, math.MaxUint32} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(1, 1))
+			var table table
+			want := map[rowKey][]ref{}
+			for n := ref(1); n <= 20_000; n++ {
+				k := keyOf(random)
+				if pages := table.need(1); pages > 0 {
+					table.grow(pages)
+				}
+				table.add(k, content{}, n)
+				want[k] = append(want[k], n)
+				if n%5000 == 0 {
+					table.checkOrder(t)
+					dropped := func(r ref) bool { return r%3 == 0 }
+					table.drop(dropped)
+					for k, refs := range want {
+						want[k] = nil
+						for _, r := range refs {
+							if !dropped(r) {
+								want[k] = append(want[k], r)
+							}
+						}
+					}
+					table.checkOrder(t)
+				}
+			}
+			for k, refs := range want {
+				got := table.all(k)
+				seen := map[ref]bool{}
+				for _, r := range got {
+					seen[r] = true
+				}
+				for _, r := range refs {
+					if !seen[r] {
+						t.Fatalf("%v: want %v, got %v", k, refs, got)
+					}
+				}
+				if len(got) != len(refs) {
+					t.Fatalf("%v: want %v, got %v", k, refs, got)
+				}
+			}
+			if got := table.all(rowKey{1, 1}); got != nil {
+				t.Errorf("a key that was never added: %v", got)
+			}
+		})
+	}
+}
+
+// TestMemoryOfEntries: an entry takes at most 32 bytes at every size of the table, with the items of its lane.
+func TestMemoryOfEntries(t *testing.T) {
+	t.Parallel()
+	const entries, ofItem, most = 2_000_000, 125, 32
+	random := rand.New(rand.NewPCG(1, 1))
+	l := &lane{ledger: &Ledger{memory: budget{limit: math.MaxInt64}}, epochs: []Epoch{{}}}
+	worst := 0.0
+	for n := ofItem; n <= entries; n += ofItem {
+		it := item{rows: make([]row, ofItem), plain: ofItem, at: arrivals{1, 1}}
+		for i := range it.rows {
+			it.rows[i].key = rowKey{random.Uint64(), random.Uint32()}
+		}
+		if err := l.hold(Epoch{}, n, it); err != nil {
+			t.Fatal(err)
+		}
+		if n < entries/20 {
+			continue
+		}
+		if worst = max(worst, float64(l.bytes())/float64(n)); int64(l.bytes()) != l.ledger.memory.used.Load() {
+			t.Fatalf("%d bytes, and %d are counted", l.bytes(), l.ledger.memory.used.Load())
+		}
+	}
+	if worst > most {
+		t.Errorf("an entry takes %.1f bytes, want at most %d", worst, most)
+	}
+	t.Logf("at most %.1f bytes an entry", worst)
+}
