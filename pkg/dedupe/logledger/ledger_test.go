@@ -127,3 +127,30 @@ func TestMemoryRefusal(t *testing.T) {
 		}
 	}
 }
+
+// TestShorterWindow: after the window was made shorter, entries from before still count for their own window, and what
+// was appended since then is not purged before them.
+func TestShorterWindow(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	question := func(window time.Duration, records ...dedupe.Candidate) dedupe.Question {
+		keep := dedupe.Retention{Window: window, Horizon: 24 * time.Hour}
+		return dedupe.Question{Scope: "orders", Retention: keep, Records: records}
+	}
+	ask := func(q dedupe.Question) dedupe.Answer {
+		t.Helper()
+		answers, err := newLedger(t, log, logledger.Options{Lanes: 1}).Enter(t.Context(), q)
+		if err != nil || answers[0].Err != nil {
+			t.Fatal(err, answers)
+		}
+		return answers[0]
+	}
+	ask(question(48*time.Hour, candidate("a", "1", "x", 0)))
+	for n := range 10 { // they begin epochs with the shorter window
+		ask(question(time.Hour, candidate("b", fmt.Sprint("b", n), fmt.Sprint(n), time.Duration(4+n)*time.Hour)))
+	}
+	log.Purge(now.Add(20*time.Hour+24*time.Hour).Unix(), func(logledger.Place) bool { return true })
+	if got := ask(question(time.Hour, candidate("a", "2", "x", 20*time.Hour))); got.Found != dedupe.Same {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -30,11 +30,11 @@ type Epoch struct {
 	Layout          int // of chain rows and items
 }
 
-// PurgeAt is the purge time of all items of the epoch, in epoch seconds: after it no record to which they count is
-// processed. One time for all of them makes the log end as a whole: in one with holes, an item could be appended into a
-// hole.
+// PurgeAt is the purge time of all items of the epoch, in epoch seconds: after it no record for which they count, or for
+// which an epoch before counts, is processed. One time for all of them makes the log end as a whole: in one with holes,
+// an item could be appended into a hole.
 func (e Epoch) PurgeAt() int64 {
-	return dedupe.Retention{Window: e.Window, Horizon: e.Horizon}.PurgeAt(time.UnixMilli(e.Ends))
+	return dedupe.Retention{Horizon: e.Horizon}.PurgeAt(time.UnixMilli(e.Until))
 }
 
 // Place is a place in a lane's log.
