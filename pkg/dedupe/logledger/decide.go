@@ -21,13 +21,10 @@ type record struct {
 }
 
 func newRecord(c *dedupe.Candidate, k dedupe.Key, source dedupe.Digest, answer *dedupe.Answer) record {
-	r := record{
+	return record{
 		Candidate: c, key: rowKeyOf(k), content: contentOf(k, c.Fingerprint), arrival: c.Arrival.UnixMilli(),
-		source: source, answer: answer,
+		tag: tagOf(c.Owner), source: source, answer: answer,
 	}
-	owner := c.Owner.Digest()
-	copy(r.tag[:], owner[:])
-	return r
 }
 
 func (r *record) row() row { return row{r.key, r.content, r.tag} }

@@ -57,6 +57,11 @@ type content [contentSize]byte
 // taken for the owner once in 2.8 * 10^14 comparisons; it is then delivered a second time.
 type tag [tagSize]byte
 
+func tagOf(o dedupe.Owner) tag {
+	digest := o.Digest()
+	return tag(digest[:tagSize])
+}
+
 // row is an entry.
 type row struct {
 	key     rowKey
