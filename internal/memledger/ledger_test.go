@@ -3,18 +3,17 @@ package memledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -26,6 +25,11 @@ func candidate(id, owner, fingerprint string, arrival time.Time) dedupe.Candidat
 }
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func TestLedger(t *testing.T) {
+	ledger := New()
+	enginetest.RunLedger(t, enginetest.OneRowAKey, func(testing.TB, func() time.Time) dedupe.Ledger { return ledger })
+}
 
 // TestLikeTheOtherEngines: random questions get the answers of a ledger with one row a key, with windows and without,
 // also where records use derived ids as their own.
@@ -80,30 +84,6 @@ func TestManyKeys(t *testing.T) {
 		if mine, same := enter(old, "first"), enter(old, "second"); mine != dedupe.Mine || same != dedupe.Same {
 			t.Fatalf("%d: got %d and %d for the key %d", i, mine, same, old)
 		}
-	}
-}
-
-// TestRace: of records that are entered at the same time, one gets the key, and all others find it.
-func TestRace(t *testing.T) {
-	t.Parallel()
-	l := New()
-	found := make([]dedupe.Found, 16)
-	var all sync.WaitGroup
-	for i := range found {
-		all.Go(func() {
-			answers, err := l.Enter(t.Context(), dedupe.Question{
-				Retention: dedupe.Retention{ForGood: true},
-				Records:   []dedupe.Candidate{candidate("a", fmt.Sprint(i), "x", epoch)},
-			})
-			if err == nil {
-				found[i] = answers[0].Found
-			}
-		})
-	}
-	all.Wait()
-	slices.Sort(found)
-	if found[0] != dedupe.Put || found[1] != dedupe.Same || found[len(found)-1] != dedupe.Same {
-		t.Errorf("got %v", found)
 	}
 }
 

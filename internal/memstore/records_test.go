@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -10,4 +11,9 @@ import (
 
 func TestRecords(t *testing.T) {
 	enginetest.Run(t, func(*testing.T) dedupe.Store { return memstore.NewRecords() })
+}
+
+func TestLedger(t *testing.T) {
+	records := memstore.NewRecords()
+	enginetest.RunLedger(t, enginetest.OneRowAKey, func(testing.TB, func() time.Time) dedupe.Ledger { return records })
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -29,6 +30,21 @@ func TestEngineOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
 	client := newClient(t, testengine.DynamoDBLocal(t))
 	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+}
+
+func TestLedger(t *testing.T) {
+	enginetest.RunLedger(t, enginetest.OneRowAKey, ledgersAt(t, testengine.Dynoxide(t)))
+}
+
+func TestLedgerOnDynamoDBLocal(t *testing.T) {
+	testengine.CheckOnly(t)
+	enginetest.RunLedger(t, enginetest.OneRowAKey, ledgersAt(t, testengine.DynamoDBLocal(t)))
+}
+
+// ledgersAt opens ledgers with a client of their own each.
+func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
+	newClient(t, endpoint) // makes the table
+	return func(testing.TB, func() time.Time) dedupe.Ledger { return New(newClient(t, endpoint), table) }
 }
 
 // TestDeletedEntry: an entry that DynamoDB has deleted, as it does some time after the purge time, is absent.

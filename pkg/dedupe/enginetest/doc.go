@@ -1,25 +1,42 @@
-// Package enginetest is the test suite for engines of package dedupe that store one row a key: see dedupe.Store. An
-// engine is right if it passes the suite. The rules of records (retries, duplicates, poison, chunks) are not part of
-// it, since package dedupe has them and no engine.
+// Package enginetest is the test suite for engines of package dedupe. An engine is right if it passes the suite of its
+// kind. There are two kinds:
 //
-// An engine's test looks like this:
+//   - Every engine is a dedupe.Ledger. RunLedger tests that its answers keep the guarantees of records. Rules says what
+//     this engine gives beyond that, such as entries that are kept for ever.
+//   - An engine with one row a key is a dedupe.Store, too. Run tests its rows, acks, consumers and runs. Such an engine
+//     passes both suites, RunLedger with the rules OneRowAKey.
+//
+// The other rules of records (poison, chunks, delivery) are not part of the suites, since package dedupe has them and no
+// engine.
+//
+// The tests of an engine with one row a key look like this:
 //
 //	func TestEngine(t *testing.T) {
-//		enginetest.Run(t, func(t *testing.T) dedupe.Store {
-//			store, err := myengine.Open(t.Context(), filepath.Join(t.TempDir(), "ledger"))
-//			if err != nil {
-//				t.Fatal(err)
-//			}
-//			return store
+//		enginetest.Run(t, func(t *testing.T) dedupe.Store { return open(t) })
+//	}
+//
+//	func TestLedger(t *testing.T) {
+//		enginetest.RunLedger(t, enginetest.OneRowAKey, func(t testing.TB, _ func() time.Time) dedupe.Ledger {
+//			return open(t) // the same data each time
 //		})
 //	}
 //
-// The cases run in parallel, each in scopes of its own, so they may share one store or one server. They use arrivals in
-// the year 2050, so that an engine that deletes by the real clock deletes nothing while they run. In the cases of
-// consumers an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other cases ErrTryAgain is
-// a failure.
+// An engine with its own way to keep entries has the second test alone, with Rules of its own.
 //
-// What each case wants is in cases.go. Some points that engines get wrong:
+// The cases run in parallel, each in scopes of its own, so they may share one store or one server. They use arrivals
+// from the year 2050 on, so that an engine that deletes by the real clock deletes nothing while they run. In the cases
+// of consumers and in ledger/race an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other
+// cases ErrTryAgain is a failure.
+//
+// What each case wants is in ledgercases.go and cases.go. Some points that ledgers get wrong:
+//
+//   - A record is compared with all entries of its id that count for it, its own first (ledger/derived,
+//     ledger/owner-before-content).
+//   - An entry also counts for a record that arrived before it (ledger/window).
+//   - The answers are those of the records one by one, in order (ledger/in-order, ledger/histories).
+//   - A batch from days ago may come between current ones (ledger/late-batch).
+//
+// Some points that engines with one row a key get wrong:
 //
 //   - The owner is not part of the condition of a put (case store/owner-is-not-a-condition).
 //   - The purge time decides whether an entry counts, not whether the row is still there

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
@@ -17,5 +18,14 @@ func TestEngineInMemory(t *testing.T) {
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Close()) })
 		return s
+	})
+}
+
+// TestLedger: each process of a case has a store of its own on the one file.
+func TestLedger(t *testing.T) {
+	path := inTemp(t)
+	newStore(t, path)
+	enginetest.RunLedger(t, enginetest.OneRowAKey, func(t testing.TB, _ func() time.Time) dedupe.Ledger {
+		return newStore(t, path, WithBusyTimeout(time.Minute))
 	})
 }

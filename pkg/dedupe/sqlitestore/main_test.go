@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	sqlitetest.Main(m, map[string]sqlitetest.Role{"put everything": putEverything})
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func check(t *testing.T, err error) {
 
 func inTemp(t *testing.T) string { return filepath.Join(t.TempDir(), "ledger.db") }
 
-func newStore(t *testing.T, path string, options ...Option) *Store {
+func newStore(t testing.TB, path string, options ...Option) *Store {
 	t.Helper()
 	s, err := Create(t.Context(), path, options...)
 	check(t, err)
