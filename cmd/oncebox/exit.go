@@ -100,6 +100,7 @@ var outcomes = []struct {
 	{errDenied, exitUsage, "no-access"},
 	{itembank.ErrTryAgain, exitFailed, "try-again"},
 	{errEmpty, exitNo, "empty"},
+	{errNoEntry, exitNo, "no-entry"},
 	{itembank.ErrSoldOut, exitNo, "sold-out"},
 	{itembank.ErrNotOpen, exitNo, "not-open"},
 	{itembank.ErrClosed, exitNo, "closed"},

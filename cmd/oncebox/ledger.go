@@ -24,8 +24,9 @@ const (
 )
 
 type ledgerCommand struct {
-	Import ledgerImportCommand `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
-	Runs   ledgerRuns          `cmd:"" help:"List the runs of dedupe that a SQLite ledger knows."`
+	Import  ledgerImportCommand  `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
+	Runs    ledgerRuns           `cmd:"" help:"List the runs of dedupe that a SQLite ledger knows."`
+	Explain ledgerExplainCommand `cmd:"" help:"Show what the ledger knows of a record, and what it would answer."`
 }
 
 type ledgerImportCommand struct {

@@ -153,11 +153,14 @@ func (r *run) readFields(ctx context.Context, rec *record) error {
 	return err
 }
 
+// OwnerNamed is the owner that the text at the owner path stands for.
+func OwnerNamed(text string) dedupe.Owner { return dedupe.Owner{Sequence: text, Sub: dedupe.Plain} }
+
 // ownerOf is the identity of a record: the text at the owner path, or its run and its place in the inputs. The batch is
 // not part of it.
 func (r *run) ownerOf(rec *record) dedupe.Owner {
 	if rec.fields.Owner != "" {
-		return dedupe.Owner{Sequence: rec.fields.Owner, Sub: dedupe.Plain}
+		return OwnerNamed(rec.fields.Owner)
 	}
 	return dedupe.Owner{
 		Source: r.sources[rec.file-1], Sequence: strconv.FormatInt(rec.number, 10), Sub: dedupe.Plain,

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type ledgerExplainCommand struct {
+	ID string `arg:"" optional:"" help:"The id of a record. Not with --record."`
+
+	Ledger      string    `help:"Short for --store sqlite:FILE." placeholder:"FILE"`
+	Scope       string    `help:"Name space of the ids: that of the function (the stream's name) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
+	Arrival     time.Time `help:"Explain for a record that arrives at this time. Default: the record's time, or now." placeholder:"TIME"`
+	Fingerprint string    `help:"The fingerprint of a record: it is compared, and entries of derived ids are found." placeholder:"TEXT"`
+
+	Record          string      `help:"Explain the record in the first line of this file. - is stdin. The flags below are those of dedupe." placeholder:"FILE"`
+	Format          string      `enum:"json,snowplow" default:"json" help:"What the line is: json or snowplow. Default: ${default}." placeholder:"FORMAT"`
+	IDPath          string      `name:"id-path" help:"Path of the id. Required with --record and --format json." placeholder:"P"`
+	FingerprintPath string      `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
+	OwnerPath       string      `help:"Path of a text that identifies the sending of the record. Default: the record is none of those in the ledger." placeholder:"P"`
+	ContextsPath    string      `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`
+	Volatile        []string    `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
+	TimePath        string      `help:"Path of the record's time." placeholder:"P"`
+	IDs             offline.IDs `name:"ids" enum:"first-keeps,derived" default:"first-keeps" help:"derived: every record gets a derived id, and is entered under that. Default: ${default}." placeholder:"POLICY"`
+}
+
+func (ledgerExplainCommand) Help() string {
+	return `Prints the entries of a record's id: which record holds the entry, when it arrived, until when the entry counts, and
+whether it counts for a record that arrives now, or at --arrival. Nothing is changed. The exit code is 3 if there is no
+entry.
+
+A ledger stores digests of fingerprints. With --fingerprint or --record the command says whether they are equal, looks
+for entries of the ids that would be derived, and says what the ledger would answer:
+  new        the id has no entry that counts; the record is delivered
+  retry      the record itself holds the entry (only with --owner-path); it is delivered again
+  natural    a copy: it is dropped
+  synthetic  another record with the same id: it is delivered under a derived id
+  no-id      all derived ids are taken, too: the record is a dead letter
+
+Examples:
+  oncebox ledger explain order-1 --ledger seen.db
+  oncebox --store dynamodb: ledger explain order-1 --scope orders --arrival 2027-03-01T09:00:00Z
+  oncebox ledger explain --record order.json --id-path order.id --ledger seen.db --output json`
+}
+
+// errNoEntry says that the ledger does not know a record.
+var errNoEntry = errors.New("the ledger has no entry of this id")
+
+func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
+	if err := itembank.ValidateName("scope", c.Scope); err != nil {
+		return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+	}
+	record, err := c.candidate(ctx, a)
+	if err != nil {
+		return err
+	}
+	if c.Ledger != "" {
+		a.Store = sqlitePrefix + c.Ledger
+	}
+	ledger, closeLedger, err := a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	explainer, ok := ledger.(dedupe.Explainer)
+	if !ok {
+		return &usageError{errors.New("this ledger cannot be read without a change"), ""}
+	}
+	explanation, err := explainer.Explain(ctx, c.Scope, record)
+	if err != nil {
+		return err
+	}
+	explained := toExplainedJSON(c.Scope, record, explanation)
+	if err := a.print(explained, explained.text()); err != nil || len(explained.Entries) > 0 {
+		return err
+	}
+	return fmt.Errorf("%w in the scope %s", errNoEntry, c.Scope)
+}
+
+// candidate is the record to be explained. It has no fingerprint if none was given.
+func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Candidate, error) {
+	record := dedupe.Candidate{ID: c.ID, Fingerprint: c.Fingerprint, Arrival: c.Arrival}
+	switch {
+	case (c.ID == "") == (c.Record == ""):
+		return record, &usageError{errors.New("give an id, or a record with --record FILE"), ""}
+	case c.Record != "" && c.Fingerprint != "":
+		return record, &usageError{errors.New("--record and --fingerprint exclude each other"), "The record has a fingerprint."}
+	case c.Record != "":
+		fields, err := c.read(ctx, a)
+		if err != nil {
+			return record, err
+		}
+		record.ID, record.Fingerprint = fields.ID, fields.Fingerprint
+		if fields.Owner != "" {
+			record.Owner = offline.OwnerNamed(fields.Owner)
+		}
+		if record.Arrival.IsZero() {
+			record.Arrival = fields.Time
+		}
+	}
+	if record.Arrival.IsZero() {
+		record.Arrival = time.Now()
+	}
+	record.Arrival = record.Arrival.UTC().Truncate(time.Millisecond) // as a ledger compares it
+	if c.IDs == offline.Derived {
+		if record.Fingerprint == "" {
+			return record, &usageError{errors.New("--ids derived needs --fingerprint or --record: the id is derived from both"), ""}
+		}
+		record.ID = format.DerivedID(record.ID, record.Fingerprint)
+	}
+	return record, nil
+}
+
+// read reads the record of --record.
+func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, error) {
+	as := dedupeCommand{
+		Format: c.Format, IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
+		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
+	}
+	lines, err := as.lines()
+	if err != nil {
+		return format.Fields{}, err
+	}
+	files := &sources{}
+	from, err := files.expand(ctx, []string{c.Record})
+	if err != nil {
+		return format.Fields{}, err
+	}
+	const readTwice = false
+	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	defer remove()
+	if err != nil {
+		return format.Fields{}, err
+	}
+	for line, err := range offline.Lines(ctx, inputs) {
+		if err != nil {
+			return format.Fields{}, err
+		}
+		fields, err := lines.Read(ctx, line.Text)
+		if err != nil {
+			return format.Fields{}, &usageError{fmt.Errorf("--record %s: %w", c.Record, err), ""}
+		}
+		return fields, nil
+	}
+	return format.Fields{}, &usageError{fmt.Errorf("--record %s: the file has no record", c.Record), ""}
+}
+
+// explainedJSON is what a ledger knows of a record, in results.
+type explainedJSON struct {
+	ID      string               `json:"id"`
+	Key     string               `json:"key"` // hexadecimal
+	Scope   string               `json:"scope"`
+	Arrival time.Time            `json:"arrival"`
+	Entries []explainedEntryJSON `json:"entries"`
+	Answer  *explainedAnswer     `json:"answer,omitempty"` // absent without a fingerprint
+}
+
+type explainedEntryJSON struct {
+	ID              string     `json:"id"` // the record's, or a derived one
+	Owner           string     `json:"owner"`
+	OwnRecord       bool       `json:"own_record"`       // it is the record that is explained
+	Content         string     `json:"content"`          // digest of the fingerprint, hexadecimal
+	SameFingerprint *bool      `json:"same_fingerprint"` // null without a fingerprint
+	Version         string     `json:"version"`
+	Arrival         *time.Time `json:"arrival,omitempty"`
+	PurgeAt         *time.Time `json:"purge_at"` // null: never
+	Counts          bool       `json:"counts"`
+	Done            bool       `json:"done"`
+	Place           string     `json:"place,omitempty"`
+}
+
+// explainedAnswer is what the ledger would answer, and the id under which the record would be delivered.
+type explainedAnswer struct {
+	Outcome string `json:"outcome"`
+	ID      string `json:"id"`
+}
+
+func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) explainedJSON {
+	key := format.KeyOf(c.ID)
+	ids := []string{c.ID}
+	for range dedupe.MaxDerivations {
+		ids = append(ids, format.DerivedID(ids[len(ids)-1], c.Fingerprint))
+	}
+	j := explainedJSON{
+		ID: c.ID, Key: hex.EncodeToString(key[:]), Scope: scope, Arrival: c.Arrival, Entries: []explainedEntryJSON{},
+	}
+	for _, entry := range e.Entries {
+		entryJSON := explainedEntryJSON{
+			ID: ids[entry.Derived], Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
+			Arrival: optional(entry.Arrival), Counts: entry.Counts, Done: entry.Done, Place: entry.Place,
+		}
+		if entry.PurgeAt != dedupe.Never {
+			at := time.Unix(entry.PurgeAt, 0).UTC()
+			entryJSON.PurgeAt = &at
+		}
+		if c.Fingerprint != "" {
+			entryJSON.SameFingerprint = &entry.Same
+		}
+		j.Entries = append(j.Entries, entryJSON)
+	}
+	if c.Fingerprint != "" {
+		j.Answer = &explainedAnswer{outcomeOf(e.Answer), ids[e.Answer.Derived]}
+	}
+	return j
+}
+
+// outcomeOf names an answer as the summary of dedupe does.
+func outcomeOf(a dedupe.Answer) string {
+	switch {
+	case a.Found == dedupe.Put && a.Derived == 0:
+		return "new"
+	case a.Found == dedupe.Put:
+		return "synthetic"
+	case a.Found == dedupe.Mine:
+		return "retry"
+	case a.Found == dedupe.Same:
+		return "natural"
+	}
+	return "no-id"
+}
+
+// text is the explanation as lines.
+func (j explainedJSON) text() string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-12s %s\n", name, value)
+		}
+	}
+	line("id", j.ID)
+	line("key", j.Key)
+	line("scope", j.Scope)
+	line("arrival", j.Arrival.Format(time.RFC3339Nano))
+	for _, e := range j.Entries {
+		b.WriteByte('\n')
+		line("entry of", e.ID)
+		line("owner", e.Owner)
+		line("fingerprint", e.fingerprint())
+		line("version", e.Version)
+		if e.Arrival != nil {
+			line("arrived", e.Arrival.Format(time.RFC3339Nano))
+		}
+		line("counts", e.counts())
+		line("place", e.Place)
+	}
+	if j.Answer != nil {
+		b.WriteByte('\n')
+		line("answer", j.Answer.text())
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (e explainedEntryJSON) fingerprint() string {
+	text := "digest " + e.Content
+	switch {
+	case e.SameFingerprint == nil:
+		return text
+	case *e.SameFingerprint:
+		return text + ", equal to the record's"
+	}
+	return text + ", not equal to the record's"
+}
+
+func (e explainedEntryJSON) counts() string {
+	switch {
+	case e.PurgeAt == nil:
+		return "yes, forever"
+	case e.Counts:
+		return "yes, until " + e.PurgeAt.Format(time.RFC3339)
+	}
+	return "no, only until " + e.PurgeAt.Format(time.RFC3339)
+}
+
+func (a explainedAnswer) text() string {
+	switch a.Outcome {
+	case "new":
+		return "new: the record is delivered"
+	case "retry":
+		return "retry: the record is delivered again, as " + a.ID
+	case "natural":
+		return "natural duplicate: the record is dropped"
+	case "synthetic":
+		return "synthetic duplicate: the record is delivered as " + a.ID
+	}
+	return "no id is left: the record is a dead letter"
+}

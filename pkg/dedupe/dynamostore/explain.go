@@ -1,0 +1,49 @@
+package dynamostore
+
+import (
+	"context"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+var _ dedupe.Explainer = (*Store)(nil)
+
+// explainedRow is an entry with what is in it for people: see entryRow.
+type explainedRow struct {
+	entryRow
+	OwnerText string `dynamodbav:"r"`
+	Version   string `dynamodbav:"v"`
+	Arrival   int64  `dynamodbav:"a"` // milliseconds
+}
+
+// Explain explains what the table knows of a record: see dedupe.Explainer. The owner of a record of a stream has the
+// number of its shard only. It reads consistently, one read unit a key. Errors are those of PutIfAbsent.
+func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
+	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+		entries := make([]*dedupe.StoredEntry, len(keys))
+		for i, k := range keys {
+			var err error
+			if entries[i], err = s.explain(ctx, entryKey(scope, k)); err != nil {
+				return nil, err
+			}
+		}
+		return entries, nil
+	})
+}
+
+func (s *Store) explain(ctx context.Context, k key) (*dedupe.StoredEntry, error) {
+	var row explainedRow
+	there, err := s.get(ctx, "read entry", k, &row)
+	if err != nil || !there {
+		return nil, err
+	}
+	existing, err := row.existing()
+	if err != nil {
+		return nil, err
+	}
+	return &dedupe.StoredEntry{
+		Existing: *existing, Owner: row.OwnerText, Version: row.Version, Arrival: time.UnixMilli(row.Arrival).UTC(),
+		Place: k.PK,
+	}, nil
+}

@@ -1,0 +1,45 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+var _ dedupe.Explainer = (*Store)(nil)
+
+const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(done, 0), record, version, arrival
+	FROM entry WHERE scope = ? AND key = ?`
+
+// Explain explains what the store knows of a record: see dedupe.Explainer. Errors are those of Find.
+func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
+	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+		entries := make([]*dedupe.StoredEntry, len(keys))
+		err := s.db.Read(ctx, "explain entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
+			for i, key := range keys {
+				if entries[i], err = explain(ctx, r, scope, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return entries, err
+	})
+}
+
+func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.StoredEntry, error) {
+	var e dedupe.StoredEntry
+	var arrival sql.NullInt64
+	there, err := r.One(ctx, explainEntry, sqlite.Args{scope, key[:]},
+		sqlite.IntoBytes(e.Existing.Owner[:]), sqlite.IntoBytes(e.Content[:]), &e.PurgeAt, &e.Done, &e.Owner, &e.Version, &arrival)
+	if err != nil || !there {
+		return nil, err
+	}
+	if arrival.Valid {
+		e.Arrival = time.UnixMilli(arrival.Int64).UTC()
+	}
+	return &e, nil
+}
