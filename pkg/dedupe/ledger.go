@@ -53,7 +53,7 @@ const (
 type Answer struct {
 	Found Found
 	// Derived is how many ids were derived for the record, up to MaxDerivations, before the one under which this was
-	// found: 0 is its own id.
+	// found: 0 is its own id. With Same it may be 0 in any case, since a copy is not delivered.
 	Derived int
 	Err     error // with NotKnown
 }

@@ -135,7 +135,7 @@ func (f *ledgerFixture) enterBy(ledger dedupe.Ledger, records []dedupe.Candidate
 // want enters one record and compares the answer.
 func (f *ledgerFixture) want(what string, c dedupe.Candidate, want dedupe.Answer) {
 	f.Helper()
-	if got := f.enter(c)[0]; got != want {
+	if got := f.enter(c)[0]; !is(got, want) {
 		f.Errorf("%s: want %s, got %s", what, text(want), text(got))
 	}
 }

@@ -28,7 +28,6 @@ func (m *model) judge(c dedupe.Candidate, a dedupe.Answer, keepIDs bool) error {
 		return errors.New("this is no decision")
 	}
 	var same, other, sameInWindow, inWindow bool
-	sameDerived := map[int]bool{}
 	for _, e := range m.entered[format.KeyOf(c.ID)] {
 		if e.Owner == c.Owner {
 			if want := (dedupe.Answer{Found: dedupe.Mine, Derived: e.derived}); a != want {
@@ -39,14 +38,14 @@ func (m *model) judge(c dedupe.Candidate, a dedupe.Answer, keepIDs bool) error {
 		near := m.near(e.Arrival, c.Arrival)
 		inWindow = inWindow || near
 		if e.Fingerprint == c.Fingerprint {
-			same, sameInWindow, sameDerived[e.derived] = true, sameInWindow || near, true
+			same, sameInWindow = true, sameInWindow || near
 		} else {
 			other = true
 		}
 	}
 	switch a.Found {
 	case dedupe.Same:
-		if !same || !sameDerived[a.Derived] {
+		if !same {
 			return errors.New("no record of this content was entered under this id (G6)")
 		}
 		return nil
