@@ -1,0 +1,27 @@
+package logledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// rules are those of every log ledger.
+var rules = enginetest.Rules{Ahead: time.Hour}
+
+// TestLedger: each process of a case has a ledger of its own on the one log.
+func TestLedger(t *testing.T) {
+	log := memlog.New()
+	log.Page = 3
+	enginetest.RunLedger(t, rules, func(t testing.TB, now func() time.Time) dedupe.Ledger {
+		l, err := logledger.New(log, logledger.Options{Clock: dedupe.Clock{Now: now}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}
