@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -166,7 +167,7 @@ type explainedJSON struct {
 }
 
 type explainedEntryJSON struct {
-	ID              string     `json:"id"` // the record's, or a derived one
+	ID              string     `json:"id,omitempty"` // the record's, or a derived one; absent if it is not known
 	Owner           string     `json:"owner"`
 	OwnRecord       bool       `json:"own_record"`       // it is the record that is explained
 	Content         string     `json:"content"`          // digest of the fingerprint, hexadecimal
@@ -179,24 +180,20 @@ type explainedEntryJSON struct {
 	Place           string     `json:"place,omitempty"`
 }
 
-// explainedAnswer is what the ledger would answer, and the id under which the record would be delivered.
+// explainedAnswer is what the ledger would answer.
 type explainedAnswer struct {
 	Outcome string `json:"outcome"`
-	ID      string `json:"id"`
+	ID      string `json:"id,omitempty"` // under which the record would be delivered
 }
 
 func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) explainedJSON {
 	key := format.KeyOf(c.ID)
-	ids := []string{c.ID}
-	for range dedupe.MaxDerivations {
-		ids = append(ids, format.DerivedID(ids[len(ids)-1], c.Fingerprint))
-	}
 	j := explainedJSON{
 		ID: c.ID, Key: hex.EncodeToString(key[:]), Scope: scope, Arrival: c.Arrival, Entries: []explainedEntryJSON{},
 	}
 	for _, entry := range e.Entries {
 		entryJSON := explainedEntryJSON{
-			ID: ids[entry.Derived], Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
+			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
 			Arrival: optional(entry.Arrival), Counts: entry.Counts, Done: entry.Done, Place: entry.Place,
 		}
 		if entry.PurgeAt != dedupe.Never {
@@ -209,24 +206,27 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 		j.Entries = append(j.Entries, entryJSON)
 	}
 	if c.Fingerprint != "" {
-		j.Answer = &explainedAnswer{outcomeOf(e.Answer), ids[e.Answer.Derived]}
+		j.Answer = answerOf(c, e.Answer)
 	}
 	return j
 }
 
-// outcomeOf names an answer as the summary of dedupe does.
-func outcomeOf(a dedupe.Answer) string {
-	switch {
-	case a.Found == dedupe.Put && a.Derived == 0:
-		return "new"
-	case a.Found == dedupe.Put:
-		return "synthetic"
-	case a.Found == dedupe.Mine:
-		return "retry"
-	case a.Found == dedupe.Same:
-		return "natural"
+// answerOf names an answer as the summary of dedupe does.
+func answerOf(c dedupe.Candidate, a dedupe.Answer) *explainedAnswer {
+	switch a.Found {
+	case dedupe.Same:
+		return &explainedAnswer{Outcome: "natural"}
+	case dedupe.Other:
+		return &explainedAnswer{Outcome: "no-id"}
 	}
-	return "no-id"
+	answer := &explainedAnswer{"new", c.ID}
+	for range a.Derived {
+		answer.Outcome, answer.ID = "synthetic", format.DerivedID(answer.ID, c.Fingerprint)
+	}
+	if a.Found == dedupe.Mine {
+		answer.Outcome = "retry"
+	}
+	return answer
 }
 
 // text is the explanation as lines.
@@ -243,7 +243,7 @@ func (j explainedJSON) text() string {
 	line("arrival", j.Arrival.Format(time.RFC3339Nano))
 	for _, e := range j.Entries {
 		b.WriteByte('\n')
-		line("entry of", e.ID)
+		line("entry of", cmp.Or(e.ID, "an id derived for another fingerprint"))
 		line("owner", e.Owner)
 		line("fingerprint", e.fingerprint())
 		line("version", e.Version)
@@ -251,6 +251,9 @@ func (j explainedJSON) text() string {
 			line("arrived", e.Arrival.Format(time.RFC3339Nano))
 		}
 		line("counts", e.counts())
+		if e.Done {
+			line("effect", "done, by a transactional sink")
+		}
 		line("place", e.Place)
 	}
 	if j.Answer != nil {

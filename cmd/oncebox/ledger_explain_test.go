@@ -54,7 +54,7 @@ func ledgerExplain(s *shell) {
 	}
 	derivedID := format.DerivedID("a", fingerprintOf(synthetic))
 	for file, want := range map[string]explainedAnswer{
-		"first": {"retry", "a"}, "synthetic": {"retry", derivedID}, "copy": {"natural", derivedID},
+		"first": {"retry", "a"}, "synthetic": {"retry", derivedID}, "copy": {"natural", ""},
 		"third": {"synthetic", format.DerivedID("a", fingerprintOf(s.read("third")))},
 	} {
 		for range 2 { // nothing is changed

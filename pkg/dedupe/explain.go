@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // Explainer is a Ledger that tells people what it knows of a record, as for `oncebox ledger explain`.
@@ -22,7 +24,7 @@ type Explanation struct {
 
 // ExplainedEntry is an entry for people. What the engine does not store is empty.
 type ExplainedEntry struct {
-	Derived int       // how many ids were derived before the one that the entry is for: see Answer
+	ID      string    // that the entry is for; empty for an id that was derived for a content that is not known
 	Owner   string    // of the record that holds the entry, perhaps shortened
 	Content string    // digest of its fingerprint, in hexadecimal digits
 	Version string    // of the settings that made the fingerprint
@@ -49,10 +51,15 @@ type StoredEntry struct {
 func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, []Key) ([]*StoredEntry, error)) (
 	Explanation, error,
 ) {
-	all := PossibleKeys(c.ID, c.Fingerprint)
-	keys := all[:]
-	if c.Fingerprint == "" {
-		keys = keys[:1]
+	ids := []string{c.ID}
+	if c.Fingerprint != "" {
+		for i := range MaxDerivations {
+			ids = append(ids, format.DerivedID(ids[i], c.Fingerprint))
+		}
+	}
+	keys := make([]Key, len(ids))
+	for i, id := range ids {
+		keys[i] = format.KeyOf(id)
 	}
 	stored, err := read(ctx, keys)
 	if err := checkNumber(len(stored), len(keys), err); err != nil {
@@ -66,7 +73,7 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 		}
 		known[keys[i]] = s.Existing
 		e.Entries = append(e.Entries, ExplainedEntry{
-			Derived: i, Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
+			ID: ids[i], Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
 			PurgeAt: s.PurgeAt, Done: s.Done, Place: s.Place,
 			Mine: s.Existing.Owner == c.Owner.Digest(), Same: s.Content == ContentDigest(c.Fingerprint),
 			Counts: !purgedAt(s.PurgeAt, c.Arrival),
