@@ -274,7 +274,7 @@ func lateBatch(f *ledgerFixture) {
 	wantAll("an older batch, outside of the window", older, dedupe.Put, dedupe.Same)
 	wantAll("a copy of the current batch", batch("next", "x", 5*hour), dedupe.Same)
 	wantAll("all batches in one", slices.Concat(current, late), dedupe.Mine)
-	wantAll("the late batch, redriven a day later", late, dedupe.Mine)
+	wantAll("the late batch once more", late, dedupe.Mine)
 }
 
 func arrivalsAhead(f *ledgerFixture) {

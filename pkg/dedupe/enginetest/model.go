@@ -10,7 +10,7 @@ import (
 )
 
 // model is what a ledger should know of one scope. It follows the answers of the ledger, record by record, and checks
-// each: an answer that is right for one kind of engine may be wrong for another where the window does not decide.
+// each. Where the window does not decide, it accepts what any engine may answer: then entries may count or not.
 type model struct {
 	retention dedupe.Retention
 	entered   map[dedupe.Key][]entered

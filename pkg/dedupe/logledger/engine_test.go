@@ -10,13 +10,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// rules are those of every log ledger.
-var rules = enginetest.Rules{Ahead: time.Hour}
-
 // TestLedger: each process of a case has a ledger of its own on the one log.
 func TestLedger(t *testing.T) {
 	log := memlog.New()
 	log.Page = 3
+	rules := enginetest.Rules{Ahead: time.Hour}
 	enginetest.RunLedger(t, rules, func(t testing.TB, now func() time.Time) dedupe.Ledger {
 		l, err := logledger.New(log, logledger.Options{Clock: dedupe.Clock{Now: now}})
 		if err != nil {
