@@ -76,6 +76,7 @@ func (l *lane) enterRuns(ctx context.Context, q dedupe.Question, records []recor
 		}
 		records = records[n:]
 	}
+	l.noteCounting()
 	return nil, nil
 }
 

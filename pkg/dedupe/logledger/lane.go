@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -33,6 +34,8 @@ type lane struct {
 	// wanted is the least arrival of the records that are being entered. Epochs that do not count for it may be evicted.
 	wanted int64
 	opened map[ref]item // items whose tags were read for these records
+
+	counting atomic.Int64 // entries that count for what was wanted last, for Stats
 }
 
 // beginning is before all arrivals.

@@ -118,7 +118,9 @@ func (l *Ledger) Warm(ctx context.Context, scope string, r dedupe.Retention) err
 		if failed[n] = lanes[n].lock(ctx); failed[n] == nil {
 			defer lanes[n].unlock()
 			lanes[n].wanted = now
-			failed[n] = lanes[n].prepare(ctx)
+			if failed[n] = lanes[n].prepare(ctx); failed[n] == nil {
+				lanes[n].noteCounting()
+			}
 		}
 	})
 	return errors.Join(failed...)

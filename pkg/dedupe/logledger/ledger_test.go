@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,13 +114,17 @@ func TestMemoryRefusal(t *testing.T) {
 	}
 	var full *logledger.MemoryError
 	for n := 0; full == nil; n++ {
+		if needed := l.Stats().Needed; needed != int64(32*500*n) {
+			t.Errorf("after %d batches: %d bytes are needed", n, needed)
+		}
 		errors.As(batch(n, time.Duration(n)*time.Minute)[0].Err, &full)
 		if n > 20 {
 			t.Fatal("no refusal")
 		}
 	}
-	if full.Entries < 2000 || l.Stats().Memory > 100_000 {
-		t.Errorf("%v: %+v", full, l.Stats())
+	refused := l.Stats()
+	if full.Entries < 2000 || refused.Memory > 100_000 || refused.Needed != int64(32*(full.Entries+500)) {
+		t.Errorf("%v: %+v", full, refused)
 	}
 	for n := range 20 {
 		if a := batch(100+n, 10*time.Hour+time.Duration(n)*time.Hour)[0]; a.Found != dedupe.Put {
@@ -152,5 +157,28 @@ func TestShorterWindow(t *testing.T) {
 	log.Purge(now.Add(20*time.Hour+24*time.Hour).Unix(), func(logledger.Place) bool { return true })
 	if got := ask(question(time.Hour, candidate("a", "2", "x", 20*time.Hour))); got.Found != dedupe.Same {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestStats: what was done since an earlier time, by lane.
+func TestStats(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2})
+	batch := func(n int) (records []dedupe.Candidate) {
+		for i := range 200 {
+			records = append(records, candidate(fmt.Sprint(n, "-", i), fmt.Sprint(n*1000+i), "x", time.Minute))
+		}
+		return records
+	}
+	enter(t, l, batch(0)...)
+	enter(t, l, batch(1)[:1]...)
+	before := l.Stats()
+	enter(t, l, batch(2)...)
+	got := l.Stats().Since(before)
+	// 200 entries of 26 bytes are 5.1 KB, in two items.
+	if got.Appends != 2 || got.Loads != 0 || got.Conflicts != 0 || got.Units < 5 || got.Units > 8 ||
+		got.BusiestLane != slices.Max(got.LaneUnits) || got.LaneUnits[0]+got.LaneUnits[1] != got.Units ||
+		got.Needed != 32*401 || got.MemoryLimit != logledger.DefaultMemory {
+		t.Errorf("%+v", got)
 	}
 }

@@ -1,18 +1,48 @@
 package logledger
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Stats says what a Ledger has done and has in memory.
 type Stats struct {
 	Memory, MemoryLimit int64 // bytes of entries, and the most that they may take
-	Appends             int64 // requests to append an item, those that failed included
-	Conflicts           int64 // appends that found another process's item; their records were decided again
-	ItemsRead           int64
-	Loads               int64 // of lanes, or of earlier epochs of a lane
-	Evictions           int64
+	// Needed are the bytes of the entries that count for the last records of each lane, 32 for each. The others make room
+	// when room is needed, so Memory rises to MemoryLimit in time, and Needed says how far a MemoryError is.
+	Needed    int64
+	Appends   int64 // requests to append an item, those that failed included
+	Conflicts int64 // appends that found another process's item; their records were decided again
+	ItemsRead int64
+	Loads     int64 // of lanes, or of earlier epochs of a lane
+	Evictions int64
 	// Units are the write units of the appends, computed by the sizes of the items, and BusiestLane those of the lane that
 	// has the most. A partition of DynamoDB takes 1,000 a second.
 	Units, BusiestLane int64
+	LaneUnits          []int64 // by lane, of all scopes
+}
+
+// Since returns what was done since an earlier one. The memory is that of s.
+func (s Stats) Since(before Stats) Stats {
+	s.Appends -= before.Appends
+	s.Conflicts -= before.Conflicts
+	s.ItemsRead -= before.ItemsRead
+	s.Loads -= before.Loads
+	s.Evictions -= before.Evictions
+	units := slices.Clone(s.LaneUnits)
+	for lane, earlier := range before.LaneUnits {
+		units[lane] -= earlier
+	}
+	s.setUnits(units)
+	return s
+}
+
+func (s *Stats) setUnits(byLane []int64) {
+	s.LaneUnits, s.Units, s.BusiestLane = byLane, 0, 0
+	for _, units := range byLane {
+		s.Units += units
+		s.BusiestLane = max(s.BusiestLane, units)
+	}
 }
 
 type counts struct {
@@ -39,10 +69,31 @@ func (l *Ledger) Stats() Stats {
 		Conflicts: l.counts.conflicts.Load(), ItemsRead: l.counts.itemsRead.Load(), Loads: l.counts.loads.Load(),
 		Evictions: l.counts.evictions.Load(),
 	}
-	for n := range l.counts.units {
-		units := l.counts.units[n].Load()
-		s.Units += units
-		s.BusiestLane = max(s.BusiestLane, units)
+	units := make([]int64, len(l.counts.units))
+	for n := range units {
+		units[n] = l.counts.units[n].Load()
+	}
+	s.setUnits(units)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lanes := range l.scopes {
+		for _, lane := range lanes {
+			s.Needed += entrySize * lane.counting.Load()
+		}
 	}
 	return s
+}
+
+// entrySize is the most bytes that an entry takes in memory, with its part of what is known of its item.
+const entrySize = 32
+
+// noteCounting notes how many entries count for what is wanted.
+func (l *lane) noteCounting() {
+	counting := 0
+	for n, e := range l.epochs {
+		if e.Until > l.wanted {
+			counting += l.rows[n]
+		}
+	}
+	l.counting.Store(int64(counting))
 }
