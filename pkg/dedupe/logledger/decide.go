@@ -89,6 +89,7 @@ const (
 
 // enterRun decides a run until its rows are appended behind everything that it was decided by.
 func (l *lane) enterRun(ctx context.Context, q dedupe.Question, run []record) error {
+	l.raced = false
 	for attempt := range mostAttempts {
 		if attempt > patience {
 			if err := l.ledger.clock.Pause(ctx, min(time.Millisecond<<attempt, longestPause)); err != nil {

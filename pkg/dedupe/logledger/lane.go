@@ -28,6 +28,8 @@ type lane struct {
 	// alone says that no other process had appended anything when the lane was last read. Then it is not read before each
 	// decision: if another process appends meanwhile, the next append finds its item.
 	alone bool
+	// raced says that another process has appended since the run that is being entered was first decided.
+	raced bool
 
 	entries table
 	items   heldItems
@@ -73,7 +75,7 @@ func (l *lane) prepare(ctx context.Context) error {
 	if l.alone {
 		return nil
 	}
-	return l.catchUp(ctx, false)
+	return l.catchUp(ctx, l.raced)
 }
 
 // load reads the epochs that count for what is wanted, and always the last one, up to its end: an entry near an arrival
@@ -195,7 +197,11 @@ func (l *lane) decode(i Item) (item, error) {
 	return decode(i.Data)
 }
 
-// catchUp reads what was appended since the lane was last read.
+// muchToRead is more than the answer of a read that takes no longer than an empty one.
+const muchToRead = 16 << 10 // bytes
+
+// catchUp reads what was appended since the lane was last read. While it reads much, others append: so it reads again,
+// consistently. A read costs much less than an append that fails.
 func (l *lane) catchUp(ctx context.Context, consistent bool) error {
 	l.alone = false
 	for total := 0; ; {
@@ -217,11 +223,20 @@ func (l *lane) catchUp(ctx context.Context, consistent bool) error {
 		if err != nil {
 			return err
 		}
-		if total += read; read == 0 || !more && !l.sealed {
-			l.alone = total == 0
+		much := sizeOf(items) > muchToRead
+		consistent = consistent || much && !more
+		if total += read; read == 0 || !more && !much && !l.sealed {
+			l.alone = total == 0 && !l.raced
 			return nil
 		}
 	}
+}
+
+func sizeOf(items []Item) (bytes int) {
+	for _, i := range items {
+		bytes += len(i.Data)
+	}
+	return bytes
 }
 
 // apply takes items of the last epoch into memory, and returns how many.
@@ -294,7 +309,7 @@ func (l *lane) put(ctx context.Context, it item) (done bool, err error) {
 	case existing == nil, bytes.Equal(existing, data): // equal: a reply was lost, and the client has sent it again
 		return true, nil
 	}
-	l.alone = false
+	l.alone, l.raced = false, true
 	l.ledger.counts.conflicts.Add(1)
 	_, err = l.apply([]Item{{l.next, existing}})
 	return false, err

@@ -182,3 +182,21 @@ func TestStats(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestProcessesInTurns: a process that has met another one reads before it decides. An append that fails costs much more
+// than a read.
+func TestProcessesInTurns(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	ledgers := []*logledger.Ledger{
+		newLedger(t, log, logledger.Options{Lanes: 1}), newLedger(t, log, logledger.Options{Lanes: 1}),
+	}
+	for n := range 100 {
+		enter(t, ledgers[n%2], candidate(fmt.Sprint(n), fmt.Sprint(n), "x", 0))
+	}
+	for n, l := range ledgers {
+		if s := l.Stats(); s.Conflicts > 1 {
+			t.Errorf("process %d: %d conflicts", n, s.Conflicts)
+		}
+	}
+}
