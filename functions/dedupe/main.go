@@ -5,11 +5,11 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
-	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -26,12 +26,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	debug.SetMemoryLimit(s.MemoryLimit)
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	ledger := dynamostore.New(client, s.DedupeTable, dynamostore.WithConcurrency(s.Concurrency))
-	h, err := kinesishandler.Open(ctx, awsclient.FromEnvironment, ledger, s.Options, slog.Default())
+	h, err := kinesishandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s, slog.Default())
 	if err == nil {
 		lambda.Start(h)
 	}

@@ -71,6 +71,20 @@
 //	error, failed_sequence      why a record or the invocation failed, and the first record that is not done
 //	stack                       of a panic
 //
+// With a log ledger the line also has
+//
+//	ledger_memory               bytes of entries in memory. It rises to the limit, since old entries stay until room is
+//	ledger_memory_limit         needed.
+//	ledger_memory_share         the part of the limit that the entries need that count for these records, from 0. Near 1
+//	                            there is no room for more, and batches fail.
+//	ledger_appends              requests to append to the log
+//	ledger_conflicts            those of them that came after another process's; their records were decided again
+//	ledger_loads                lanes, or parts of lanes, that were loaded
+//	ledger_items_read           items of the log that were read
+//	ledger_units                write units of the appends, computed by their sizes
+//	ledger_lane_units           write units of the lane that took the most. The sum over all invocations of a second is at
+//	                            least what the busiest lane took, which is 1,000 at most.
+//
 // The level is error if there is an error; warn with dead letters, records past the horizon or an ack_error; else info.
 // There are lines of their own, with the level warn and an error, for a dead letter whose notification was not sent,
 // for a ledger that was not warmed, and for a sink that cannot make aggregates and sends plain records.

@@ -38,6 +38,7 @@ type Handler struct {
 	parts   dedupe.Parts
 	options Options
 	log     *slog.Logger
+	counted counted // the ledger, if it is a log ledger; else nil
 
 	closeSink  func() error
 	mu         sync.Mutex
@@ -68,6 +69,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
+	h.counted, _ = p.Ledger.(counted)
 	_, err := dedupe.NewProcessor(p, h.settings("any")) // else each batch would fail
 	if log == nil {
 		err = errors.Join(err, errNoLog)
@@ -84,6 +86,7 @@ type invocation struct {
 	result  dedupe.Result // of all of them
 	fault   error         // of the invocation as a whole
 	stack   []byte        // of a panic
+	ledger  []slog.Attr   // what a log ledger has done
 }
 
 // Handle processes one event. The list in the answer is empty, or says what Lambda is to deliver again: it holds the
@@ -107,8 +110,9 @@ func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.Kines
 
 // Process is Handle for callers that want to know what became of the records.
 func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
-	begun := time.Now()
+	begun, done := time.Now(), h.countLedger()
 	i := h.invoke(ctx, raw)
+	i.ledger = done()
 	h.report(ctx, i, time.Since(begun))
 	return i.result, i.fault
 }
@@ -281,6 +285,7 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 		PassSynthetic: o.PassSynthetic, Derive: o.Derive, Unaggregated: o.Unaggregated, PoisonLimit: o.PoisonLimit,
 		Sink: o.Sink.String(), Consumer: o.Consumer, Chunk: o.Chunk, Clock: o.Clock,
 		Transactions: o.Concurrency,
+		WholeBatch:   h.counted != nil, // each call of a log ledger appends an item to each lane
 	}
 }
 
@@ -302,6 +307,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 		slog.Int64("past_horizon", t.PastHorizon),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 	}
+	attrs = append(attrs, i.ledger...)
 	if len(r.Reasons) > 0 {
 		attrs = append(attrs, slog.Any("reasons", r.Reasons))
 	}

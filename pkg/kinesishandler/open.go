@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
-// Store is what the handler needs of an engine.
+// Store is what the handler needs of an engine. Stores makes one of several engines.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Acks
@@ -29,7 +29,7 @@ func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
 	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
-	parts := dedupe.Parts{Ledger: store, DeadLetters: deadLetters, Acks: store, Consumers: store}
+	parts := dedupe.Parts{Ledger: ledgerOf(store), DeadLetters: deadLetters, Acks: store, Consumers: store}
 	closeSink, sinkErr := openSink(ctx, load, store, o, log, &parts)
 	if err = errors.Join(err, sinkErr); err != nil {
 		return nil, errors.Join(err, closeSink())

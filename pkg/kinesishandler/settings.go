@@ -57,11 +57,15 @@ const (
 	varSinkKey           = "ONCEBOX_SINK_KEY"
 	varSinkVersion       = "ONCEBOX_SINK_VERSION"
 	varSinkDelete        = "ONCEBOX_SINK_DELETE"
+	varLedger            = "ONCEBOX_LEDGER"
+	varLedgerLanes       = "ONCEBOX_LEDGER_LANES"
+	varLedgerMemory      = "ONCEBOX_LEDGER_MEMORY"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
-	// varFunctionName is set by Lambda.
+	// Lambda sets these (Developer Guide, "Defined runtime environment variables").
 	varFunctionName = "AWS_LAMBDA_FUNCTION_NAME"
+	varMemorySize   = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE" // in MiB
 )
 
 var known = []string{
@@ -69,7 +73,7 @@ var known = []string{
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
-	varSinkDelete, varConcurrency, varLogLevel,
+	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -152,7 +156,8 @@ type Options struct {
 	// function. Outside of Lambda there is none, and no other is refused: who handles an event by hand must not lock the
 	// function out.
 	Consumer    string
-	Concurrency int // ledger requests at the same time, in an engine that has requests
+	Ledger      LedgerSetting
+	Concurrency int // requests at the same time of a ledger with one row a key
 	LogLevel    slog.Level
 
 	// These are settings of some sinks. Empty values are the defaults of their packages.
@@ -182,6 +187,9 @@ func (o Options) withDefaults() Options {
 // Settings are the settings of the function in functions/dedupe.
 type Settings struct {
 	DedupeTable string
+	// MemoryLimit is for debug.SetMemoryLimit, in bytes. It is below 0, which changes nothing, unless the ledger fills much
+	// of the memory: the garbage collector would let the heap grow to twice that.
+	MemoryLimit int64
 	Options
 }
 
@@ -219,7 +227,10 @@ type Settings struct {
 //	ONCEBOX_SINK_KEY          required with a table: the attributes of its key, with their paths in a record
 //	ONCEBOX_SINK_VERSION      the attribute of a table that says which of two items is newer; default: items are inserted
 //	ONCEBOX_SINK_DELETE       PATH=VALUE of records that delete their item
-//	ONCEBOX_CONCURRENCY       requests to the ledger at the same time, 1 to 1000; default 32
+//	ONCEBOX_LEDGER            keys: one row a key, or log: the log ledger; default keys
+//	ONCEBOX_LEDGER_LANES      parts of the log, 1 to 256, fixed with the first record of the scope; default 8
+//	ONCEBOX_LEDGER_MEMORY     the memory for entries of the log, 16MiB or more; default 60% of that of the function
+//	ONCEBOX_CONCURRENCY       requests to a ledger with one row a key at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
 // An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
@@ -227,7 +238,10 @@ type Settings struct {
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
-	s := Settings{DedupeTable: p.Table(varDedupeTable), Options: p.options(environ)}
+	s := Settings{DedupeTable: p.Table(varDedupeTable), MemoryLimit: -1, Options: p.options(environ)}
+	if memory := functionMemory(environ); s.Ledger.Log && memory > 0 {
+		s.MemoryLimit = memory / 100 * runtimeShare
+	}
 	if s.Sink.Table != "" && s.Sink.Table == s.DedupeTable {
 		p.Wrong(varSink, "is the table of "+varDedupeTable, "another table")
 	}
@@ -267,7 +281,7 @@ func (p parser) options(environ []string) Options {
 		SinkEncoding:    p.sinkEncoding(),
 		SinkNoDelimiter: p.noDelimiter(),
 		SinkObjects:     p.objects(),
-		Consumer:        functionName(environ),
+		Consumer:        valueOf(environ, varFunctionName),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
@@ -283,6 +297,7 @@ func (p parser) options(environ []string) Options {
 		p.refuseOtherSinks(kind)
 	}
 	p.checkObjects(o)
+	o.Ledger = p.ledger(o.Sink, functionMemory(environ))
 	if o.Sink.Table != "" {
 		o.SinkTable = p.table(o)
 	}
@@ -293,10 +308,11 @@ func (p parser) options(environ []string) Options {
 	return o
 }
 
-func functionName(environ []string) string {
+// valueOf returns a variable that Lambda sets.
+func valueOf(environ []string, name string) string {
 	for _, v := range environ {
-		if name, ok := strings.CutPrefix(v, varFunctionName+"="); ok {
-			return name
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
 		}
 	}
 	return ""

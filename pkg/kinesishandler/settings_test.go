@@ -189,6 +189,38 @@ func TestSettingsOfATable(t *testing.T) {
 	equal(t, "delete", table.DeletePath+" "+table.DeleteValue, "meta.op a=b")
 }
 
+// TestSettingsOfTheLog: the memory for entries is a part of that of the function, and the garbage collector keeps to it.
+func TestSettingsOfTheLog(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	inLambda := "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1000"
+	for _, c := range []struct {
+		environ []string
+		ledger  kinesishandler.LedgerSetting
+		limit   int64
+	}{
+		{with("ONCEBOX_LEDGER=keys", inLambda), kinesishandler.LedgerSetting{}, -1},
+		{with("ONCEBOX_LEDGER=log"), kinesishandler.LedgerSetting{Log: true, Lanes: 8}, -1},
+		{
+			with("ONCEBOX_LEDGER=log", inLambda),
+			kinesishandler.LedgerSetting{Log: true, Lanes: 8, Memory: 600 * mib}, 900 * mib,
+		},
+		{
+			with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=800MiB", inLambda),
+			kinesishandler.LedgerSetting{Log: true, Lanes: 8, Memory: 800 * mib}, 900 * mib,
+		},
+		{
+			with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=256", "ONCEBOX_LEDGER_MEMORY=2GiB"),
+			kinesishandler.LedgerSetting{Log: true, Lanes: 256, Memory: 2048 * mib}, -1,
+		},
+	} {
+		s, err := kinesishandler.ParseSettings(c.environ)
+		must(t, err)
+		equal(t, fmt.Sprint("ledger of ", c.environ), s.Ledger, c.ledger)
+		equal(t, fmt.Sprint("memory limit of ", c.environ), s.MemoryLimit, c.limit)
+	}
+}
+
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
@@ -303,6 +335,16 @@ func TestSettingsRefused(t *testing.T) {
 		"no concurrency":       {with("ONCEBOX_CONCURRENCY=0"), "ONCEBOX_CONCURRENCY"},
 		"too much concurrency": {with("ONCEBOX_CONCURRENCY=1001"), "ONCEBOX_CONCURRENCY"},
 		"some concurrency":     {with("ONCEBOX_CONCURRENCY=many"), "ONCEBOX_CONCURRENCY"},
+		"no such ledger":       {with("ONCEBOX_LEDGER=hunter2.db"), "ONCEBOX_LEDGER"},
+		"Valkey":               {with("ONCEBOX_LEDGER=valkeys://hunter2:6379"), "ONCEBOX_LEDGER"},
+		"lanes of keys":        {with("ONCEBOX_LEDGER=keys", "ONCEBOX_LEDGER_LANES=8", "ONCEBOX_LEDGER_MEMORY=1GiB"), "ONCEBOX_LEDGER_LANES ONCEBOX_LEDGER_MEMORY"},
+		"log of a table":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
+		"log, concurrency":     {with("ONCEBOX_LEDGER=log", "ONCEBOX_CONCURRENCY=32"), "ONCEBOX_CONCURRENCY"},
+		"no lane":              {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=0"), "ONCEBOX_LEDGER_LANES"},
+		"too many lanes":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=257"), "ONCEBOX_LEDGER_LANES"},
+		"memory is no size":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=hunter2"), "ONCEBOX_LEDGER_MEMORY"},
+		"too little memory":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=15MiB"), "ONCEBOX_LEDGER_MEMORY"},
+		"too much memory":      {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=820MiB", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024"), "ONCEBOX_LEDGER_MEMORY"},
 		"bad level":            {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
 			[]string{

@@ -1,0 +1,111 @@
+package kinesishandler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// newLogBench is newBench over a log ledger, without acks.
+func newLogBench(t *testing.T, log *memlog.Log, o logledger.Options) *bench {
+	t.Helper()
+	ledger, err := logledger.New(log, o)
+	must(t, err)
+	options, err := kinesishandler.ParseOptions([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused", "ONCEBOX_LEDGER=log",
+	})
+	must(t, err)
+	options.Chunk = 10
+	options.Clock.Pause = func(context.Context, time.Duration) error {
+		t.Error("the ledger was asked again")
+		return errBroken
+	}
+	b := &bench{sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
+	parts := dedupe.Parts{Ledger: ledger, Sink: b.sink, DeadLetters: b.deadLetters}
+	b.Handler, err = kinesishandler.New(parts, options, slog.New(slog.NewJSONHandler(b.log, nil)))
+	must(t, err)
+	return b
+}
+
+func records(n int) (data []string) {
+	for i := range n {
+		data = append(data, fmt.Sprintf(`{"id":"%d"}`, i))
+	}
+	return data
+}
+
+// TestLogLedger: the records of a batch are appended at once, an item for each lane, and sent in chunks. The log line
+// says what the ledger did for this batch.
+func TestLogLedger(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, memlog.New(), logledger.Options{Lanes: 2, Memory: 16 << 20})
+	for _, want := range []map[string]any{
+		{"in": 100., "new": 100., "ledger_appends": 2., "ledger_units": 4., "ledger_lane_units": 2., "ledger_loads": 2.},
+		{"in": 100., "retry": 100., "ledger_appends": 0., "ledger_units": 0., "ledger_lane_units": 0., "ledger_loads": 0.},
+	} {
+		equal(t, "failed", b.do(t, event(records(100)...)), "")
+		line := b.line(t)
+		want["ledger_memory_limit"], want["ledger_memory_share"] = float64(16<<20), 3200./(16<<20)
+		want["ledger_conflicts"], want["level"] = 0., "INFO"
+		for name, value := range want {
+			equal(t, name, line[name], value)
+		}
+	}
+}
+
+// TestLogLedgerIsFull: a batch whose entries have no room fails with the numbers. Nothing of it is dead-lettered, and it
+// is done where there is more memory.
+func TestLogLedgerIsFull(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	batch := event(records(5000)...)
+	b := newLogBench(t, log, logledger.Options{Lanes: 1, Memory: 100_000})
+	var full *logledger.MemoryError
+	_, err := b.Handle(t.Context(), rawOf(t, batch))
+	if !errors.Is(err, kinesishandler.ErrNoProgress) || !errors.As(err, &full) || full.More != 5000 {
+		t.Errorf("got %v", err)
+	}
+	line := b.line(t)
+	if line["level"] != "ERROR" || !strings.Contains(fmt.Sprint(line["error"]), "5000 more do not fit") ||
+		line["ledger_memory_share"] != 1.6 || line["failed"] != 5000. || line["dead_lettered"] != 0. {
+		t.Errorf("the log has %v", line)
+	}
+	b.sink.holds(t)
+	b.deadLetters.holds(t)
+	more := newLogBench(t, log, logledger.Options{Lanes: 1})
+	equal(t, "failed", more.do(t, batch), "")
+	equal(t, "sent", len(more.sink.data), 5000)
+}
+
+// TestNewStore: the ledger is that of the options, and acks and consumers are in the table.
+func TestNewStore(t *testing.T) {
+	t.Parallel()
+	for _, o := range []kinesishandler.Options{{}, {Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: 3}}} {
+		store, err := kinesishandler.NewStore(nil, "entries", o)
+		must(t, err)
+		stores, several := store.(kinesishandler.Stores)
+		equal(t, "several engines", several, o.Ledger.Log)
+		if !several {
+			continue
+		}
+		_, isLog := stores.Ledger.(*logledger.Ledger)
+		_, acks := stores.Acks.(*dynamostore.Store)
+		_, consumers := stores.Consumers.(*dynamostore.Store)
+		equal(t, "engines", isLog && acks && consumers, true)
+	}
+	_, err := kinesishandler.NewStore(nil, "entries", kinesishandler.Options{Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: -1}})
+	if err == nil {
+		t.Error("-1 lanes were taken")
+	}
+}
