@@ -148,36 +148,40 @@ func (v *verifier) epoch(ctx context.Context, e Epoch, after *Epoch) error {
 	return nil
 }
 
-// complete checks that an epoch has all of its items, its seal included, and nothing behind that. It returns false if
-// some are purged or missing.
+// complete reports whether an epoch has all of its items, its seal included, and nothing behind that. After the purge
+// time that is no problem: some may be deleted, and a seal may be where an item was.
 func (v *verifier) complete(e Epoch, after *Epoch, items []placed) bool {
-	missing, next, sealed := -1, 0, false
-	for _, i := range items {
-		switch {
-		case sealed:
-			v.problem(e.Number, i.index, "the item stands behind the seal")
-		case after != nil && i.seal != (i.index == after.Sealed):
-			v.problem(e.Number, i.index, "the seal has the index %d, says the next chain row: the item contradicts it",
-				after.Sealed)
-		}
-		if i.index != next {
-			missing = next
-		}
-		next, sealed = i.index+1, sealed || i.seal
-	}
-	if after != nil && next <= after.Sealed {
-		missing = next
-	}
-	if missing < 0 {
+	index, wrong := gap(after, items)
+	switch {
+	case wrong == "":
 		return true
-	}
-	if v.now().Unix() < e.PurgeAt() {
-		v.problem(e.Number, missing, "the item is missing, and its purge time is %s",
+	case v.now().Unix() < e.PurgeAt():
+		v.problem(e.Number, index, "%s; the purge time of the epoch is %s", wrong,
 			time.Unix(e.PurgeAt(), 0).UTC().Format(time.RFC3339))
-	} else {
+	default:
 		v.total.Purged++
 	}
 	return false
+}
+
+// gap finds the first place where the items of an epoch are not what they should be.
+func gap(after *Epoch, items []placed) (index int, wrong string) {
+	next, sealed := 0, false
+	for _, i := range items {
+		switch {
+		case sealed:
+			return i.index, "the item stands behind the seal"
+		case i.index != next:
+			return next, "the item is missing"
+		case after != nil && i.seal != (i.index == after.Sealed):
+			return i.index, fmt.Sprintf("the next chain row says that the seal has the index %d", after.Sealed)
+		}
+		next, sealed = i.index+1, i.seal
+	}
+	if after != nil && !sealed {
+		return next, "the item is missing"
+	}
+	return 0, ""
 }
 
 // item checks an item and its rows.

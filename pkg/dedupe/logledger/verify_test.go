@@ -73,7 +73,7 @@ func TestVerify(t *testing.T) {
 	}{
 		"right":  {func(*memlog.Log) {}, 0, ""},
 		"purged": {func(log *memlog.Log) { purge(log, first) }, 1000 * time.Hour, ""},
-		"gap":    {func(log *memlog.Log) { purge(log, first) }, 0, "0/0 the item is missing, and its purge time is 2050-01-02T02:07:30Z"},
+		"gap":    {func(log *memlog.Log) { purge(log, first) }, 0, "0/0 the item is missing; the purge time of the epoch is 2050-01-02T02:07:30Z"},
 		"no seal": {
 			func(log *memlog.Log) { purge(log, logledger.Place{LaneID: lane0, Index: 2}) }, 0, "0/2 the item is missing",
 		},
@@ -85,7 +85,7 @@ func TestVerify(t *testing.T) {
 				seal := data(log, 2)
 				purge(log, logledger.Place{LaneID: lane0, Index: 1})
 				appendTo(log, 0, 1, seal)
-			}, 0, "0/1 the seal has the index 2, says the next chain row",
+			}, 0, "0/1 the next chain row says that the seal has the index 2",
 		},
 		"twice": {
 			func(log *memlog.Log) {
