@@ -103,11 +103,17 @@ func (l *lane) enterRun(ctx context.Context, q dedupe.Question, run []record) er
 		if err != nil {
 			return err
 		}
-		done := d.rows == 0
-		if !done {
-			if done, err = l.append(ctx, d.item(run, l.ledger.nonce()), q.Retention); err != nil {
-				return err
-			}
+		done := false
+		switch {
+		case d.rows > 0:
+			done, err = l.append(ctx, d.item(run, l.ledger.nonce()), q.Retention)
+		case d.allMine():
+			done = true
+		default:
+			done, err = l.current(ctx)
+		}
+		if err != nil {
+			return err
 		}
 		if done {
 			for i := range run {
@@ -125,6 +131,11 @@ type decision struct {
 	answers []dedupe.Answer
 	fresh   map[rowKey][]freshRow // to be appended
 	rows    int                   // how many these are
+}
+
+// allMine reports whether all records have rows already. No other row can change that.
+func (d *decision) allMine() bool {
+	return !slices.ContainsFunc(d.answers, func(a dedupe.Answer) bool { return a.Found != dedupe.Mine })
 }
 
 // freshRow is the row of a record of the run, which later records of the run see.

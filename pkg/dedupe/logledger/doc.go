@@ -25,7 +25,9 @@
 //
 // The rows of a batch are appended at the first free index. That is the fence: if another process has appended there
 // meanwhile, nothing was decided; the process reads what is new and decides all again. So an append stands behind
-// everything that it was decided by. A record that needs no row needs no fence: no later row can change its answer.
+// everything that it was decided by. If no record of the batch needs a row, a consistent read takes its place: a record
+// whose fingerprint has changed since it got its row may seem to be a duplicate until that row is read. No later row can
+// change the answer for a record that has found its own.
 //
 // # Files
 //

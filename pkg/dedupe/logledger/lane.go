@@ -239,6 +239,16 @@ func sizeOf(items []Item) (bytes int) {
 	return bytes
 }
 
+// current reports whether nothing was appended since the lane was last read. Otherwise the records are to be decided
+// again: a record whose fingerprint has changed may have a row there, and is not the duplicate that it seems to be.
+func (l *lane) current(ctx context.Context) (bool, error) {
+	epoch, next := l.last().Number, l.next
+	if err := l.catchUp(ctx, true); err != nil {
+		return false, err
+	}
+	return len(l.epochs) > 0 && l.last().Number == epoch && l.next == next, nil
+}
+
 // apply takes items of the last epoch into memory, and returns how many.
 func (l *lane) apply(items []Item) (read int, err error) {
 	for _, i := range inSequence(items, l.next) {
