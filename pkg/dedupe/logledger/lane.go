@@ -346,13 +346,15 @@ func (l *lane) found(ctx context.Context, at arrivals, keep dedupe.Retention) er
 // roll ends the last epoch and begins the next one, unless another process does.
 func (l *lane) roll(ctx context.Context, greatest int64, keep dedupe.Retention) error {
 	last := l.last()
+	begun, err := l.following(ctx) // before the seal is searched: it is put before the next epoch begins
+	if err != nil {
+		return err
+	}
 	if err := l.catchUp(ctx, true); err != nil || len(l.epochs) == 0 || l.last().Number != last.Number {
 		return err
 	}
 	if !l.sealed {
-		if next, err := l.following(ctx); err != nil {
-			return err
-		} else if next != nil {
+		if begun != nil {
 			return l.skip()
 		}
 		if done, err := l.put(ctx, item{seal: true, nonce: l.ledger.nonce()}); !done {
