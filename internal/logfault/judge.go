@@ -1,0 +1,145 @@
+package logfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// judge checks the guarantees by what callers were told, and the log row by row.
+func (w *world) judge() error {
+	for _, check := range []func() error{w.refusals, w.once, w.steady, w.lost, w.log} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told returns the answers for a record that let it be delivered.
+func (w *world) told(n int) (all []verdict) {
+	for _, v := range w.verdicts {
+		if v.record == n && (v.Found == dedupe.Put || v.Found == dedupe.Mine) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// refusals: all records are within their horizon, and most processes have the number of lanes of the scope.
+func (w *world) refusals() error {
+	var full *logledger.MemoryError
+	for _, v := range w.verdicts {
+		if v.Err != nil && !errors.Is(v.Err, dedupe.ErrTryAgain) && !errors.As(v.Err, &full) && !w.mixedLanes() {
+			return fmt.Errorf("refused: record %d: %w", v.record, v.Err)
+		}
+	}
+	return nil
+}
+
+func (w *world) mixedLanes() bool {
+	return slices.ContainsFunc(w.Settings, func(s setting) bool { return s.Lanes != 0 })
+}
+
+// once: of copies at most one is delivered (G7), and records with different contents are not delivered under one id.
+// Nothing is promised for a record whose fingerprint has changed.
+func (w *world) once() error {
+	for a := range w.Records {
+		for b := range a {
+			r, s := w.Records[a], w.Records[b]
+			if r.Key != s.Key || (r.Arrival-s.Arrival).Abs() > w.window() || w.changed(a) || w.changed(b) {
+				continue
+			}
+			ofA, ofB := w.told(a), w.told(b)
+			switch {
+			case len(ofA) == 0 || len(ofB) == 0:
+			case r.Content == s.Content:
+				return fmt.Errorf("G7: records %d and %d are copies, and both are delivered", b, a)
+			case ofA[0].Derived == 0 && ofB[0].Derived == 0:
+				return fmt.Errorf("ids: records %d and %d have different contents, and both are delivered as %s", b, a, ids[r.Key])
+			}
+		}
+	}
+	return nil
+}
+
+// changed reports whether a record was entered under changed fingerprints.
+func (w *world) changed(n int) bool {
+	return slices.ContainsFunc(w.Batches, func(b batch) bool { return b.Changed && slices.Contains(b.Records, n) })
+}
+
+// steady: a record that may be delivered is never a duplicate afterwards (G8), and has one id (G9), also if its
+// fingerprint changes. A call that was running already counts for itself.
+func (w *world) steady() error {
+	for n := range w.Records {
+		first := slices.IndexFunc(w.verdicts, func(v verdict) bool {
+			return v.record == n && (v.Found == dedupe.Put || v.Found == dedupe.Mine)
+		})
+		if first < 0 {
+			continue
+		}
+		derived := w.verdicts[first].Derived
+		for _, v := range w.verdicts[first+1:] {
+			switch {
+			case v.record != n || v.begun <= first || v.Found == dedupe.NotKnown:
+			case v.Found == dedupe.Same || v.Found == dedupe.Other:
+				return fmt.Errorf("G8: record %d was to be delivered, and is a duplicate later", n)
+			case v.Derived != derived:
+				return fmt.Errorf("G9: record %d has another id later", n)
+			}
+		}
+	}
+	return nil
+}
+
+// lost: a record is a duplicate only if another record with its content is in the log, and counts for it (G6). With
+// KeepIDs it keeps its id only if one with another content is.
+func (w *world) lost() error {
+	var entries [3][]logledger.Entry
+	for _, v := range w.verdicts {
+		if v.Found != dedupe.Same && v.Found != dedupe.Other {
+			continue
+		}
+		r := w.Records[v.record]
+		key := format.KeyOf(ids[r.Key])
+		if entries[r.Key] == nil {
+			var err error
+			if entries[r.Key], err = logledger.Explain(context.Background(), view{&w.store, true}, scope, key, time.Time{}); err != nil {
+				return err
+			}
+		}
+		if !slices.ContainsFunc(entries[r.Key], func(e logledger.Entry) bool {
+			arrival := begin.Add(r.Arrival)
+			return w.cell(e.Place).order <= v.appends && !e.HasOwner(r.owner()) &&
+				e.HasContent(key, r.fingerprint(v.changed)) == (v.Found == dedupe.Same) &&
+				!arrival.Before(e.First.Add(-e.Window)) && !arrival.After(e.Last.Add(e.Window))
+		}) {
+			return fmt.Errorf("G6: record %d is a duplicate of nothing", v.record)
+		}
+	}
+	return nil
+}
+
+// log: Verify finds nothing, neither in all that was ever appended nor in what is left of it.
+func (w *world) log() error {
+	now := func() time.Time { return begin.Add(w.now) }
+	for _, deleted := range []bool{true, false} {
+		var found []string
+		_, err := logledger.Verify(context.Background(), view{&w.store, deleted}, scope, now,
+			func(p logledger.Problem) { found = append(found, fmt.Sprintf("%s: %s", placeOf(p.Place), p.What)) })
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			slices.Sort(found)
+			return fmt.Errorf("log: %s", found[0])
+		}
+	}
+	return nil
+}

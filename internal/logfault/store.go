@@ -1,0 +1,160 @@
+package logfault
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// store is the storage of a scope. It remembers what it has deleted, and it reads consistently.
+type store struct {
+	lanes   [mostLanes]laneStore
+	appends int
+	refill  *logledger.Place // rows were appended where an item had been deleted
+}
+
+const mostLanes = 3
+
+type laneStore struct {
+	chain  []chainRow
+	epochs []epochStore
+}
+
+type chainRow struct {
+	logledger.Epoch
+	there, deleted bool
+}
+
+type epochStore []cell
+
+// cell is the place of an item.
+type cell struct {
+	data           []byte
+	seal           []byte // that was put after the item had been deleted
+	purgeAt        int64
+	order          int // how many items had been appended, with this one
+	there, deleted bool
+}
+
+func grown[T any](all []T, n int) []T {
+	if n < len(all) {
+		return all
+	}
+	return append(all, make([]T, n+1-len(all))...)
+}
+
+func (s *store) putEpoch(lane int, e logledger.Epoch) (existing *logledger.Epoch) {
+	l := &s.lanes[lane]
+	l.chain = grown(l.chain, e.Number)
+	row := &l.chain[e.Number]
+	if row.there && !row.deleted {
+		there := row.Epoch
+		return &there
+	}
+	*row = chainRow{e, true, false}
+	return nil
+}
+
+// lanesOfScope is the number of lanes that the first chain row says; 0: there is none.
+func (s *store) lanesOfScope() int {
+	if len(s.lanes[0].chain) == 0 {
+		return 0
+	}
+	return s.lanes[0].chain[0].Lanes
+}
+
+func (s *store) cell(at logledger.Place) *cell {
+	l := &s.lanes[at.Lane]
+	l.epochs = grown(l.epochs, at.Epoch)
+	l.epochs[at.Epoch] = grown(l.epochs[at.Epoch], at.Index)
+	return &l.epochs[at.Epoch][at.Index]
+}
+
+func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing []byte) {
+	c := s.cell(at)
+	switch {
+	case c.seal != nil:
+		return c.seal
+	case c.there && !c.deleted:
+		return c.data
+	case c.deleted && isSeal(data):
+		c.seal = data // does no harm: the epoch counts for nothing any more
+	case c.deleted:
+		s.refill = &at
+	default:
+		s.put(c, data, purgeAt)
+	}
+	return nil
+}
+
+// isSeal knows the kind of an item.
+func isSeal(data []byte) bool { return data[1] == 's' }
+
+func (s *store) put(c *cell, data []byte, purgeAt int64) {
+	s.appends++
+	*c = cell{data: data, purgeAt: purgeAt, order: s.appends, there: true}
+}
+
+// purge deletes items past their purge time, if the function says so.
+func (s *store) purge(now time.Time, deleted func() bool) {
+	for n := range s.lanes {
+		for _, items := range s.lanes[n].epochs {
+			for i := range items {
+				if c := &items[i]; c.there && !c.deleted && c.purgeAt < now.Unix() && deleted() {
+					c.deleted = true
+				}
+			}
+		}
+	}
+}
+
+// view is the store as a logledger.Storage that is only read.
+type view struct {
+	*store
+	deleted bool // deleted items are there as well
+}
+
+var errReadOnly = errors.New("this storage is only read")
+
+func (v view) Epochs(_ context.Context, lane logledger.LaneID, below, limit int) (page []logledger.Epoch, err error) {
+	for _, row := range slices.Backward(v.lanes[lane.Lane].chain) {
+		if row.there && (v.deleted || !row.deleted) && row.Number < below && len(page) < limit {
+			page = append(page, row.Epoch)
+		}
+	}
+	return page, nil
+}
+
+func (v view) PutEpoch(context.Context, logledger.LaneID, logledger.Epoch) (*logledger.Epoch, error) {
+	return nil, errReadOnly
+}
+
+func (v view) Append(context.Context, logledger.Place, []byte, int64) ([]byte, error) {
+	return nil, errReadOnly
+}
+
+func (v view) Read(
+	_ context.Context, from logledger.Place, limit int, _ bool,
+) (items []logledger.Item, more bool, err error) {
+	epochs := v.lanes[from.Lane].epochs
+	if from.Epoch >= len(epochs) || from.Index >= len(epochs[from.Epoch]) {
+		return nil, false, nil
+	}
+	for n, c := range epochs[from.Epoch][from.Index:] {
+		data := c.data
+		if c.deleted && !v.deleted {
+			data = c.seal
+		}
+		switch {
+		case data == nil:
+		case limit > 0 && len(items) == limit:
+			return items, true, nil
+		default:
+			items = append(items, logledger.Item{Index: from.Index + n, Data: data})
+		}
+	}
+	return items, false, nil
+}

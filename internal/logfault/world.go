@@ -1,0 +1,356 @@
+package logfault
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// world is a storage and some processes, on their way through a history.
+type world struct {
+	history
+	store
+	mutant    *Mutant
+	random    *rand.Rand
+	now       time.Duration
+	processes []*process
+	running   []*call
+	delayed   []delayed
+	verdicts  []verdict
+
+	tracing bool
+	trace   []string
+}
+
+// process is a Ledger, which is used by one call at a time.
+type process struct {
+	setting
+	name   string
+	port   *port
+	ledger *logledger.Ledger
+	call   *call // that is running
+	cold   int   // how many processes took its place
+}
+
+// call is a call of a ledger, which stops before each effect.
+type call struct {
+	batch
+	process  *process
+	deadline time.Duration // no effect may come later: the records are past their horizon then
+	next     func() (struct{}, bool)
+	stop     func()
+	yield    func(struct{}) bool
+	killed   bool
+	left     bool // nobody waits for the answers
+	begun    int  // how many verdicts there were
+}
+
+// delayed is an effect that comes later.
+type delayed struct {
+	deadline time.Duration
+	name     string
+	effect   func()
+}
+
+// verdict is an answer for a record that a caller was given.
+type verdict struct {
+	dedupe.Answer
+	record  int
+	changed bool // under changed fingerprints
+	appends int  // how many items had been appended
+	begun   int  // how many verdicts there were when the call began
+}
+
+// play plays a history. The error says what is wrong.
+func play(h history, m *Mutant) error {
+	w := newWorld(h, m)
+	return w.run()
+}
+
+// traced plays a history again, and returns all that happens and what is wrong.
+func traced(h history, m *Mutant) (string, error) {
+	w := newWorld(h, m)
+	w.tracing = true
+	err := w.run()
+	return strings.Join(w.trace, "\n"), err
+}
+
+func newWorld(h history, m *Mutant) *world {
+	w := &world{history: h, mutant: m, random: rand.New(rand.NewPCG(h.Seed, 2))}
+	for n, s := range h.Settings {
+		w.processes = append(w.processes, &process{setting: s, name: fmt.Sprint("process ", n)})
+	}
+	return w
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && chance(w.random, p) }
+
+func (w *world) note(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, w.now.String()+" "+fmt.Sprintf(format, args...))
+	}
+}
+
+func since(arrival int64) time.Duration { return time.UnixMilli(arrival).Sub(begin) }
+
+func (w *world) run() error {
+	defer w.end()
+	for _, b := range w.Batches {
+		for len(w.running) > 0 && w.chance(w.Eager) {
+			if err := w.step(); err != nil {
+				return err
+			}
+		}
+		w.advance(b.At)
+		if err := w.begin(b); err != nil {
+			return err
+		}
+	}
+	for len(w.running) > 0 || len(w.delayed) > 0 {
+		if err := w.step(); err != nil {
+			return err
+		}
+	}
+	if err := w.settle(); err != nil {
+		return err
+	}
+	return w.judge()
+}
+
+// end ends what is running.
+func (w *world) end() {
+	for _, c := range w.running {
+		c.kill()
+	}
+}
+
+func (c *call) kill() {
+	c.killed = true
+	c.stop()
+}
+
+// step lets one effect come, or one call go on.
+func (w *world) step() error {
+	if n := len(w.delayed); n > 0 && (len(w.running) == 0 || w.chance(0.2)) {
+		n = w.random.IntN(n)
+		w.note("%s: a late effect", w.delayed[n].name)
+		w.delayed[n].effect()
+		w.delayed = slices.Delete(w.delayed, n, n+1)
+		return w.unbroken()
+	}
+	return w.goOn(oneOf(w.random, w.running...))
+}
+
+// goOn lets a call go on up to its next effect.
+func (w *world) goOn(c *call) error {
+	if _, more := c.next(); !more {
+		w.running = slices.DeleteFunc(w.running, func(other *call) bool { return other == c })
+		if c.process.call == c {
+			c.process.call = nil
+		}
+	}
+	return w.unbroken()
+}
+
+// unbroken returns an error if an item was appended where one had been deleted.
+func (w *world) unbroken() error {
+	if w.refill != nil {
+		return fmt.Errorf("fence: an item is appended at %s, where another one was deleted", placeOf(*w.refill))
+	}
+	return nil
+}
+
+// advance lets time go on. What would come too late does not come.
+func (w *world) advance(now time.Duration) {
+	if now == w.now {
+		return
+	}
+	w.now = now
+	for _, c := range w.running {
+		if c.deadline < now {
+			w.note("%s: killed, since its records are past their horizon", c.process.name)
+			c.kill()
+			c.process.restart(c)
+		}
+	}
+	w.running = slices.DeleteFunc(w.running, func(c *call) bool { return c.killed })
+	w.delayed = slices.DeleteFunc(w.delayed, func(d delayed) bool { return d.deadline < now })
+	deleted := func() bool { return w.chance(w.Purge) }
+	w.purge(begin.Add(now), deleted)
+	if w.mutant != nil && w.mutant.after != nil {
+		w.mutant.after(&w.store, begin.Add(now), deleted)
+	}
+}
+
+// restart puts a new process in the place of one, unless that was done already.
+func (p *process) restart(c *call) {
+	if p.call == c {
+		p.ledger, p.call = nil, nil
+		p.cold++
+	}
+}
+
+// begin begins a batch.
+func (w *world) begin(b batch) error {
+	p := w.processes[b.Process]
+	switch c := p.call; {
+	case b.Cold && c != nil:
+		if w.chance(0.5) {
+			w.note("%s: killed", p.name)
+			c.kill()
+			w.running = slices.DeleteFunc(w.running, func(other *call) bool { return other == c })
+		} else {
+			w.note("%s: goes on, and nobody waits for it", p.name)
+			c.left = true
+		}
+		p.restart(c)
+	case b.Cold:
+		p.ledger = nil
+		p.cold++
+	default:
+		for p.call != nil {
+			if err := w.goOn(p.call); err != nil {
+				return err
+			}
+		}
+	}
+	w.start(p, b)
+	return nil
+}
+
+// start starts the call of a batch.
+func (w *world) start(p *process, b batch) {
+	if p.ledger == nil {
+		p.port = &port{world: w, name: fmt.Sprintf("%s (number %d)", p.name, p.cold)}
+		p.ledger = w.open(p.port, p.setting)
+	}
+	c := &call{batch: b, process: p, deadline: w.Records[b.Records[0]].Arrival, begun: len(w.verdicts)}
+	for _, n := range b.Records {
+		c.deadline = min(c.deadline, w.Records[n].Arrival)
+	}
+	c.deadline += w.horizon()
+	w.note("%s: batch %s", p.port.name, w.describe(b))
+	ledger, port := p.ledger, p.port
+	port.call, p.call = c, c
+	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+		c.yield = yield
+		retention := dedupe.Retention{Window: p.Window, Horizon: p.Horizon}
+		if b.Warm {
+			_ = ledger.Warm(context.Background(), scope, retention) // it is allowed to fail
+		}
+		answers, err := ledger.Enter(context.Background(), w.question(b, retention))
+		if err != nil {
+			panic(err) // the retention is right
+		}
+		if !c.left && !c.killed {
+			w.answer(port.name, b, c.begun, answers)
+		}
+	})
+	w.running = append(w.running, c)
+}
+
+func (w *world) open(p *port, s setting) *logledger.Ledger {
+	l, err := logledger.New(p, logledger.Options{Lanes: cmp.Or(s.Lanes, w.Lanes), Memory: s.Memory, Clock: w.clock(p)})
+	if err != nil {
+		panic(err) // the options are right
+	}
+	return l
+}
+
+// clock is virtual time. Of lanes that may be entered at the same time, the seed says which comes first.
+func (w *world) clock(p *port) dedupe.Clock {
+	return dedupe.Clock{
+		Now: func() time.Time { return begin.Add(w.now) },
+		Pause: func(context.Context, time.Duration) error {
+			_, err := p.enter()
+			return err
+		},
+		Each: func(n, _ int, f func(int)) {
+			for _, i := range w.random.Perm(n) {
+				f(i)
+			}
+		},
+	}
+}
+
+func (w *world) question(b batch, retention dedupe.Retention) dedupe.Question {
+	q := dedupe.Question{Scope: scope, Retention: retention, KeepIDs: w.KeepIDs}
+	for _, n := range b.Records {
+		r := w.Records[n]
+		c := dedupe.Candidate{Owner: r.owner(), Poison: r.Poison}
+		if !r.Poison {
+			c.ID, c.Fingerprint, c.Arrival = ids[r.Key], r.fingerprint(b.Changed), begin.Add(r.Arrival)
+		}
+		q.Records = append(q.Records, c)
+	}
+	return q
+}
+
+func (w *world) describe(b batch) string {
+	var text []string
+	for _, n := range b.Records {
+		r := w.Records[n]
+		text = append(text, fmt.Sprintf("record %d (%s, %s, %s, %s)", n, r.owner(), ids[r.Key], r.fingerprint(b.Changed), r.Arrival))
+	}
+	return strings.Join(text, ", ")
+}
+
+// answer takes down what a caller was told.
+func (w *world) answer(name string, b batch, begun int, answers []dedupe.Answer) {
+	for i, n := range b.Records {
+		if w.Records[n].Poison {
+			continue
+		}
+		w.note("%s: record %d: %s", name, n, describe(answers[i]))
+		w.verdicts = append(w.verdicts, verdict{answers[i], n, b.Changed, w.appends, begun})
+	}
+}
+
+func describe(a dedupe.Answer) string {
+	found := []string{"not known", "put", "mine", "same", "other"}[a.Found]
+	if a.Derived > 0 {
+		found += ", derived"
+	}
+	if a.Err != nil {
+		found += ": " + a.Err.Error()
+	}
+	return found
+}
+
+// settle enters all records again whose horizon has not ended, in a new process, and nothing fails. So it finds out
+// whether the log is of use.
+func (w *world) settle() error {
+	b := batch{At: w.now}
+	for n, r := range w.Records {
+		if r.Arrival <= w.now && w.now <= r.Arrival+w.horizon() {
+			b.Records = append(b.Records, n)
+		}
+	}
+	if len(b.Records) == 0 {
+		return nil
+	}
+	p := &port{world: w, name: "the last process"}
+	w.note("%s: batch %s", p.name, w.describe(b))
+	s := w.Settings[0]
+	answers, err := w.open(p, setting{Lanes: w.lanesOfScope()}).Enter(context.Background(),
+		w.question(b, dedupe.Retention{Window: s.Window, Horizon: s.Horizon}))
+	if err != nil {
+		return err
+	}
+	w.answer(p.name, b, len(w.verdicts), answers)
+	for _, a := range answers {
+		if a.Err != nil && !errors.Is(a.Err, dedupe.ErrTryAgain) {
+			return fmt.Errorf("refused: %w", a.Err)
+		}
+	}
+	return w.unbroken()
+}
