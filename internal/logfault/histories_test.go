@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"flag"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
 var (
-	oneSeed = flag.Int("seed", -1, "TestHistories plays the history of this seed alone")
-	seeds   = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 20,000, or 500 with -short")
+	oneSeed    = flag.Int("seed", -1, "TestHistories plays the history of this seed alone")
+	seeds      = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 20,000, or 500 with -short")
+	byVerdicts = flag.Bool("verdicts", false, "TestHistories does not judge the log, but only what callers were told")
+	shrink     = flag.Bool("shrink", true, "TestHistories makes the history smaller that it finds")
 )
 
 // TestHistories plays histories at random. Each seed always plays the same one.
@@ -22,20 +26,41 @@ func TestHistories(t *testing.T) {
 	case *seeds == 0 && testing.Short():
 		plays = 500
 	}
+	by := all
+	if *byVerdicts {
+		by = verdicts
+	}
 	for seed := uint64(first); seed < uint64(first+plays); seed++ {
-		if err := play(newHistory(seed), nil); err != nil {
-			fail(t, newHistory(seed), nil)
+		h := newHistory(seed)
+		err := play(h, nil, by)
+		if err == nil {
+			continue
 		}
+		if *shrink {
+			h = h.smaller(func(h history) bool { return play(h, nil, by) != nil })
+		}
+		t.Fatalf("seed %d: %v\nmade smaller: %s", seed, err, h.print(nil, by))
 	}
 }
 
-// fail prints the history in full.
-func fail(t *testing.T, h history, m *Mutant) {
-	t.Helper()
-	text, err := json.Marshal(h)
-	if err != nil {
-		t.Fatal(err)
+// TestKeptHistories plays histories that once broke a guarantee.
+func TestKeptHistories(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
 	}
-	trace, err := traced(h, m)
-	t.Fatalf("seed %d: %v\n%s\nall that happened:\n%s", h.Seed, err, text, trace)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h history
+		if err := json.Unmarshal(text, &h); err != nil {
+			t.Fatal(file, err)
+		}
+		if err := play(h, nil, all); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, h.print(nil, all))
+		}
+	}
 }

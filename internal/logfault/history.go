@@ -57,6 +57,7 @@ const (
 	mostRecords = 8
 	contents    = 3
 	scope       = "s"
+	memoryUnit  = 50_000 // suffices for some entries of a lane
 )
 
 // begin is the beginning of all histories.
@@ -131,7 +132,7 @@ func newHistory(seed uint64) history {
 
 func (m *maker) settings() {
 	horizon := oneOf(m.Rand, m.window/2, m.window, 3*m.window, 10*m.window)
-	first := setting{Window: m.window, Horizon: horizon, Memory: oneOf[int64](m.Rand, 0, 0, 0, 0, 200_000, 99_000, 50_000)}
+	first := setting{Window: m.window, Horizon: horizon, Memory: memoryUnit * oneOf[int64](m.Rand, 0, 0, 0, 0, 1, 2, 4)}
 	for range oneOf(m.Rand, 1, 2, 2, 3, 3) {
 		s := first
 		if chance(m.Rand, 0.1) {

@@ -1,24 +1,213 @@
 package logfault
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // mostPlays is how many histories may pass before a mutant must be found.
-const mostPlays = 20_000
+const mostPlays = 50_000
 
-// TestMutants: the histories find each broken rule of the storage.
+// TestMutants: the histories find each broken rule of the storage, by what callers are told alone, and earlier with the
+// log.
 func TestMutants(t *testing.T) {
 	for _, m := range Mutants {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(mostPlays) {
-				if err := play(newHistory(seed), &m); err != nil {
-					t.Logf("found after %d histories: %v", seed+1, err)
-					return
+			for name, by := range map[string]judges{"by all": all, "by verdicts": verdicts} {
+				found := false
+				for seed := uint64(0); seed < mostPlays && !found; seed++ {
+					if err := play(newHistory(seed), &m, by); err != nil {
+						t.Logf("%s, after %d histories: %v", name, seed+1, err)
+						found = true
+					}
+				}
+				if !found {
+					t.Errorf("%s: %d histories do not find it", name, mostPlays)
 				}
 			}
-			t.Errorf("%d histories do not find it", mostPlays)
 		})
 	}
+}
+
+// TestSmaller: a history is made so small that it can be read.
+func TestSmaller(t *testing.T) {
+	t.Parallel()
+	m := &Mutants[0]
+	broken := func(h history) bool { return play(h, m, all) != nil }
+	var h history
+	for h = newHistory(0); !broken(h); h = newHistory(h.Seed + 1) {
+	}
+	small := h.smaller(broken)
+	if text := small.print(m, all); !broken(small) || len(small.Batches) > 3 || strings.Count(text, "\n") > 60 {
+		t.Error(text)
+	}
+}
+
+// sourceMutant breaks a rule in the source of the ledger.
+type sourceMutant struct {
+	name    string
+	changes []change
+	refuses bool // it only refuses what it should not
+}
+
+// change replaces a text that a file has once.
+type change struct{ file, old, new string }
+
+const (
+	decide  = "pkg/dedupe/logledger/decide.go"
+	lane    = "pkg/dedupe/logledger/lane.go"
+	memory  = "pkg/dedupe/logledger/memory.go"
+	ledger  = "pkg/dedupe/logledger/ledger.go"
+	item    = "pkg/dedupe/logledger/item.go"
+	table   = "pkg/dedupe/logledger/table.go"
+	held    = "pkg/dedupe/logledger/held.go"
+	making  = "internal/logfault/history.go"
+	appends = "data, last.PurgeAt())"
+)
+
+// purgePerItem gives each item a purge time of its own.
+var purgePerItem = change{lane, appends, `data, func() int64 {
+		if it.seal {
+			return last.PurgeAt()
+		}
+		return Epoch{Until: it.at.greatest + last.Window.Milliseconds(), Horizon: last.Horizon}.PurgeAt()
+	}())`}
+
+// collidingKeys lets all rows of a lane have one key.
+var collidingKeys = change{
+	item, "return rowKey{binary.BigEndian.Uint64(k[:]), binary.BigEndian.Uint32(k[8:])}",
+	"return rowKey{uint64(k[15] & 0), 1}",
+}
+
+var sourceMutants = []sourceMutant{
+	{name: "only-earlier-rows-count", changes: []change{{memory, "since: it.at.least - window, until", "since: it.at.least, until"}}},
+	{name: "first-row-only", changes: []change{{decide, "of.derived())\n\t\treturn true", "of.derived())\n\t\treturn false"}}},
+	{name: "mine-left-out", changes: []change{{decide, "case mine:", "case mine && false:"}}},
+	{name: "floor-unchecked", changes: []change{{lane, "if l.wanted < l.floor {", "if false {"}}},
+	{name: "load-ends-at-the-window", changes: []change{{
+		lane, "for i := range len(epochs) - 1 {",
+		"for i := range len(epochs) - 1 {\n if epochs[i].Start > l.wanted+epochs[i].Window.Milliseconds() { continue }",
+	}}},
+	{name: "begin-searched-among-arrivals", changes: []change{{
+		lane, "if err := l.hold(e, i.Index, it); err != nil {",
+		`if it.at.greatest+e.Window.Milliseconds() < l.wanted { l.drop(func(*held) bool { return true }) }
+		if err := l.hold(e, i.Index, it); err != nil {`,
+	}}},
+	{name: "one-endless-log", changes: []change{{lane, "it.at.greatest >= last.Ends || ", ""}, purgePerItem}},
+	{name: "purge-per-item", changes: []change{purgePerItem}},
+	{name: "unread-seal-passed", changes: []change{{
+		lane, "if len(items) == 0 && consistent {\n\t\t\treturn rows, l.purged(e, next)",
+		"if len(items) == 0 {\n\t\t\treturn rows, nil",
+	}}},
+	{name: "other-lanes-accepted", changes: []change{{ledger, "case e.Lanes != l.lanes:", "case false:"}}},
+	{name: "derived-mark-lost", changes: []change{{memory, "r |= derivedMark", "r |= 0"}}},
+	{name: "batch-not-seen", changes: []change{{decide, "range d.fresh[r.key] {", "range d.fresh[r.key][:0] {"}}},
+	{name: "duplicates-by-any-read", changes: []change{{decide, "done, err = l.current(ctx)", "done = true"}}},
+	{name: "epoch-read-after-its-seal", refuses: true, changes: []change{{
+		lane, "if begun != nil {", "if begun, err = l.following(ctx); err != nil { return err }\nif begun != nil {",
+	}}},
+	{name: "content-without-the-key", changes: []change{collidingKeys, {item, "append(append(text, k[:]...), fingerprint...)",
+		"append(text, fingerprint...)"}}},
+}
+
+// TestSourceMutants: the histories find each broken rule of the ledger.
+func TestSourceMutants(t *testing.T) {
+	testengine.CheckOnly(t)
+	for _, m := range sourceMutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			bin := m.build(t)
+			for name, flag := range map[string]string{"by all": "-verdicts=false", "by verdicts": "-verdicts=true"} {
+				if m.refuses && flag == "-verdicts=true" {
+					continue
+				}
+				output, err := histories(t, bin, flag, fmt.Sprint("-seeds=", mostPlays))
+				found := regexp.MustCompile(`seed (\d+): (.*)`).FindStringSubmatch(output)
+				if err == nil || found == nil {
+					t.Errorf("%s: %d histories do not find it: %s", name, mostPlays, output)
+					continue
+				}
+				t.Logf("%s, by history %s: %s", name, found[1], found[2])
+			}
+		})
+	}
+}
+
+// TestVariants: the histories find nothing if the memory is very small, so that much is evicted, or if all keys of a lane
+// collide.
+func TestVariants(t *testing.T) {
+	testengine.CheckOnly(t)
+	for _, m := range []sourceMutant{
+		{name: "small-pages", changes: []change{
+			{table, "pageSlots = 1024", "pageSlots = 4"}, {table, "firstSlack = 64", "firstSlack = 1"},
+			{held, "heldPageItems = 256", "heldPageItems = 2"}, {making, "memoryUnit  = 50_000", "memoryUnit  = 300"},
+		}},
+		{name: "colliding-keys", changes: []change{collidingKeys}},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			if output, err := histories(t, m.build(t)); err != nil {
+				t.Error(output)
+			}
+		})
+	}
+}
+
+// build builds this test with changed source.
+func (m sourceMutant) build(t *testing.T) (bin string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	changed := map[string]string{}
+	for _, c := range m.changes {
+		path := filepath.Join(root, c.file)
+		from := changed[path]
+		if from == "" {
+			from = path
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), c.old); n != 1 {
+			t.Fatalf("%s has %q %d times", c.file, c.old, n)
+		}
+		changed[path] = filepath.Join(dir, filepath.Base(c.file))
+		if err := os.WriteFile(changed[path], []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin = filepath.Join(dir, "histories.test")
+	if output, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", file, "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	return bin
+}
+
+// histories plays histories.
+func histories(t *testing.T, bin string, flags ...string) (output string, err error) {
+	t.Helper()
+	flags = append([]string{"-test.run=^TestHistories$", "-shrink=false"}, flags...)
+	b, err := exec.CommandContext(t.Context(), bin, flags...).CombinedOutput()
+	return string(b), err
 }

@@ -84,6 +84,7 @@ func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing
 		c.seal = data // does no harm: the epoch counts for nothing any more
 	case c.deleted:
 		s.refill = &at
+		s.put(c, data, purgeAt)
 	default:
 		s.put(c, data, purgeAt)
 	}
