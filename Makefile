@@ -54,9 +54,10 @@ histories: tools ## Search for errors for hours: HISTORIES=20000 random historie
 
 SEEDS ?= 100000
 .PHONY: seeds
-seeds: ## Play record histories in memory: SEEDS=100000 of them; a seed decides all that happens in one
+seeds: ## Play record histories in memory: SEEDS=100000, ten times as many of the log ledger; a seed decides all
 	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$' ./internal/dedupefault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/objectfault -seeds=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/logfault -seeds=$(SEEDS)0
 
 .PHONY: lint
 lint: ## Check the format and the code, and the workflows of CI

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,4 +64,14 @@ func TestKeptHistories(t *testing.T) {
 			t.Errorf("%s: %v\n%s", file, err, h.print(nil, all))
 		}
 	}
+}
+
+// print is a history in full: what it is, what is wrong, and all that happens.
+func (h history) print(m *Mutant, by judges) string {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err.Error()
+	}
+	trace, err := traced(h, m, by)
+	return fmt.Sprintf("%v\n%s\nall that happens:\n%s", err, text, trace)
 }

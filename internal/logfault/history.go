@@ -76,7 +76,13 @@ func idsInLanes(lanes ...uint32) (all []string) {
 	return all
 }
 
+// queue is a source whose sequences are no numbers.
+const queue = 2
+
 func (r record) owner() dedupe.Owner {
+	if r.Source == queue {
+		return dedupe.Owner{Source: "queue", Sequence: fmt.Sprint("message-", r.Sequence), Sub: r.Sub}
+	}
 	return dedupe.Owner{Source: fmt.Sprint("shard-", r.Source), Sequence: fmt.Sprint(1000 + r.Sequence), Sub: r.Sub}
 }
 
@@ -104,7 +110,7 @@ type maker struct {
 func newHistory(seed uint64) history {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := maker{
-		Rand: r, window: oneOf[time.Duration](r, 2, 4, 16, 64) * time.Minute, next: make([]int, oneOf(r, 1, 2)),
+		Rand: r, window: oneOf[time.Duration](r, 2, 4, 16, 64) * time.Minute, next: make([]int, oneOf(r, 1, 2, 2, 3)),
 		history: history{
 			Seed: seed, Lanes: oneOf(r, 1, 2, 2), Page: oneOf(r, 1, 2, 0), KeepIDs: chance(r, 0.08),
 			Trouble: oneOf[float64](r, 0, 0, 0.05, 0.2), Stale: oneOf(r, 0, 0.2, 0.6), Eager: oneOf(r, 0.3, 0.7, 0.9, 0.97),
@@ -214,9 +220,14 @@ func (m *maker) deliver() {
 	m.call(live[first : first+1+m.IntN(len(live)-first)])
 }
 
-// redrive delivers a record, or a few with others between them.
+// redrive delivers a record, or a few with others between them, also of several sources.
 func (m *maker) redrive() {
-	live := m.live(m.IntN(len(m.next)))
+	var live []int
+	for source := range m.next {
+		if chance(m.Rand, 0.7) {
+			live = append(live, m.live(source)...)
+		}
+	}
 	live = slices.DeleteFunc(live, func(int) bool { return chance(m.Rand, 0.6) })
 	if len(live) > 0 {
 		m.call(live)

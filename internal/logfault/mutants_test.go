@@ -155,7 +155,7 @@ func TestVariants(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			if output, err := histories(t, m.build(t)); err != nil {
+			if output, err := histories(t, m.build(t), fmt.Sprint("-seeds=", *seeds)); err != nil {
 				t.Error(output)
 			}
 		})

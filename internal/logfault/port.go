@@ -90,13 +90,13 @@ func (p *port) PutEpoch(_ context.Context, lane logledger.LaneID, e logledger.Ep
 
 // Append is that of logledger.Storage.
 func (p *port) Append(_ context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
-	put := p.store.append
-	if p.mutant != nil && p.mutant.append != nil {
-		put = func(at logledger.Place, data []byte, purgeAt int64) []byte {
-			return p.mutant.append(&p.store, at, data, purgeAt)
+	err = p.write(func() {
+		if p.mutant != nil && p.mutant.append != nil {
+			existing = p.mutant.append(&p.store, at, data, purgeAt)
+		} else {
+			existing = p.append(at, data, purgeAt)
 		}
-	}
-	err = p.write(func() { existing = put(at, data, purgeAt) })
+	})
 	if p.tracing {
 		p.note("append %s: put %t, %v", placeOf(at), existing == nil && err == nil, err)
 	}

@@ -1,10 +1,6 @@
 package logfault
 
-import (
-	"encoding/json"
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // smaller returns a history that is broken as well, and of which nothing can be left out.
 func (h history) smaller(broken func(history) bool) history {
@@ -97,14 +93,4 @@ func (h *history) leaveOut(record int) {
 		}
 	}
 	h.Batches = slices.DeleteFunc(h.Batches, func(b batch) bool { return len(b.Records) == 0 })
-}
-
-// print is a history in full: what it is, what is wrong, and all that happens.
-func (h history) print(m *Mutant, by judges) string {
-	text, err := json.Marshal(h)
-	if err != nil {
-		return err.Error()
-	}
-	trace, err := traced(h, m, by)
-	return fmt.Sprintf("%v\n%s\nall that happens:\n%s", err, text, trace)
 }

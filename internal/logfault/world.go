@@ -236,7 +236,7 @@ func (w *world) start(p *process, b batch) {
 		c.deadline = min(c.deadline, w.Records[n].Arrival)
 	}
 	c.deadline += w.horizon()
-	w.note("%s: batch %s", p.port.name, w.describe(b))
+	w.noteBatch(p.port.name, b)
 	ledger, port := p.ledger, p.port
 	port.call, p.call = c, c
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -293,13 +293,16 @@ func (w *world) question(b batch, retention dedupe.Retention) dedupe.Question {
 	return q
 }
 
-func (w *world) describe(b batch) string {
+func (w *world) noteBatch(name string, b batch) {
+	if !w.tracing {
+		return
+	}
 	var text []string
 	for _, n := range b.Records {
 		r := w.Records[n]
 		text = append(text, fmt.Sprintf("record %d (%s, %s, %s, %s)", n, r.owner(), ids[r.Key], r.fingerprint(b.Changed), r.Arrival))
 	}
-	return strings.Join(text, ", ")
+	w.note("%s: batch %s", name, strings.Join(text, ", "))
 }
 
 // answer takes down what a caller was told.
@@ -308,7 +311,9 @@ func (w *world) answer(name string, b batch, begun int, answers []dedupe.Answer)
 		if w.Records[n].Poison {
 			continue
 		}
-		w.note("%s: record %d: %s", name, n, describe(answers[i]))
+		if w.tracing {
+			w.note("%s: record %d: %s", name, n, describe(answers[i]))
+		}
 		w.verdicts = append(w.verdicts, verdict{answers[i], n, b.Changed, w.appends, begun})
 	}
 }
@@ -337,7 +342,7 @@ func (w *world) settle() error {
 		return nil
 	}
 	p := &port{world: w, name: "the last process"}
-	w.note("%s: batch %s", p.name, w.describe(b))
+	w.noteBatch(p.name, b)
 	s := w.Settings[0]
 	answers, err := w.open(p, setting{Lanes: w.lanesOfScope()}).Enter(context.Background(),
 		w.question(b, dedupe.Retention{Window: s.Window, Horizon: s.Horizon}))
