@@ -141,7 +141,7 @@ func (m *maker) settings() {
 	first := setting{Window: m.window, Horizon: horizon, Memory: memoryUnit * oneOf[int64](m.Rand, 0, 0, 0, 0, 1, 2, 4)}
 	for range oneOf(m.Rand, 1, 2, 2, 3, 3) {
 		s := first
-		if chance(m.Rand, 0.1) {
+		if chance(m.Rand, 0.15) {
 			s.Window = oneOf(m.Rand, m.window/2, 2*m.window)
 		}
 		if chance(m.Rand, 0.1) {
@@ -202,7 +202,7 @@ func (h history) horizon() time.Duration {
 	return slices.MinFunc(h.Settings, func(a, b setting) int { return int(a.Horizon - b.Horizon) }).Horizon
 }
 
-// window is the least one: of copies further apart nothing is promised.
+// window is the least one: entries count for it, whichever process has put them.
 func (h history) window() time.Duration {
 	return slices.MinFunc(h.Settings, func(a, b setting) int { return int(a.Window - b.Window) }).Window
 }

@@ -63,14 +63,15 @@ func (w *world) mixedLanes() bool {
 // Nothing is promised for a record whose fingerprint has changed.
 func (w *world) once() error {
 	for a := range w.Records {
+		ofA := w.told(a)
 		for b := range a {
 			r, s := w.Records[a], w.Records[b]
-			if r.Key != s.Key || (r.Arrival-s.Arrival).Abs() > w.window() || w.changed(a) || w.changed(b) {
+			if r.Key != s.Key || len(ofA) == 0 || w.changed(a) || w.changed(b) {
 				continue
 			}
-			ofA, ofB := w.told(a), w.told(b)
+			ofB := w.told(b)
 			switch {
-			case len(ofA) == 0 || len(ofB) == 0:
+			case len(ofB) == 0 || (r.Arrival-s.Arrival).Abs() > min(w.windowOf(ofA), w.windowOf(ofB)):
 			case r.Content == s.Content:
 				return fmt.Errorf("G7: records %d and %d are copies, and both are delivered", b, a)
 			case ofA[0].Derived == 0 && ofB[0].Derived == 0:
@@ -79,6 +80,15 @@ func (w *world) once() error {
 		}
 	}
 	return nil
+}
+
+// windowOf is the window for which the entry of a record counts, at least: that of the process that put it. Of an entry
+// whose process has not answered it is not known.
+func (w *world) windowOf(told []verdict) time.Duration {
+	if told[0].Found == dedupe.Put {
+		return told[0].window
+	}
+	return w.window()
 }
 
 // changed reports whether a record was entered under changed fingerprints.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -103,6 +104,7 @@ var sourceMutants = []sourceMutant{
 		if err := l.hold(e, i.Index, it); err != nil {`,
 	}}},
 	{name: "one-endless-log", changes: []change{{lane, "it.at.greatest >= last.Ends || ", ""}, purgePerItem}},
+	{name: "longer-window-in-an-epoch", changes: []change{{lane, "keep.Window > last.Window || ", ""}}},
 	{name: "purge-per-item", changes: []change{purgePerItem}},
 	{name: "unread-seal-passed", changes: []change{{
 		lane, "if len(items) == 0 && consistent {\n\t\t\treturn rows, l.purged(e, next)",
@@ -136,7 +138,8 @@ func TestSourceMutants(t *testing.T) {
 					t.Errorf("%s: %d histories do not find it: %s", name, mostPlays, output)
 					continue
 				}
-				t.Logf("%s, by history %s: %s", name, found[1], found[2])
+				seed, err := strconv.Atoi(found[1])
+				t.Logf("%s, after %d histories: %s, %v", name, seed+1, found[2], err)
 			}
 		})
 	}

@@ -69,6 +69,7 @@ type verdict struct {
 	changed bool // under changed fingerprints
 	appends int  // how many items had been appended
 	begun   int  // how many verdicts there were when the call began
+	window  time.Duration
 }
 
 // play plays a history. The error says what is wrong.
@@ -250,7 +251,7 @@ func (w *world) start(p *process, b batch) {
 			panic(err) // the retention is right
 		}
 		if !c.left && !c.killed {
-			w.answer(port.name, b, c.begun, answers)
+			w.answer(port.name, b, c.begun, p.Window, answers)
 		}
 	})
 	w.running = append(w.running, c)
@@ -306,7 +307,7 @@ func (w *world) noteBatch(name string, b batch) {
 }
 
 // answer takes down what a caller was told.
-func (w *world) answer(name string, b batch, begun int, answers []dedupe.Answer) {
+func (w *world) answer(name string, b batch, begun int, window time.Duration, answers []dedupe.Answer) {
 	for i, n := range b.Records {
 		if w.Records[n].Poison {
 			continue
@@ -314,7 +315,7 @@ func (w *world) answer(name string, b batch, begun int, answers []dedupe.Answer)
 		if w.tracing {
 			w.note("%s: record %d: %s", name, n, describe(answers[i]))
 		}
-		w.verdicts = append(w.verdicts, verdict{answers[i], n, b.Changed, w.appends, begun})
+		w.verdicts = append(w.verdicts, verdict{answers[i], n, b.Changed, w.appends, begun, window})
 	}
 }
 
@@ -349,7 +350,7 @@ func (w *world) settle() error {
 	if err != nil {
 		return err
 	}
-	w.answer(p.name, b, len(w.verdicts), answers)
+	w.answer(p.name, b, len(w.verdicts), s.Window, answers)
 	for _, a := range answers {
 		if w.judges == all && a.Err != nil && !errors.Is(a.Err, dedupe.ErrTryAgain) {
 			return fmt.Errorf("refused: %w", a.Err)

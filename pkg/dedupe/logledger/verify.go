@@ -70,7 +70,7 @@ type verifier struct {
 
 // laterRow is a row behind those that are being read.
 type laterRow struct {
-	Place
+	epoch, index int
 	arrivals
 	content
 	tag
@@ -199,12 +199,11 @@ func (v *verifier) item(e Epoch, i placed) {
 		v.problem(e.Number, i.index, "an arrival of the item is %s, and the epoch has ended at %s", when(i.at.greatest),
 			when(e.Ends))
 	}
-	at := Place{v.LaneID, e.Number, i.index}
 	for n := len(i.rows) - 1; n >= 0; n-- {
 		r := i.rows[n]
 		row := &laterRow{
-			Place: at, arrivals: i.at, content: r.content, tag: r.tag, derived: n >= i.plain, justified: n < i.plain,
-			next: v.later[r.key],
+			epoch: e.Number, index: i.index, arrivals: i.at, content: r.content, tag: r.tag,
+			derived: n >= i.plain, justified: n < i.plain, next: v.later[r.key],
 		}
 		for later := row.next; later != nil; later = later.next {
 			v.pair(e, row, later)
@@ -217,7 +216,7 @@ func (v *verifier) item(e Epoch, i placed) {
 func (v *verifier) pair(e Epoch, first, later *laterRow) {
 	window := e.Window.Milliseconds()
 	since, until := first.least-window, first.greatest+window
-	together := first.Place == later.Place
+	together := first.epoch == later.epoch && first.index == later.index
 	mayCount := together || since <= later.greatest && later.least <= until
 	counts := together || since <= later.least && later.greatest <= until
 	wrong := ""
@@ -233,8 +232,8 @@ func (v *verifier) pair(e Epoch, first, later *laterRow) {
 		return
 	}
 	if counts {
-		v.problem(later.Epoch, later.Index, "%s (content %x, tag %x); the first row is in epoch %d, item %d", wrong,
-			later.content, later.tag, first.Epoch, first.Index)
+		v.problem(later.epoch, later.index, "%s (content %x, tag %x); the first row is in epoch %d, item %d", wrong,
+			later.content, later.tag, first.epoch, first.index)
 	}
 }
 
@@ -260,7 +259,7 @@ func (v *verifier) settle(until int64) {
 			case row.unknown:
 				v.total.Unknown++
 			default:
-				v.problem(row.Epoch, row.Index, "a derived row (content %x, tag %x) has no row before it with another content",
+				v.problem(row.epoch, row.index, "a derived row (content %x, tag %x) has no row before it with another content",
 					row.content, row.tag)
 			}
 			row = next

@@ -13,14 +13,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// aLog has ten ids of three records each in one lane: two with different contents, and a copy. Each id is two hours
+// aLog has 70 ids of three records each in one lane: two with different contents, and a copy. Each id is two hours
 // behind the one before, so that it has epochs of its own.
 func aLog(t *testing.T) *memlog.Log {
 	t.Helper()
 	log := memlog.New()
 	log.Page = 2
 	l := newLedger(t, log, logledger.Options{Lanes: 1})
-	for n := range 10 {
+	for n := range 70 {
 		for k, fingerprint := range []string{"x", "y", "x"} {
 			at := time.Duration(n)*2*time.Hour + time.Duration(k)*time.Second
 			enter(t, l, candidate(fmt.Sprint("id-", n), fmt.Sprint(10*n+k), fingerprint, at))
@@ -95,21 +95,21 @@ func TestVerify(t *testing.T) {
 			}, 0, "0/1 the record has two rows",
 		},
 		"late": {
-			func(log *memlog.Log) { appendTo(log, 9, 2, data(log, 0)) }, 0, "9/2 two contents have one id",
+			func(log *memlog.Log) { appendTo(log, 69, 2, data(log, 0)) }, 0, "69/2 two contents have one id",
 		},
 		"chain": {
 			func(log *memlog.Log) {
-				page, err := log.Epochs(t.Context(), lane0, 10, 1)
+				page, err := log.Epochs(t.Context(), lane0, 70, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				appendTo(log, 9, 2, data(log, 2))
+				appendTo(log, 69, 2, data(log, 2))
 				next := page[0]
-				next.Number, next.Start, next.Ends, next.Lanes = 10, next.Ends, next.Until, 2
+				next.Number, next.Start, next.Ends, next.Lanes = 70, next.Ends, next.Until, 2
 				if _, err := log.PutEpoch(t.Context(), lane0, next); err != nil {
 					t.Fatal(err)
 				}
-			}, 0, "10/0 the chain row says that there are 2 lanes, and the first one of lane 0 says 1",
+			}, 0, "70/0 the chain row says that there are 2 lanes, and the first one of lane 0 says 1",
 		},
 	} {
 		log := aLog(t)
@@ -118,7 +118,7 @@ func TestVerify(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
 			t.Errorf("%s: want %q, got %q", name, test.want, got)
 		}
-		if name == "right" && v != (logledger.Verified{Lanes: 1, Epochs: 10, Items: 20, Rows: 20, Derived: 10}) {
+		if name == "right" && v != (logledger.Verified{Lanes: 1, Epochs: 70, Items: 140, Rows: 140, Derived: 70}) {
 			t.Errorf("got %+v", v)
 		}
 		if name == "purged" && (v.Purged != 1 || v.Unknown != 1) {
