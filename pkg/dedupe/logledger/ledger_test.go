@@ -133,6 +133,17 @@ func TestMemoryRefusal(t *testing.T) {
 	}
 }
 
+// TestMemoryOfItems: items that no longer count make room for others, also if each has one entry.
+func TestMemoryOfItems(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 1, Memory: 100_000})
+	for n := range 2000 {
+		if a := enter(t, l, candidate(fmt.Sprint(n), fmt.Sprint(n), "x", time.Duration(n)*time.Minute))[0]; a.Err != nil {
+			t.Fatalf("record %d: %v", n, a.Err)
+		}
+	}
+}
+
 // TestShorterWindow: after the window was made shorter, entries from before still count for their own window, and what
 // was appended since then is not purged before them.
 func TestShorterWindow(t *testing.T) {

@@ -48,10 +48,11 @@ func (l *lane) read(ctx context.Context, h *held) (item, error) {
 // what is wanted. If that does not suffice, nothing has changed, and the error has the numbers.
 func (l *lane) makeRoom(rows int) error {
 	if l.items.needsPage() {
-		if !l.take(heldPageItems * heldSize) {
+		if l.take(heldPageItems * heldSize) {
+			l.items.grow()
+		} else if l.evict(rows); l.items.needsPage() {
 			return l.full(rows)
 		}
-		l.items.grow()
 	}
 	pages := l.entries.need(rows)
 	if pages == 0 {
