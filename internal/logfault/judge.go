@@ -153,11 +153,11 @@ func (w *world) justifies(e logledger.Entry, v verdict) bool {
 		return false
 	}
 	for n, other := range w.Records {
-		if n == v.record || other.Key != r.Key || !e.HasOwner(other.owner()) {
+		if n == v.record || !e.HasOwner(other.owner()) {
 			continue
 		}
-		same := other.fingerprint(false) == r.fingerprint(v.changed)
-		if same == (v.Found == dedupe.Same) || w.changed(n) {
+		copies := other.Key == r.Key && other.fingerprint(false) == r.fingerprint(v.changed)
+		if copies == (v.Found == dedupe.Same) || other.Key == r.Key && w.changed(n) {
 			return true
 		}
 	}

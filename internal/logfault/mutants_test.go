@@ -89,6 +89,12 @@ var collidingKeys = change{
 	"return rowKey{uint64(k[15] & 0), 1}",
 }
 
+// smallPages lets the memory be so small that much is evicted.
+var smallPages = []change{
+	{table, "pageSlots = 1024", "pageSlots = 4"}, {table, "firstSlack = 64", "firstSlack = 1"},
+	{held, "heldPageItems = 256", "heldPageItems = 2"}, {making, "memoryUnit  = 50_000", "memoryUnit  = 400"},
+}
+
 var sourceMutants = []sourceMutant{
 	{name: "only-earlier-rows-count", changes: []change{{memory, "since: it.at.least - window, until", "since: it.at.least, until"}}},
 	{name: "first-row-only", changes: []change{{decide, "of.derived())\n\t\treturn true", "of.derived())\n\t\treturn false"}}},
@@ -117,6 +123,7 @@ var sourceMutants = []sourceMutant{
 	{name: "epoch-read-after-its-seal", refuses: true, changes: []change{{
 		lane, "if begun != nil {", "if begun, err = l.following(ctx); err != nil { return err }\nif begun != nil {",
 	}}},
+	{name: "evicted-without-a-floor", changes: append(smallPages, change{memory, "l.floor = l.epochs[n-1].Until", ""})},
 	{name: "content-without-the-key", changes: []change{collidingKeys, {item, "append(append(text, k[:]...), fingerprint...)",
 		"append(text, fingerprint...)"}}},
 }
@@ -150,10 +157,7 @@ func TestSourceMutants(t *testing.T) {
 func TestVariants(t *testing.T) {
 	testengine.CheckOnly(t)
 	for _, m := range []sourceMutant{
-		{name: "small-pages", changes: []change{
-			{table, "pageSlots = 1024", "pageSlots = 4"}, {table, "firstSlack = 64", "firstSlack = 1"},
-			{held, "heldPageItems = 256", "heldPageItems = 2"}, {making, "memoryUnit  = 50_000", "memoryUnit  = 300"},
-		}},
+		{name: "small-pages", changes: smallPages},
 		{name: "colliding-keys", changes: []change{collidingKeys}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
