@@ -44,11 +44,16 @@ func (w *world) told(n int) (all []verdict) {
 	return all
 }
 
-// refusals: all records are within their horizon, and most processes have the number of lanes of the scope.
+// refusals: all records are within their horizon. So a record is refused only if a call has failed, the memory is full,
+// or the number of lanes is another one.
 func (w *world) refusals() error {
-	var full *logledger.MemoryError
+	full := func(err error) bool {
+		var full *logledger.MemoryError
+		return w.Settings[0].Memory > 0 && errors.As(err, &full)
+	}
 	for _, v := range w.verdicts {
-		if v.Err != nil && !errors.Is(v.Err, dedupe.ErrTryAgain) && !errors.As(v.Err, &full) && !w.mixedLanes() {
+		failed := w.Trouble > 0 && errors.Is(v.Err, dedupe.ErrTryAgain)
+		if v.Err != nil && !failed && !full(v.Err) && !w.mixedLanes() {
 			return fmt.Errorf("refused: record %d: %w", v.record, v.Err)
 		}
 	}

@@ -3,7 +3,6 @@ package logfault
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -352,7 +351,7 @@ func (w *world) settle() error {
 	}
 	w.answer(p.name, b, len(w.verdicts), s.Window, answers)
 	for _, a := range answers {
-		if w.judges == all && a.Err != nil && !errors.Is(a.Err, dedupe.ErrTryAgain) {
+		if w.judges == all && a.Err != nil {
 			return fmt.Errorf("refused: %w", a.Err)
 		}
 	}
