@@ -146,7 +146,10 @@ func TestSourceMutants(t *testing.T) {
 					continue
 				}
 				seed, err := strconv.Atoi(found[1])
-				t.Logf("%s, after %d histories: %s, %v", name, seed+1, found[2], err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s, after %d histories: %s", name, seed+1, found[2])
 			}
 		})
 	}
