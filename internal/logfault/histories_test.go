@@ -67,7 +67,7 @@ func TestKeptHistories(t *testing.T) {
 }
 
 // print is a history in full: what it is, what is wrong, and all that happens.
-func (h history) print(m *Mutant, by judges) string {
+func (h history) print(m *mutant, by judges) string {
 	text, err := json.Marshal(h)
 	if err != nil {
 		return err.Error()

@@ -126,8 +126,8 @@ func (w *world) steady() error {
 }
 
 // lost: a record is a duplicate only if another record with its content is in the log, and counts for it (G6). With
-// KeepIDs it keeps its id only if one with another content is. The entries are known by their owners: what the log has of
-// keys and contents is not asked.
+// KeepIDs it keeps its id only if one with another content is. The entries are known by their owners: the keys and
+// contents of the log are not asked.
 func (w *world) lost() error {
 	var entries [3][]logledger.Entry
 	for _, v := range w.verdicts {
@@ -137,7 +137,8 @@ func (w *world) lost() error {
 		key := w.Records[v.record].Key
 		if entries[key] == nil {
 			var err error
-			entries[key], err = logledger.Explain(context.Background(), view{&w.store, true}, scope, format.KeyOf(ids[key]), time.Time{})
+			everything, k := view{&w.store, true}, format.KeyOf(ids[key])
+			entries[key], err = logledger.Explain(context.Background(), everything, scope, k, time.Time{})
 			if err != nil {
 				return err
 			}

@@ -6,9 +6,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// Mutant breaks a rule of the storage.
-type Mutant struct {
-	Name string
+// mutant breaks a rule of the storage.
+type mutant struct {
+	name string
 	// append is the effect of an Append.
 	append func(s *store, at logledger.Place, data []byte, purgeAt int64) (existing []byte)
 	// lostIsDone takes each append that failed for one that is done.
@@ -19,17 +19,17 @@ type Mutant struct {
 	after func(s *store, now time.Time, deleted func() bool)
 }
 
-// Mutants are the rules that lie in the storage, broken. Those inside the ledger are in mutants_test.go, as changes of
+// mutants are the rules that lie in the storage, broken. Those inside the ledger are in mutants_test.go, as changes of
 // its source.
-var Mutants = []Mutant{
-	{Name: "plain-put", append: plainPut},
-	{Name: "lost-reply-is-success", lostIsDone: true},
-	{Name: "old-decision-put-again", append: putAgain},
-	{Name: "gap-in-a-page-skipped", read: skipGaps},
-	{Name: "no-seal", append: overTheSeal},
-	{Name: "chain-rows-deleted", after: deleteChain},
-	{Name: "purge-without-horizon", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Horizon })},
-	{Name: "purge-without-window", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Window })},
+var mutants = []mutant{
+	{name: "plain-put", append: plainPut},
+	{name: "lost-reply-is-success", lostIsDone: true},
+	{name: "old-decision-put-again", append: putAgain},
+	{name: "gap-in-a-page-skipped", read: skipGaps},
+	{name: "no-seal", append: overTheSeal},
+	{name: "chain-rows-deleted", after: deleteChain},
+	{name: "purge-without-horizon", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Horizon })},
+	{name: "purge-without-window", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Window })},
 }
 
 // plainPut puts an item, whatever is there.

@@ -20,8 +20,8 @@ const mostPlays = 50_000
 // TestMutants: the histories find each broken rule of the storage, by what callers are told alone, and earlier with the
 // log.
 func TestMutants(t *testing.T) {
-	for _, m := range Mutants {
-		t.Run(m.Name, func(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for name, by := range map[string]judges{"by all": all, "by verdicts": verdicts} {
 				found := false
@@ -42,7 +42,7 @@ func TestMutants(t *testing.T) {
 // TestSmaller: a history is made so small that it can be read.
 func TestSmaller(t *testing.T) {
 	t.Parallel()
-	m := &Mutants[0]
+	m := &mutants[0]
 	broken := func(h history) bool { return play(h, m, all) != nil }
 	var h history
 	for h = newHistory(0); !broken(h); h = newHistory(h.Seed + 1) {
@@ -96,8 +96,12 @@ var smallPages = []change{
 }
 
 var sourceMutants = []sourceMutant{
-	{name: "only-earlier-rows-count", changes: []change{{memory, "since: it.at.least - window, until", "since: it.at.least, until"}}},
-	{name: "first-row-only", changes: []change{{decide, "of.derived())\n\t\treturn true", "of.derived())\n\t\treturn false"}}},
+	{name: "only-earlier-rows-count", changes: []change{{
+		memory, "since: it.at.least - window, until", "since: it.at.least, until",
+	}}},
+	{name: "first-row-only", changes: []change{{
+		decide, "of.derived())\n\t\treturn true", "of.derived())\n\t\treturn false",
+	}}},
 	{name: "mine-left-out", changes: []change{{decide, "case mine:", "case mine && false:"}}},
 	{name: "floor-unchecked", changes: []change{{lane, "if l.wanted < l.floor {", "if false {"}}},
 	{name: "load-ends-at-the-window", changes: []change{{
@@ -124,8 +128,9 @@ var sourceMutants = []sourceMutant{
 		lane, "if begun != nil {", "if begun, err = l.following(ctx); err != nil { return err }\nif begun != nil {",
 	}}},
 	{name: "evicted-without-a-floor", changes: append(smallPages, change{memory, "l.floor = l.epochs[n-1].Until", ""})},
-	{name: "content-without-the-key", changes: []change{collidingKeys, {item, "append(append(text, k[:]...), fingerprint...)",
-		"append(text, fingerprint...)"}}},
+	{name: "content-without-the-key", changes: []change{collidingKeys, {
+		item, "append(append(text, k[:]...), fingerprint...)", "append(text, fingerprint...)",
+	}}},
 }
 
 // TestSourceMutants: the histories find each broken rule of the ledger.
@@ -155,8 +160,8 @@ func TestSourceMutants(t *testing.T) {
 	}
 }
 
-// TestVariants: the histories find nothing if the memory is very small, so that much is evicted, or if all keys of a lane
-// collide.
+// TestVariants: the histories find nothing if the memory is very small, so that much is evicted, or if all keys of a
+// lane collide.
 func TestVariants(t *testing.T) {
 	testengine.CheckOnly(t)
 	for _, m := range []sourceMutant{
@@ -208,7 +213,8 @@ func (m sourceMutant) build(t *testing.T) (bin string) {
 		t.Fatal(err)
 	}
 	bin = filepath.Join(dir, "histories.test")
-	if output, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", file, "-o", bin, ".").CombinedOutput(); err != nil {
+	compile := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", file, "-o", bin, ".")
+	if output, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	return bin

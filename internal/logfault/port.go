@@ -79,11 +79,13 @@ func numbers(page []logledger.Epoch) (all []int) {
 }
 
 // PutEpoch is that of logledger.Storage.
-func (p *port) PutEpoch(_ context.Context, lane logledger.LaneID, e logledger.Epoch) (existing *logledger.Epoch, err error) {
+func (p *port) PutEpoch(
+	_ context.Context, lane logledger.LaneID, e logledger.Epoch,
+) (existing *logledger.Epoch, err error) {
 	err = p.write(func() { existing = p.putEpoch(lane.Lane, e) })
 	if p.tracing {
-		p.note("epoch %d of lane %d, %s to %s, behind seal %d: put %t, %v", e.Number, lane.Lane, since(e.Start), since(e.Ends),
-			e.Sealed, existing == nil && err == nil, err)
+		p.note("epoch %d of lane %d, %s to %s, behind seal %d: put %t, %v", e.Number, lane.Lane, since(e.Start),
+			since(e.Ends), e.Sealed, existing == nil && err == nil, err)
 	}
 	return existing, err
 }

@@ -18,7 +18,7 @@ import (
 type world struct {
 	history
 	store
-	mutant    *Mutant
+	mutant    *mutant
 	judges    judges
 	random    *rand.Rand
 	now       time.Duration
@@ -72,17 +72,17 @@ type verdict struct {
 }
 
 // play plays a history. The error says what is wrong.
-func play(h history, m *Mutant, j judges) error { return newWorld(h, m, j).run() }
+func play(h history, m *mutant, j judges) error { return newWorld(h, m, j).run() }
 
 // traced plays a history again, and returns all that happens and what is wrong.
-func traced(h history, m *Mutant, j judges) (string, error) {
+func traced(h history, m *mutant, j judges) (string, error) {
 	w := newWorld(h, m, j)
 	w.tracing = true
 	err := w.run()
 	return strings.Join(w.trace, "\n"), err
 }
 
-func newWorld(h history, m *Mutant, j judges) *world {
+func newWorld(h history, m *mutant, j judges) *world {
 	w := &world{history: h, mutant: m, judges: j, random: rand.New(rand.NewPCG(h.Seed, 2))}
 	for n, s := range h.Settings {
 		w.processes = append(w.processes, &process{setting: s, name: fmt.Sprint("process ", n)})
@@ -300,7 +300,8 @@ func (w *world) noteBatch(name string, b batch) {
 	var text []string
 	for _, n := range b.Records {
 		r := w.Records[n]
-		text = append(text, fmt.Sprintf("record %d (%s, %s, %s, %s)", n, r.owner(), ids[r.Key], r.fingerprint(b.Changed), r.Arrival))
+		text = append(text, fmt.Sprintf("record %d (%s, %s, %s, %s)",
+			n, r.owner(), ids[r.Key], r.fingerprint(b.Changed), r.Arrival))
 	}
 	w.note("%s: batch %s", name, strings.Join(text, ", "))
 }

@@ -111,7 +111,8 @@ func (v *verifier) chainRow(e Epoch, after *Epoch) {
 	window := e.Window.Milliseconds()
 	switch {
 	case e.Lanes != v.lanes:
-		v.problem(e.Number, 0, "the chain row says that there are %d lanes, and the first one of lane 0 says %d", e.Lanes, v.lanes)
+		v.problem(e.Number, 0, "the chain row says that there are %d lanes, and the first one of lane 0 says %d", e.Lanes,
+			v.lanes)
 	case window <= 0 || e.Horizon < 0 || e.Start >= e.Ends || e.Until < e.Ends+window:
 		v.problem(e.Number, 0, "the chain row is wrong in itself: %+v", e)
 	case e.Number == 0 && e.Until != e.Ends+window:
@@ -237,7 +238,8 @@ func (v *verifier) pair(e Epoch, first, later *laterRow) {
 	}
 }
 
-// doubt says of the rows of an epoch that is not complete, and of those behind it, that they may be derived from one that is missing.
+// doubt says of the rows of an epoch that is not complete, and of those behind it, that they may be derived from one
+// that is missing.
 func (v *verifier) doubt(e Epoch) {
 	for _, row := range v.later {
 		for ; row != nil; row = row.next {
