@@ -30,12 +30,11 @@ type Verified struct {
 // nothing stands behind a seal, and that each row is justified by the rows before it. It reports each problem. Other
 // processes may append meanwhile.
 //
-// A row does not have its arrival, but its item has the least and the greatest one. So Verify reports a row that should
-// not be there only if that is wrong for all of these arrivals, and misses a derived row only if that is wrong for all.
-// It does not see purge times of items, nor which records had no rows.
+// A row does not have its arrival, but its item has the least and the greatest one. Verify reports a row only if it is
+// wrong for all arrivals between these. It does not see the purge times of items, nor which records have no rows.
 //
-// Verify reads everything once, consistently, and the lanes one after the other, each from its end on. It keeps the rows
-// in memory for which earlier ones may count: those of a window, about 100 bytes each.
+// Verify reads everything once, consistently, one lane after the other, each from its end on. It keeps those rows in
+// memory for which earlier ones may count: the rows of a window, about 100 bytes each.
 func Verify(
 	ctx context.Context, storage Storage, scope string, now func() time.Time, report func(Problem),
 ) (Verified, error) {

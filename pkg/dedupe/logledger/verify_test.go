@@ -154,12 +154,14 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || got[0].Derived || !got[1].Derived || !got[0].HasContent(key, "x") || !got[1].HasContent(key, "y") ||
+	if len(got) != 2 || got[0].Derived || !got[1].Derived ||
+		!got[0].HasContent(key, "x") || !got[1].HasContent(key, "y") ||
 		!got[0].HasOwner(dedupe.Owner{Source: "s", Sequence: "30", Sub: dedupe.Plain}) || got[1].Index != 1 ||
 		!got[0].First.Equal(now.Add(6*time.Hour)) || got[0].PurgeAt < now.Add(32*time.Hour).Unix() {
 		t.Errorf("got %+v", got)
 	}
-	if got, err = logledger.Explain(t.Context(), aLog(t), "orders", key, now.Add(100*time.Hour)); err != nil || got != nil {
+	got, err = logledger.Explain(t.Context(), aLog(t), "orders", key, now.Add(100*time.Hour))
+	if err != nil || got != nil {
 		t.Errorf("after the purge time: %+v, %v", got, err)
 	}
 }
