@@ -16,7 +16,13 @@ type Log struct {
 
 	mu    sync.Mutex
 	chain map[logledger.LaneID][]logledger.Epoch
-	items map[logledger.Place]Item
+	items map[stretch]map[int]Item // by index
+}
+
+// stretch is an epoch of a lane.
+type stretch struct {
+	logledger.LaneID
+	epoch int
 }
 
 // Item is an item with its purge time.
@@ -29,7 +35,7 @@ var _ logledger.Storage = (*Log)(nil)
 
 // New makes an empty log.
 func New() *Log {
-	return &Log{chain: map[logledger.LaneID][]logledger.Epoch{}, items: map[logledger.Place]Item{}}
+	return &Log{chain: map[logledger.LaneID][]logledger.Epoch{}, items: map[stretch]map[int]Item{}}
 }
 
 // Epochs is that of logledger.Storage.
@@ -70,10 +76,14 @@ func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purge
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if there, ok := l.items[at]; ok {
+	of := stretch{at.LaneID, at.Epoch}
+	if there, ok := l.items[of][at.Index]; ok {
 		return bytes.Clone(there.Data), nil
 	}
-	l.items[at] = Item{bytes.Clone(data), purgeAt}
+	if l.items[of] == nil {
+		l.items[of] = map[int]Item{}
+	}
+	l.items[of][at.Index] = Item{bytes.Clone(data), purgeAt}
 	return nil, nil
 }
 
@@ -87,9 +97,9 @@ func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, _ bool)
 	if limit == 0 {
 		limit = l.Page
 	}
-	for at := range l.items {
-		if at.LaneID == from.LaneID && at.Epoch == from.Epoch && at.Index >= from.Index {
-			items = append(items, logledger.Item{Index: at.Index, Data: bytes.Clone(l.items[at].Data)})
+	for index, i := range l.items[stretch{from.LaneID, from.Epoch}] {
+		if index >= from.Index {
+			items = append(items, logledger.Item{Index: index, Data: bytes.Clone(i.Data)})
 		}
 	}
 	slices.SortFunc(items, func(a, b logledger.Item) int { return a.Index - b.Index })
@@ -103,9 +113,11 @@ func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, _ bool)
 func (l *Log) Purge(now int64, deleted func(logledger.Place) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for at, i := range l.items {
-		if i.PurgeAt < now && deleted(at) {
-			delete(l.items, at)
+	for of, items := range l.items {
+		for index, i := range items {
+			if i.PurgeAt < now && deleted(logledger.Place{LaneID: of.LaneID, Epoch: of.epoch, Index: index}) {
+				delete(items, index)
+			}
 		}
 	}
 }
