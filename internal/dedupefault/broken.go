@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -39,6 +43,53 @@ func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Existing
 		return err
 	})
 }
+
+// plainPut: an item is put, whatever is at its place.
+func plainPut(env Env) Hook {
+	return onCall(Append, func(ctx context.Context, c *Call) error {
+		if err := c.Do(ctx); err != nil || c.Log.DataThere == nil {
+			return err
+		}
+		log := env.Engine.(LogStore).Log.(*memlog.Log)
+		log.Purge(math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
+		return c.Do(ctx)
+	})
+}
+
+// lostIsSuccess: an append that may have had its effect is taken for one that had it.
+func lostIsSuccess(Env) Hook {
+	return onCall(Append, func(ctx context.Context, c *Call) error {
+		if err := c.Do(ctx); !errors.Is(err, dedupe.ErrTryAgain) {
+			return err
+		}
+		return nil
+	})
+}
+
+// putAgain: rows are appended behind items by which they were not decided.
+func putAgain(Env) Hook {
+	return onCall(Append, func(ctx context.Context, c *Call) error {
+		for {
+			if err := c.Do(ctx); err != nil || c.Log.DataThere == nil {
+				return err
+			}
+			c.Log.Place.Index++
+		}
+	})
+}
+
+// skipGaps: items are taken to follow one another.
+func skipGaps(Env) Hook {
+	return onCall(ReadLog, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		for n := range c.Log.Items {
+			c.Log.Items[n].Index = c.Log.Place.Index + n
+		}
+		return err
+	})
+}
+
+func twoInstances(s *Scenario) { s.Instances = 2 }
 
 // anotherRecord is an owner that is none of the records.
 var anotherRecord = dedupe.Owner{Source: "another record"}.Digest()

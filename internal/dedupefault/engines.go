@@ -3,6 +3,7 @@ package dedupefault
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -34,15 +36,32 @@ var (
 	DynamoDBLocal = Engine{"dynamodb-local", openDynamoDB(testengine.DynamoDBLocal)}
 )
 
-// Engines are all engines.
-var Engines = []Engine{Memory, SQLiteMemory, SQLiteFile, Dynoxide, DynamoDBLocal}
+// The engines with a log ledger. Each Open of the log in memory has one of its own.
+var (
+	MemoryLog        = Engine{"memory-log", openMemoryLog}
+	DynoxideLog      = Engine{"dynoxide-log", openDynamoDBLog(Dynoxide)}
+	DynamoDBLocalLog = Engine{"dynamodb-local-log", openDynamoDBLog(DynamoDBLocal)}
+)
 
-// OnEngines runs a test on all engines, each in a subtest with the engine's name. The TestMain of the package must call
-// testengine.Main.
-func OnEngines(t *testing.T, test func(*testing.T, Engine)) {
-	for _, e := range Engines {
+// Engines are all engines with one row a key, and LogEngines those with a log ledger.
+var (
+	Engines    = []Engine{Memory, SQLiteMemory, SQLiteFile, Dynoxide, DynamoDBLocal}
+	LogEngines = []Engine{MemoryLog, DynoxideLog, DynamoDBLocalLog}
+)
+
+// OnEngines runs a test on all engines with one row a key, each in a subtest with the engine's name. The TestMain of the
+// package must call testengine.Main.
+func OnEngines(t *testing.T, test func(*testing.T, Engine)) { onEach(t, Engines, test) }
+
+// OnEveryEngine runs a test on the engines with a log ledger, too.
+func OnEveryEngine(t *testing.T, test func(*testing.T, Engine)) {
+	onEach(t, slices.Concat(Engines, LogEngines), test)
+}
+
+func onEach(t *testing.T, engines []Engine, test func(*testing.T, Engine)) {
+	for _, e := range engines {
 		t.Run(e.Name, func(t *testing.T) {
-			if e.Name != Memory.Name {
+			if !e.inMemory() {
 				testengine.CheckOnly(t)
 			}
 			test(t, e)
@@ -50,11 +69,16 @@ func OnEngines(t *testing.T, test func(*testing.T, Engine)) {
 	}
 }
 
+// hasTx reports whether there is a transactional sink on the engine.
+func (e Engine) hasTx() bool { return e.Name == Memory.Name }
+
+func (e Engine) inMemory() bool { return e.Name == Memory.Name || e.Name == MemoryLog.Name }
+
 // Randomly checks a random property: as often as rapid's flag -rapid.checks says, five times that in memory, where it
 // costs little, and elsewhere one in share times.
 func (e Engine) Randomly(t *testing.T, share int, property func(*rapid.T)) {
 	t.Helper()
-	if e.Name == Memory.Name {
+	if e.inMemory() {
 		for range 5 {
 			rapid.Check(t, property)
 		}
@@ -65,6 +89,20 @@ func (e Engine) Randomly(t *testing.T, share int, property func(*rapid.T)) {
 			property(rt)
 		}
 	})
+}
+
+func openMemoryLog(testing.TB) dedupe.Store {
+	log := memlog.New()
+	log.Page = 3
+	return LogStore{memstore.NewRecords(), log}
+}
+
+func openDynamoDBLog(e Engine) func(testing.TB) dedupe.Store {
+	return func(t testing.TB) dedupe.Store {
+		t.Helper()
+		store := e.Open(t).(dynamoStore)
+		return LogStore{store, dynamostore.NewLog(store.client, table)}
+	}
 }
 
 func openSQLiteMemory(t testing.TB) dedupe.Store {
@@ -96,6 +134,12 @@ const table = "test-dedupe"
 // tables makes the table once at each endpoint.
 var tables sync.Map
 
+// dynamoStore is a store with its client.
+type dynamoStore struct {
+	*dynamostore.Store
+	client *dynamodb.Client
+}
+
 // openDynamoDB opens stores on a DynamoDB that start starts.
 func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) dedupe.Store {
 	return func(t testing.TB) dedupe.Store {
@@ -111,6 +155,6 @@ func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) ded
 		if err := made.(func() error)(); err != nil {
 			t.Fatal(err)
 		}
-		return dynamostore.New(client, table)
+		return dynamoStore{dynamostore.New(client, table), client}
 	}
 }

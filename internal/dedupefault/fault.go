@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
@@ -30,14 +31,18 @@ const (
 	PartLost     Way = "effect for all, error for every second"
 	Scattered    Way = "effect for every second, and the answer says so"
 	ScatterLost  Way = "effect for every second, and the answer names none"
+	Stale        Way = "answer without the latest"
+	StaleGaps    Way = "answer without every second"
 )
 
 // waysOf returns the ways in which calls of a method can fail.
 func waysOf(method Method) []Way {
 	ways := []Way{FailBefore, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter}
 	switch method {
-	case ReadAcks:
+	case ReadAcks, ReadEpochs:
 		return ways
+	case ReadLog:
+		return append(ways, Stale, StaleGaps)
 	case PutIfAbsent, RaisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
 	case Send:
@@ -49,7 +54,9 @@ func waysOf(method Method) []Way {
 }
 
 // lasts reports whether such a fault may hit several calls in a row.
-func (w Way) lasts() bool { return w == FailBefore || w == Throttle || w == LoseReply }
+func (w Way) lasts() bool {
+	return slices.Contains([]Way{FailBefore, Throttle, LoseReply, Stale, StaleGaps}, w)
+}
 
 // late is how long a late call takes: the next invocations run meanwhile.
 const late = timeout + 20*time.Second
@@ -154,6 +161,8 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 		if err = c.Do(ctx); err == nil && invocationOf(ctx).level == w.scenario.Sink {
 			w.noteAck(c.Key, c.Acks[0])
 		}
+	case Append, ReadLog:
+		err = b.logged(c)
 	case Transact:
 		return b.transact(c)
 	case Send:
@@ -337,6 +346,9 @@ func (a about) String() (text string) {
 	}
 	if a.Key.Shard != "" {
 		text += a.Key.Shard
+	}
+	if slices.Contains([]Method{ReadEpochs, PutEpoch, Append, ReadLog}, a.Method) {
+		text += a.Log.String()
 	}
 	if a.Method == WriteAck {
 		text += fmt.Sprintf(" %s to %s: %d", a.Acks[0].First, a.Acks[0].Last, len(a.Acks[0].Owners)/dedupe.OwnerMarkSize)

@@ -11,8 +11,14 @@ import (
 // TestFaults plays each scenario without a fault, and then again for each call of the function and each way in which
 // that call can fail.
 func TestFaults(t *testing.T) {
-	shares := shares{SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000}
-	OnEngines(t, func(t *testing.T, e Engine) {
+	shares := shares{
+		SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000,
+		DynoxideLog.Name: 100, DynamoDBLocalLog.Name: 1000,
+	}
+	if testing.Short() {
+		shares[MemoryLog.Name] = 5
+	}
+	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		for _, s := range e.scenarios() {
 			t.Run(s.Name+string(s.Sink), func(t *testing.T) {
 				t.Parallel()
@@ -37,14 +43,18 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// scenarios are those that an engine plays: with a sink of each level for which there is one on it.
+// scenarios are those that an engine plays: with a sink of each level for which there is one on it, and with several
+// processes if they remember records.
 func (e Engine) scenarios() (all []Scenario) {
 	for _, s := range Scenarios {
-		if e.Name != Memory.Name && s.needsTx() {
+		if s.needsTx() && !e.hasTx() {
 			continue
 		}
+		if slices.ContainsFunc(LogEngines, func(log Engine) bool { return log.Name == e.Name }) {
+			twoInstances(&s)
+		}
 		all = append(all, s)
-		if e.Name != Memory.Name {
+		if !e.hasTx() {
 			continue
 		}
 		s.Sink = Transactional

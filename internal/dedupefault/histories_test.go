@@ -74,7 +74,7 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	h.Steps = rapid.SliceOfN(steps, 3, 16).Draw(t, "steps")
 	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
 	way := rapid.SampledFrom(seldom(FailBefore, LoseReply, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter, PartBefore, PartLost, Scattered,
-		ScatterLost))
+		ScatterLost, Stale, StaleGaps))
 	h.Ways = rapid.SliceOfN(way, 1, 23).Draw(t, "ways")
 	h.Waits = rapid.SliceOfN(rapid.SampledFrom([]time.Duration{noWait, noWait, noWait, 0, time.Second, 20 * time.Second, timeout}), 1, 13).Draw(t, "waits")
 	h.Fates = rapid.SliceOfN(rapid.IntRange(0, len(fates)-1), 1, 11).Draw(t, "fates")

@@ -53,6 +53,8 @@ type Call struct {
 	Letters []dedupe.DeadLetter // PutDeadLetters
 	Done    int                 // how many are stored
 
+	Log LogCall // the methods of a log
+
 	do func(context.Context, *Call) error
 }
 

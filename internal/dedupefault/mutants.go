@@ -23,6 +23,15 @@ type Mutant struct {
 	around   func(w *World, f function, product handleFunc) handleFunc
 	storage  memobjects.Hook                                   // of an object sink
 	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // that come again
+	log      bool                                              // the rule is one of a log ledger, and is broken on MemoryLog
+}
+
+// engine is the engine on which the mutant is found.
+func (m *Mutant) engine() Engine {
+	if m.log {
+		return MemoryLog
+	}
+	return Memory
 }
 
 // Catch is a test that must find a mutant: a case of package enginetest, a case of the tests of package dedupe, or a
@@ -63,6 +72,24 @@ var Mutants = []Mutant{
 	{
 		Name: "one-ack-an-end", hook: oneAckAnEnd, Rare: true,
 		CaughtBy: []Catch{{Engine: "store/acks-of-one-end"}},
+	},
+
+	// The storage of a log ledger, of which internal/logfault has more.
+	{
+		Name: "plain-put", hook: plainPut, log: true, scenario: twoInstances,
+		CaughtBy: []Catch{{Scenario: "redriven", Violates: "G7"}},
+	},
+	{
+		Name: "lost-reply-is-success", hook: lostIsSuccess, log: true,
+		CaughtBy: []Catch{{Scenario: "killer", Violates: "G7"}},
+	},
+	{
+		Name: "old-decision-put-again", hook: putAgain, log: true, scenario: twoInstances,
+		CaughtBy: []Catch{{Scenario: "redriven", Violates: "G7"}},
+	},
+	{
+		Name: "gap-in-a-page-skipped", hook: skipGaps, log: true, scenario: twoInstances,
+		CaughtBy: []Catch{{Scenario: "resharded", Violates: "G7"}},
 	},
 
 	// Decide.
@@ -231,6 +258,9 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)
+	if f.log != nil {
+		f.log = HookLog(f.log, hook)
+	}
 	if f.tx != nil {
 		f.tx = HookTx(f.tx, hook)
 	}

@@ -42,7 +42,7 @@ func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
 	if i < 0 {
 		t.Fatalf("there is no engine case %q", name)
 	}
-	engine := Memory.Open(t)
+	engine := m.engine().Open(t)
 	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
 	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
 }
@@ -54,7 +54,7 @@ func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 	if i < 0 {
 		t.Fatalf("there is no scenario %q", by.Scenario)
 	}
-	play := Play{Scenario: m.in(Scenarios[i]), Engine: Memory.Open(t), Mutant: m}
+	play := Play{Scenario: m.in(Scenarios[i]), Engine: m.engine().Open(t), Mutant: m}
 	calls, err := play.Run(t.Context())
 	found := "without a fault"
 	for _, f := range faultsOf(calls) {
@@ -79,7 +79,7 @@ func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 const mostHistories = 10_000
 
 func historiesMustFail(t *testing.T, m *Mutant) {
-	engine := Memory.Open(t)
+	engine := m.engine().Open(t)
 	for seed := range mostHistories {
 		h := historyOf(seed)
 		fails := func(h history) bool {

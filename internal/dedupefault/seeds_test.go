@@ -24,13 +24,15 @@ var (
 // instances, sink, clock and faults. `-seed=N -v` plays one again, with all that happens. On other engines than memory
 // there are fewer.
 func TestSeeds(t *testing.T) {
-	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20}
-	OnEngines(t, func(t *testing.T, e Engine) {
+	shares := shares{
+		SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20, DynoxideLog.Name: 8, DynamoDBLocalLog.Name: 20,
+	}
+	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		t.Parallel()
 		store := e.Open(t)
 		for _, seed := range seedsFor(e, shares.of(e)) {
 			h := historyOf(seed)
-			if h.needsTx() && e.Name != Memory.Name {
+			if h.needsTx() && !e.hasTx() {
 				continue
 			}
 			w, err := h.playOn(store, nil).run(t.Context())
@@ -53,7 +55,7 @@ func seedsFor(e Engine, share int) []int {
 		checks = f.Value.(flag.Getter).Get().(int)
 	}
 	n := max(checks/share, 1)
-	if e.Name == Memory.Name {
+	if e.inMemory() {
 		n = cmp.Or(*seeds, 5*checks)
 	}
 	all, first := make([]int, n), rand.IntN(1<<50)
@@ -153,11 +155,15 @@ func readHistory(t *testing.T, name string) (h history) {
 // TestKept plays the histories that are kept. One that has the name of a mutant must find it.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	engine := Memory.Open(t)
 	for _, name := range keptHistories(t) {
 		h := readHistory(t, name)
-		if err := h.play(t.Context(), engine, nil); err != nil {
-			t.Errorf("%s: %v", name, err)
+		for _, e := range []Engine{Memory, MemoryLog} {
+			if h.needsTx() && !e.hasTx() {
+				continue
+			}
+			if err := h.play(t.Context(), e.Open(t), nil); err != nil {
+				t.Errorf("%s on %s: %v", name, e.Name, err)
+			}
 		}
 		mutant := strings.TrimSuffix(filepath.Base(name), ".json")
 		i := slices.IndexFunc(Mutants, func(m Mutant) bool { return m.Name == mutant })
@@ -165,7 +171,7 @@ func TestKept(t *testing.T) {
 			continue
 		}
 		h.Scenario = Mutants[i].in(h.Scenario)
-		if err := h.play(t.Context(), engine, &Mutants[i]); err == nil {
+		if err := h.play(t.Context(), Mutants[i].engine().Open(t), &Mutants[i]); err == nil {
 			t.Errorf("%s does not find its mutant", name)
 		}
 	}
@@ -174,10 +180,14 @@ func TestKept(t *testing.T) {
 // TestSeedReplays: a seed plays the same history each time, call by call.
 func TestSeedReplays(t *testing.T) {
 	t.Parallel()
-	for seed := range 50 {
+	for n := range 100 {
+		seed, e := n/2, []Engine{Memory, MemoryLog}[n%2]
+		if historyOf(seed).needsTx() && !e.hasTx() {
+			continue
+		}
 		var traces [2]string
 		for i := range traces {
-			w, err := historyOf(seed).playOn(Memory.Open(t), nil).run(t.Context())
+			w, err := historyOf(seed).playOn(e.Open(t), nil).run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

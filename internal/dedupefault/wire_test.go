@@ -63,16 +63,29 @@ type wireFault struct {
 // invocation does; and cancelled.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
-	w := newWire(t)
-	share := shares{Dynoxide.Name: 200}.of(Dynoxide)
 	turns := make(chan struct{}, 48) // most of the time the clients wait between attempts
-	for _, s := range Scenarios {
+	for _, at := range []struct {
+		Engine
+		dynamo func(testing.TB) string
+		share  int
+	}{
+		{Dynoxide, testengine.Dynoxide, 200}, {DynoxideLog, testengine.Dynoxide, 200},
+		{DynamoDBLocalLog, testengine.DynamoDBLocal, 1000},
+	} {
+		t.Run(at.Name, func(t *testing.T) {
+			at.faultsAtTheWire(t, newWire(t, at.dynamo(t)), shares{at.Name: at.share}.of(at.Engine), turns)
+		})
+	}
+}
+
+func (e Engine) faultsAtTheWire(t *testing.T, w wire, share int, turns chan struct{}) {
+	for _, s := range e.scenarios() {
 		if s.needsTx() || s.redrives() {
 			continue // the sinks of other levels have tests of their own at the wire, and redrive of internal/redrive
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e, w := Dynoxide.Open(t), w.withStream(t, fmt.Sprint("unique-", plays.Add(1)))
+			e, w := e.Open(t), w.withStream(t, fmt.Sprint("unique-", plays.Add(1)))
 			requests, err := w.play(t.Context(), s, e, wireFault{at: -1})
 			if err != nil {
 				t.Fatalf("without a fault: %v", err)
@@ -128,9 +141,9 @@ type wire struct{ dynamo, kinesis, s3, sqs, stream string }
 
 const bucket = "failures"
 
-func newWire(t *testing.T) wire {
+func newWire(t *testing.T, dynamo string) wire {
 	t.Helper()
-	return wire{dynamo: testengine.Dynoxide(t), kinesis: testengine.Kinesis(t), s3: testengine.S3(t, bucket), sqs: testengine.SQS(t)}
+	return wire{dynamo: dynamo, kinesis: testengine.Kinesis(t), s3: testengine.S3(t, bucket), sqs: testengine.SQS(t)}
 }
 
 // withStream creates a stream for the sink. kinesis-mock gets slower with each record in a stream.
@@ -309,8 +322,12 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 	if err != nil {
 		return requests, err
 	}
+	var store dedupe.Store = dynamostore.New(dynamoClient, table, dynamostore.WithConcurrency(1)) // in one order
+	if _, onLog := e.(LogStore); onLog {
+		store = LogStore{store, dynamostore.NewLog(dynamoClient, table)}
+	}
 	_, err = Play{Scenario: s, Engine: e, Parts: &Parts{
-		Store:       dynamostore.New(dynamoClient, table, dynamostore.WithConcurrency(1)), // in one order
+		Store:       store,
 		Sink:        to,
 		DeadLetters: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {

@@ -21,6 +21,7 @@ import (
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -71,7 +72,7 @@ type World struct {
 	discards []eventsource.Discard
 	marked   map[string]bool // the dead letters that are marked as done
 	// instances are the processes of the function. Which one an invocation gets is a matter of the seed.
-	instances []handleFunc
+	instances []*process
 
 	sim        *eventsource.Sim
 	stream     *eventsource.Stream
@@ -141,34 +142,43 @@ func freshScope() string { return "f-" + strings.ToLower(rand.Text()[:16]) }
 
 var retention = dedupe.Retention{Window: window, Horizon: horizon}
 
+// process is an instance of the function.
+type process struct {
+	handle handleFunc
+	// busy says that it has an invocation, or that one has ended it. It gets no other one then if its ledger is a log, which
+	// is the only part of the function that remembers records.
+	busy bool
+}
+
 // deploy starts the instances of the function.
 func (w *World) deploy() {
-	w.instances = make([]handleFunc, w.scenario.Instances)
+	w.instances = make([]*process, w.scenario.Instances)
 	for i := range w.instances {
 		w.instances[i] = w.newInstance()
 	}
 }
 
 // instance returns an instance for the next invocation. If there are several, one of them is new at times.
-func (w *World) instance() handleFunc {
-	n := len(w.instances)
-	if n == 1 {
-		return w.instances[0]
+func (w *World) instance() *process {
+	i, n := 0, len(w.instances)
+	if n > 1 {
+		i = w.sim.Rand.IntN(n)
 	}
-	i := w.sim.Rand.IntN(n)
-	if w.sim.Rand.IntN(2*n) == 0 {
+	if w.instances[i].busy && w.onLog() || n > 1 && w.sim.Rand.IntN(2*n) == 0 {
 		w.instances[i] = w.newInstance()
 	}
 	return w.instances[i]
 }
 
 // newInstance makes an instance of the function, with one rule broken if there is a mutant.
-func (w *World) newInstance() handleFunc { return w.mutant.breakFunction(w, w.newFunction()) }
+func (w *World) newInstance() *process {
+	return &process{handle: w.mutant.breakFunction(w, w.newFunction())}
+}
 
 // newFunction makes the function of its parts.
 func (w *World) newFunction() function {
 	f := function{
-		store: HookStore(w.parts.Store, w.faultHook), sink: HookSink(w.parts.Sink, w.faultHook),
+		store: HookStore(w.parts.Store, w.faultHook), log: w.hookedLog(), sink: HookSink(w.parts.Sink, w.faultHook),
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
 		options: kinesishandler.Options{
 			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
@@ -208,9 +218,18 @@ func (w *World) clock() dedupe.Clock {
 	}
 }
 
+// hookedLog is the log of the ledger. It is nil for one row a key.
+func (w *World) hookedLog() logledger.Storage {
+	if s, ok := w.parts.Store.(LogStore); ok {
+		return HookLog(s.Log, w.faultHook)
+	}
+	return nil
+}
+
 // function is what the dedupe function is made of.
 type function struct {
 	store       dedupe.Store
+	log         logledger.Storage // of the ledger, in the place of the store's entries
 	sink        dedupe.Sink
 	tx          dedupe.TxSink     // in the place of the sink
 	objectSink  dedupe.ObjectSink // in the place of the sink
@@ -225,6 +244,9 @@ type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventRespo
 func (f function) handler(w *World) *kinesishandler.Handler {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
+	}
+	if f.log != nil {
+		parts.Ledger = newLedger(f.log, f.options.Clock)
 	}
 	if f.tx != nil || f.objectSink != nil {
 		parts.Sink, parts.Tx, parts.Objects = nil, f.tx, f.objectSink
@@ -409,7 +431,10 @@ func (w *World) invoke(ctx context.Context, raw json.RawMessage) (events.Kinesis
 	ctx, inv.cancel = context.WithCancel(ctx)
 	defer inv.cancel()
 	inv.level = w.scenario.Sink
-	answer, err := w.instance()(context.WithValue(ctx, invocationKey{}, inv), raw)
+	p := w.instance()
+	p.busy = true
+	answer, err := p.handle(context.WithValue(ctx, invocationKey{}, inv), raw)
+	p.busy = false
 	w.note("#%d answers %v, %v", inv.Number, answer.BatchItemFailures, err)
 	w.checkAnswer(inv, answer, err)
 	return answer, err
@@ -569,6 +594,10 @@ func (w *World) deadLetterInMemory(ctx context.Context, scope, owner string, dat
 
 // sweep purges all entries whose purge time has passed.
 func (w *World) sweep() error {
+	if s, ok := w.engine.(LogStore); ok {
+		w.purgeLog(s.Log)
+		return nil
+	}
 	for key := range w.keys {
 		if err := Purge(w.ctx, w.engine, w.scope, key, w.sim.Now()); err != nil {
 			return err
