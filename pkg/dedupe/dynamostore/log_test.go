@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -24,6 +25,26 @@ func TestLogOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
 	client := newClient(t, testengine.DynamoDBLocal(t))
 	enginetest.RunStorage(t, func(*testing.T) logledger.Storage { return NewLog(client, table) })
+}
+
+// TestLogLedger: each process of a case has a ledger of its own on the one log.
+func TestLogLedger(t *testing.T) {
+	testengine.CheckOnly(t)
+	for name, start := range map[string]func(testing.TB) string{
+		"dynoxide": testengine.Dynoxide, "dynamodb-local": testengine.DynamoDBLocal,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := NewLog(newClient(t, start(t)), table)
+			rules := enginetest.Rules{Ahead: time.Hour}
+			enginetest.RunLedger(t, rules, func(t testing.TB, now func() time.Time) dedupe.Ledger {
+				l, err := logledger.New(log, logledger.Options{Clock: dedupe.Clock{Now: now}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			})
+		})
+	}
 }
 
 // everyLogMethod calls each method once and returns its error.
