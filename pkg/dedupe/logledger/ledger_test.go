@@ -50,13 +50,15 @@ func enter(t *testing.T, l dedupe.Ledger, records ...dedupe.Candidate) []dedupe.
 // arrivals, over many epochs.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
-	log := memlog.New()
-	log.Page = 3
+	onEngines(t, twoProcesses)
+}
+
+func twoProcesses(t *testing.T, log logledger.Storage, share int) {
 	ledgers := []*logledger.Ledger{
 		newLedger(t, log, logledger.Options{Lanes: 2}), newLedger(t, log, logledger.Options{Lanes: 2}),
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for n := range 2000 {
+	for n := range 2000 / share {
 		at := time.Duration(n) * time.Minute
 		id := fmt.Sprint("id-", n)
 		first, second := ledgers[random.IntN(2)], ledgers[random.IntN(2)]
