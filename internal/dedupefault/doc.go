@@ -4,6 +4,7 @@
 //   - hook.go: the one way to watch and to break the calls of a store, a sink and a dead-letter store. Tests of package
 //     dedupe and of internal/offline use it too.
 //   - engines.go: the engines on which tests for records run.
+//   - log.go: the log ledger. Its calls to its storage pass through the hook as well, and the judge reads what is in it.
 //   - mutants.go, broken.go: the rules that are broken on purpose, each with the tests that must find it.
 //   - scenario.go, world.go, fault.go: what happens to an event source mapping and to the dedupe function, in virtual
 //     time (package eventsource), and which calls of the function fail.

@@ -69,8 +69,8 @@ func TestFaultsAtTheWire(t *testing.T) {
 		dynamo func(testing.TB) string
 		share  int
 	}{
-		{Dynoxide, testengine.Dynoxide, 200}, {DynoxideLog, testengine.Dynoxide, 200},
-		{DynamoDBLocalLog, testengine.DynamoDBLocal, 1000},
+		{Dynoxide, testengine.Dynoxide, 200}, {DynoxideLog, testengine.Dynoxide, 400},
+		{DynamoDBLocalLog, testengine.DynamoDBLocal, 2000},
 	} {
 		t.Run(at.Name, func(t *testing.T) {
 			at.faultsAtTheWire(t, newWire(t, at.dynamo(t)), shares{at.Name: at.share}.of(at.Engine), turns)

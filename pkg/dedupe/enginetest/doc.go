@@ -23,6 +23,8 @@
 //
 // An engine with its own way to keep entries has the second test alone, with Rules of its own.
 //
+// RunStorage is the suite for storages of package logledger.
+//
 // The cases run in parallel, each in scopes of its own, so they may share one store or one server. They use arrivals
 // from the year 2050 on, so that an engine that deletes by the real clock deletes nothing while they run. In the cases
 // of consumers and in ledger/race an engine may return dedupe.ErrTryAgain: the case then repeats the call. In all other
