@@ -49,8 +49,8 @@ var (
 	LogEngines = []Engine{MemoryLog, DynoxideLog, DynamoDBLocalLog}
 )
 
-// OnEngines runs a test on all engines with one row a key, each in a subtest with the engine's name. The TestMain of the
-// package must call testengine.Main.
+// OnEngines runs a test on all engines with one row a key, each in a subtest with the engine's name. The TestMain of
+// the package must call testengine.Main.
 func OnEngines(t *testing.T, test func(*testing.T, Engine)) { onEach(t, Engines, test) }
 
 // OnEveryEngine runs a test on the engines with a log ledger, too.

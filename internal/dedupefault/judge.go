@@ -385,8 +385,8 @@ func (in *input) names() []dedupe.Key {
 	return keys
 }
 
-// copies reports whether one record may stand for the other. A log ledger does not find a record by an id that was derived
-// for it.
+// copies reports whether one record may stand for the other. A log ledger does not find a record by an id that was
+// derived for it.
 func (w *World) copies(a, b *input) bool {
 	if w.onLog() {
 		return same(a, b)
@@ -394,8 +394,8 @@ func (w *World) copies(a, b *input) bool {
 	return copies(a, b)
 }
 
-// onLog reports whether the ledger is a log. It differs by design: a producer that uses a derived id as a name of its own
-// is not recognised, and entries count for some time longer than the window, before their arrival as well as after it.
+// onLog reports whether the ledger is a log. Such a one does not recognise a producer that uses a derived id as a name of
+// its own.
 func (w *World) onLog() bool {
 	_, ok := w.engine.(LogStore)
 	return ok
@@ -429,7 +429,8 @@ func (w *World) checkDelivery(in *input) {
 		if same(in, o) {
 			w.violate("G7: %v and its copy %v were both delivered", o, in)
 		}
-		if format.KeyOf(o.deliveries[0].id) == format.KeyOf(id) && (!w.onLog() || format.KeyOf(o.ID) == format.KeyOf(in.ID)) {
+		ofOneID := format.KeyOf(o.ID) == format.KeyOf(in.ID)
+		if format.KeyOf(o.deliveries[0].id) == format.KeyOf(id) && (ofOneID || !w.onLog()) {
 			w.violate("G9: %v and %v both went out as %s", o, in, id)
 		}
 	}

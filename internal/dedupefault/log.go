@@ -17,8 +17,8 @@ const (
 	ReadLog    Method = "Read"
 )
 
-// LogStore is a store whose ledger is a log. Each process of the function makes a ledger of its own on the log. The rest is
-// that of the Store, whose entries are not used.
+// LogStore is a store whose ledger is a log. Each process of the function makes a ledger of its own on the log. The rest
+// is that of the Store, whose entries are not used.
 type LogStore struct {
 	dedupe.Store
 	Log logledger.Storage

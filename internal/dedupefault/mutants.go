@@ -23,7 +23,7 @@ type Mutant struct {
 	around   func(w *World, f function, product handleFunc) handleFunc
 	storage  memobjects.Hook                                   // of an object sink
 	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // that come again
-	log      bool                                              // the rule is one of a log ledger, and is broken on MemoryLog
+	log      bool                                              // it breaks a log ledger: MemoryLog
 }
 
 // engine is the engine on which the mutant is found.

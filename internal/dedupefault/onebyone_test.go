@@ -40,7 +40,9 @@ type laneRecord struct {
 // It compares what becomes of each record with what becomes of it when the same records are decided one at a time, in
 // order.
 func TestOneByOne(t *testing.T) {
-	shares := shares{SQLiteFile.Name: 8, Dynoxide.Name: 4, DynamoDBLocal.Name: 10, DynoxideLog.Name: 4, DynamoDBLocalLog.Name: 10}
+	shares := shares{
+		SQLiteFile.Name: 8, Dynoxide.Name: 4, DynamoDBLocal.Name: 10, DynoxideLog.Name: 4, DynamoDBLocalLog.Name: 10,
+	}
 	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		t.Parallel()
 		store := e.Open(t)
@@ -248,9 +250,9 @@ func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]st
 }
 
 // together gives records to the function in one invocation.
-func (l lane) together(ctx context.Context, ledger dedupe.Ledger, scope string, o kinesishandler.Options, from, to int) (
-	r results, err error,
-) {
+func (l lane) together(
+	ctx context.Context, ledger dedupe.Ledger, scope string, o kinesishandler.Options, from, to int,
+) (r results, err error) {
 	raw, err := l.event(from, to)
 	if err != nil {
 		return r, err

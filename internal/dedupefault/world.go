@@ -145,8 +145,8 @@ var retention = dedupe.Retention{Window: window, Horizon: horizon}
 // process is an instance of the function.
 type process struct {
 	handle handleFunc
-	// busy says that it has an invocation, or that one has ended it. It gets no other one then if its ledger is a log, which
-	// is the only part of the function that remembers records.
+	// busy says that it has an invocation, or that one has ended it. It gets no other one then if its ledger is a log,
+	// which is the only part of the function that remembers records.
 	busy bool
 }
 

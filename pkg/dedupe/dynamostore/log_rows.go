@@ -15,8 +15,8 @@ import (
 // chainPartition is the partition key of the chain rows of a lane. Their sort key is the epoch's number.
 func chainPartition(l logledger.LaneID) string { return "log#" + l.Scope + "#" + strconv.Itoa(l.Lane) }
 
-// itemPartition is the partition key of the items of an epoch. Their sort key is the index. A scope may have a "#": what
-// follows the last one has a dot in the key of items, and none in that of chain rows.
+// itemPartition is the partition key of the items of an epoch. Their sort key is the index. A scope may have a "#":
+// what follows the last one has a dot in the key of items, and none in that of chain rows.
 func itemPartition(at logledger.Place) string {
 	return chainPartition(at.LaneID) + "." + strconv.Itoa(at.Epoch)
 }
@@ -79,4 +79,5 @@ func itemOf(row map[string]types.AttributeValue) (logledger.Item, error) {
 	return logledger.Item{Index: index, Data: data.Value}, nil
 }
 
-var errForeignRow = errors.New("dynamodb: a row of the log has no number or no data: another version of oncebox wrote it")
+var errForeignRow = errors.New("dynamodb: a row of the log has no number or no data: another version of oncebox " +
+	"wrote it")

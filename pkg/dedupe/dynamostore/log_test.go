@@ -101,7 +101,8 @@ func (p *pages) Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.O
 
 type logRow = map[string]types.AttributeValue
 
-// TestRowsOfOthersInTheLog: a row that another version wrote is a fault, and neither the end of the log nor a free place.
+// TestRowsOfOthersInTheLog: a row that another version wrote is a fault, and neither the end of the log nor a free
+// place.
 func TestRowsOfOthersInTheLog(t *testing.T) {
 	t.Parallel()
 	lane, number := logledger.LaneID{Scope: "s"}, text("0000000001")
@@ -129,7 +130,8 @@ func TestRowsOfOthersInTheLog(t *testing.T) {
 		"ends in between": {"sk": number, "layout": aNumber("1"), "ends": aNumber("1.5")},
 	} {
 		conflict := NewLog(failing(&types.ConditionalCheckFailedException{Item: row}), table)
-		if e, err := conflict.PutEpoch(t.Context(), lane, logledger.Epoch{}); e != nil || err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+		e, err := conflict.PutEpoch(t.Context(), lane, logledger.Epoch{})
+		if e != nil || err == nil || errors.Is(err, dedupe.ErrTryAgain) {
 			t.Errorf("%s: a put has returned %+v, %v", name, e, err)
 		}
 		page := NewLog(&pages{left: []*dynamodb.QueryOutput{{Items: []logRow{row}}}}, table)
@@ -141,7 +143,8 @@ func TestRowsOfOthersInTheLog(t *testing.T) {
 
 func aNumber(text string) types.AttributeValue { return &types.AttributeValueMemberN{Value: text} }
 
-// TestPagesWithoutRows: DynamoDB may answer with a page that has no rows, or few, and a key behind which there are more.
+// TestPagesWithoutRows: DynamoDB may answer with a page that has no rows, or few, and a key behind which there are
+// more.
 func TestPagesWithoutRows(t *testing.T) {
 	t.Parallel()
 	lane := logledger.LaneID{Scope: "s"}
@@ -151,12 +154,15 @@ func TestPagesWithoutRows(t *testing.T) {
 	log := NewLog(&pages{left: []*dynamodb.QueryOutput{
 		{LastEvaluatedKey: behind}, {LastEvaluatedKey: behind}, {Items: []logRow{item(0)}, LastEvaluatedKey: behind},
 		{LastEvaluatedKey: behind}, {},
-		{LastEvaluatedKey: behind}, {Items: []logRow{chain(2)}, LastEvaluatedKey: behind}, {Items: []logRow{chain(1), chain(0)}},
+		{LastEvaluatedKey: behind}, {Items: []logRow{chain(2)}, LastEvaluatedKey: behind},
+		{Items: []logRow{chain(1), chain(0)}},
 	}}, table)
-	if items, more, err := log.Read(t.Context(), logledger.Place{LaneID: lane}, 0, false); err != nil || !more || len(items) != 1 {
+	items, more, err := log.Read(t.Context(), logledger.Place{LaneID: lane}, 0, false)
+	if err != nil || !more || len(items) != 1 {
 		t.Errorf("want one item, and more: got %v, %t, %v", items, more, err)
 	}
-	if items, more, err := log.Read(t.Context(), logledger.Place{LaneID: lane, Index: 1}, 0, false); err != nil || more || len(items) > 0 {
+	items, more, err = log.Read(t.Context(), logledger.Place{LaneID: lane, Index: 1}, 0, false)
+	if err != nil || more || len(items) > 0 {
 		t.Errorf("want the end: got %v, %t, %v", items, more, err)
 	}
 	if epochs, err := log.Epochs(t.Context(), lane, 9, 3); err != nil || len(epochs) != 3 || epochs[2].Number != 0 {

@@ -146,7 +146,8 @@ func storageFirstPutWins(f *storageFixture) {
 		f.Errorf("want the first chain row, got %+v, %v", got, err)
 	}
 	for n, data := range []string{"first", "second", "first", ""} {
-		if existing := f.append(f.at(0, 0), []byte(data)); (existing == nil) != (n == 0) || n > 0 && string(existing) != "first" {
+		existing := f.append(f.at(0, 0), []byte(data))
+		if (existing == nil) != (n == 0) || n > 0 && string(existing) != "first" {
 			f.Errorf("append %d: got %q", n, existing)
 		}
 	}
@@ -209,7 +210,8 @@ func storageReads(f *storageFixture) {
 		f.Fatal(err)
 	}
 	for i, item := range some {
-		if item.Index < 5 || item.Index >= n || i > 0 && item.Index <= some[i-1].Index || !bytes.Equal(item.Data, all[item.Index].Data) {
+		if item.Index < 5 || item.Index >= n || i > 0 && item.Index <= some[i-1].Index ||
+			!bytes.Equal(item.Data, all[item.Index].Data) {
 			f.Errorf("an inconsistent read has returned %s", indexes(some))
 			break
 		}
@@ -270,7 +272,8 @@ func storageNames(f *storageFixture) {
 		}
 	}
 	for n, of := range names {
-		f.wantItems(logledger.Place{LaneID: of.LaneID, Epoch: of.epoch}, 0, logledger.Item{Index: 1, Data: []byte(fmt.Sprint("item ", n))})
+		item := logledger.Item{Index: 1, Data: []byte(fmt.Sprint("item ", n))}
+		f.wantItems(logledger.Place{LaneID: of.LaneID, Epoch: of.epoch}, 0, item)
 	}
 	for n, lane := range chains {
 		got, err := f.Epochs(f.ctx, lane, 100, 100)
@@ -280,8 +283,8 @@ func storageNames(f *storageFixture) {
 	}
 }
 
-// storagePurgeTimes: an item that is past its purge time has its place, and is read, until it is deleted. (DynamoDB does
-// not delete rows that are past their purge time by more than five years.)
+// storagePurgeTimes: an item that is past its purge time has its place, and is read, until it is deleted. (DynamoDB
+// does not delete rows that are past their purge time by more than five years.)
 func storagePurgeTimes(f *storageFixture) {
 	for n := range 3 {
 		if existing, err := f.Append(f.ctx, f.at(0, n), []byte{byte(n)}, int64(1+n)); err != nil || existing != nil {

@@ -38,13 +38,15 @@ func (b *between) Append(ctx context.Context, at logledger.Place, data []byte, p
 	return b.Storage.Append(ctx, at, data, purgeAt)
 }
 
-func (b *between) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) ([]logledger.Item, bool, error) {
+func (b *between) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
+	[]logledger.Item, bool, error,
+) {
 	b.called()
 	return b.Storage.Read(ctx, from, limit, consistent)
 }
 
-// TestBetweenCalls: another process enters a record between any two calls of this one to the storage. That record has the
-// same id as the last one of this process, and begins an epoch. One of the two is new, and the other one is its copy.
+// TestBetweenCalls: another process enters a record between any two calls of this one to the storage. That record has
+// the same id as the last one of this process, and begins an epoch. One of the two is new, and the other one is its copy.
 func TestBetweenCalls(t *testing.T) {
 	t.Parallel()
 	met := true
