@@ -602,6 +602,9 @@ func (w *World) atRest() error {
 			w.counted, distinct)
 	}
 	w.checkRepeats()
+	if err := w.checkLog(); err != nil {
+		return err
+	}
 	if t := w.poller.Tally(); t != (eventsource.Tally{}) {
 		w.violate("harness: the mapping lost records: %+v", t)
 	}

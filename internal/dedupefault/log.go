@@ -181,6 +181,18 @@ func (w *World) noteItem(data []byte) {
 	}
 }
 
+// checkLog checks the log row by row, if the ledger is one.
+func (w *World) checkLog() error {
+	s, onLog := w.engine.(LogStore)
+	if !onLog {
+		return nil
+	}
+	_, err := logledger.Verify(w.ctx, s.Log, w.scope, w.sim.Now, func(p logledger.Problem) {
+		w.violate("log: %s: %s", placeText(p.Place), p.What)
+	})
+	return err
+}
+
 // purgeLog deletes what is past its purge time, as TTL deletion does. Only the log in memory can do so.
 func (w *World) purgeLog(log logledger.Storage) {
 	if memory, ok := log.(*memlog.Log); ok {
