@@ -1,30 +1,36 @@
 package logfault
 
 import (
-	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
 var (
-	oneSeed    = flag.Int("seed", -1, "TestHistories plays the history of this seed alone")
-	seeds      = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 20,000, or 500 with -short")
+	firstSeed  = flag.Int("seed", -1, "TestHistories begins with this seed, and plays one history if -seeds is not given")
+	seeds      = flag.Int("seeds", 0, "how many histories TestHistories plays, from any seed on")
 	byVerdicts = flag.Bool("verdicts", false, "TestHistories does not judge the log, but only what callers were told")
 	shrink     = flag.Bool("shrink", true, "TestHistories makes the history smaller that it finds")
 )
 
-// TestHistories plays histories at random. Each seed always plays the same one.
+// TestHistories plays histories at random. Each seed always plays the same one. Without flags it plays the first 20,000,
+// or 500 with -short.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	first, plays := 0, cmp.Or(*seeds, 20_000)
+	first, plays := max(*firstSeed, 0), 20_000
 	switch {
-	case *oneSeed >= 0:
-		first, plays = *oneSeed, 1
-	case *seeds == 0 && testing.Short():
+	case *seeds > 0:
+		plays = *seeds
+		if *firstSeed < 0 {
+			first = rand.IntN(1 << 50)
+		}
+	case *firstSeed >= 0:
+		plays = 1
+	case testing.Short():
 		plays = 500
 	}
 	by := all
