@@ -40,6 +40,9 @@ func TestHistories(t *testing.T) {
 	for seed := uint64(first); seed < uint64(first+plays); seed++ {
 		h := newHistory(seed)
 		err := play(h, nil, by)
+		if plays == 1 {
+			t.Log(h.print(nil, by))
+		}
 		if err == nil {
 			continue
 		}
