@@ -1,6 +1,7 @@
 package logledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -212,4 +213,56 @@ func TestProcessesInTurns(t *testing.T) {
 			t.Errorf("process %d: %d conflicts", n, s.Conflicts)
 		}
 	}
+}
+
+// TestRollWhileAnotherDoes: another process ends an epoch at any moment while this one is about to. Its seal is not taken
+// for one that is purged.
+func TestRollWhileAnotherDoes(t *testing.T) {
+	t.Parallel()
+	for at := range 8 {
+		log := &betweenCalls{Log: memlog.New(), at: -1}
+		ledger, other := newLedger(t, log, logledger.Options{Lanes: 1}), newLedger(t, log.Log, logledger.Options{Lanes: 1})
+		enter(t, ledger, candidate("a", "1", "x", 0))
+		log.at, log.work = at, func() { enter(t, other, candidate("b", "2", "x", time.Hour)) }
+		for id, want := range map[string]dedupe.Found{"a": dedupe.Same, "c": dedupe.Put} {
+			if got := enter(t, ledger, candidate(id, "3"+id, "x", time.Hour))[0]; got.Found != want {
+				t.Errorf("another process after %d calls: %s: %+v", at, id, got)
+			}
+		}
+	}
+}
+
+// betweenCalls does work before a call.
+type betweenCalls struct {
+	*memlog.Log
+	at   int
+	work func()
+}
+
+func (b *betweenCalls) step() {
+	if b.at--; b.at == -1 {
+		b.work()
+	}
+}
+
+func (b *betweenCalls) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
+	b.step()
+	return b.Log.Epochs(ctx, lane, below, limit)
+}
+
+func (b *betweenCalls) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
+	b.step()
+	return b.Log.PutEpoch(ctx, lane, e)
+}
+
+func (b *betweenCalls) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) ([]byte, error) {
+	b.step()
+	return b.Log.Append(ctx, at, data, purgeAt)
+}
+
+func (b *betweenCalls) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
+	[]logledger.Item, bool, error,
+) {
+	b.step()
+	return b.Log.Read(ctx, from, limit, consistent)
 }
