@@ -1,0 +1,147 @@
+package simulated
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// LogLoad is a stream whose records go through log ledgers: one in each environment, and one environment for each
+// shard. A shard has a batch when enough records have arrived, and gives it to its environment when that is free.
+type LogLoad struct {
+	Seed     uint64
+	Rate     float64 // records a second, of all shards
+	Shards   int
+	Lanes    int
+	Batch    int
+	Window   time.Duration
+	Copies   float64       // share of records that are copies of records up to a batch before, in any shard
+	Rest     time.Duration // what an invocation takes besides the ledger
+	Times    LogTimes
+	WarmUp   time.Duration // before the count begins
+	Duration time.Duration // of the count
+}
+
+// LogReport says how a LogLoad went.
+type LogReport struct {
+	Cost, Busiest LogCost
+	Records       int             // that were answered
+	times         []time.Duration // of Enter, sorted
+}
+
+// Time returns the time within which a share of the batches were answered.
+func (r LogReport) Time(share float64) time.Duration { return quantile(r.times, share) }
+
+// PerRecord returns the write units and the read units of a record.
+func (r LogReport) PerRecord() (write, read float64) {
+	return r.Cost.WriteUnits / float64(r.Records), r.Cost.ReadUnits / float64(r.Records)
+}
+
+// Run plays the load.
+func (l LogLoad) Run() (LogReport, error) {
+	r := &logRun{LogLoad: l, log: NewLog(l.Times), begun: time.Now()}
+	ledgers := make([]*logledger.Ledger, l.Shards)
+	for n := range ledgers {
+		ledger, err := logledger.New(r.log.Of(n, l.Seed), logledger.Options{
+			Lanes: l.Lanes, Memory: math.MaxInt64, Clock: dedupe.Clock{Pause: r.pause(n)},
+		})
+		if err != nil {
+			return LogReport{}, err
+		}
+		ledgers[n] = ledger
+	}
+	var working sync.WaitGroup
+	for n, ledger := range ledgers {
+		working.Go(func() { r.work(n, ledger) })
+	}
+	time.Sleep(untilTurn(arrival, l.WarmUp))
+	r.log.ForgetCost()
+	working.Wait()
+	r.report.Cost, r.report.Busiest = r.log.Cost()
+	slices.Sort(r.report.times)
+	return r.report, r.failed
+}
+
+// logRun is a LogLoad that is played.
+type logRun struct {
+	LogLoad
+	log   *Log
+	begun time.Time
+
+	mu     sync.Mutex
+	report LogReport
+	failed error
+}
+
+// work is a shard with its environment.
+func (r *logRun) work(n int, ledger dedupe.Ledger) {
+	random := draw(r.Seed, fmt.Sprintf("shard %d", n))
+	each := float64(r.Batch) / r.Rate * float64(r.Shards) * float64(time.Second)
+	full := r.begun.Add(time.Duration(random.Float64() * each)) // when the next batch is complete
+	for number := 0; full.Sub(r.begun) < r.WarmUp+r.Duration; number++ {
+		if wait := time.Until(full); wait > 0 {
+			time.Sleep(untilTurn(n, wait))
+		}
+		q := dedupe.Question{
+			Scope: "orders", Retention: dedupe.Retention{Window: r.Window, Horizon: 14 * 24 * time.Hour},
+			Records: r.batch(random, n, number),
+		}
+		began := time.Now()
+		answers, err := ledger.Enter(context.Background(), q)
+		for _, a := range answers {
+			err = errors.Join(err, a.Err)
+		}
+		r.note(began, len(q.Records), err)
+		time.Sleep(untilTurn(n, r.Rest))
+		full = full.Add(time.Duration(each * (1 + random.NormFloat64()/math.Sqrt(float64(r.Batch)))))
+	}
+}
+
+// pause makes the pauses of an environment. They depend on its time, since its lanes pause at once.
+func (r *logRun) pause(n int) func(context.Context, time.Duration) error {
+	return func(_ context.Context, limit time.Duration) error {
+		random := draw(r.Seed, fmt.Sprintf("pause of %d at %d", n, time.Since(r.begun)))
+		time.Sleep(time.Duration(random.Float64() * float64(limit)))
+		return nil
+	}
+}
+
+func (r *logRun) note(began time.Time, records int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = errors.Join(r.failed, err)
+	if began.Sub(r.begun) >= r.WarmUp {
+		r.report.times = append(r.report.times, time.Since(began))
+		r.report.Records += records
+	}
+}
+
+// batch makes records.
+func (r *logRun) batch(random *rand.Rand, shard, number int) []dedupe.Candidate {
+	records := make([]dedupe.Candidate, r.Batch)
+	now := time.Now()
+	source := fmt.Sprintf("shard-%d", shard)
+	var id [16]byte
+	for i := range records {
+		of, place := shard, number*r.Batch+i
+		if random.Float64() < r.Copies && number > 0 {
+			of, place = random.IntN(r.Shards), place-random.IntN(r.Batch)-1
+		}
+		binary.BigEndian.PutUint64(id[:], uint64(of))
+		binary.BigEndian.PutUint64(id[8:], uint64(place))
+		records[i] = dedupe.Candidate{
+			ID: string(id[:]), Fingerprint: "x", Arrival: now,
+			Owner: dedupe.Owner{Source: source, Sequence: fmt.Sprintf("4967%052d", number*r.Batch+i), Sub: dedupe.Plain},
+		}
+	}
+	return records
+}

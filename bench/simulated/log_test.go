@@ -1,0 +1,112 @@
+package simulated
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+// atGoal is the load of the goals: two million records a minute, on 40 shards.
+func atGoal(batch int) LogLoad {
+	each := time.Duration(float64(batch) / 33_000 * 40 * float64(time.Second))
+	return LogLoad{
+		Seed: 1, Rate: 33_000, Shards: 40, Lanes: 8, Batch: batch, Window: time.Hour, Rest: 200 * time.Millisecond,
+		Times: LogTimesInRegion, WarmUp: 2 * each, Duration: 10 * time.Second,
+	}
+}
+
+// play plays a load that begins some time after midnight, when an epoch begins.
+func (l LogLoad) play(t *testing.T, after time.Duration) (report LogReport) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(after)
+		var err error
+		if report, err = l.Run(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return report
+}
+
+// near compares two numbers.
+func near(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	t.Logf("%s: %.4f and %.4f", what, got, want)
+	if math.Abs(got-want) > tolerance*want {
+		t.Errorf("%s: got %.4f, which is not within %.0f %% of %.4f", what, got, 100*tolerance, want)
+	}
+}
+
+// agree compares the units of the real ledgers with the formulas of package cost, and with the model of a day.
+func agree(t *testing.T, l LogLoad, r LogReport) {
+	t.Helper()
+	formula := cost.Load{
+		Rate: l.Rate, Window: time.Hour, Horizon: 14 * 24 * time.Hour, Batch: l.Batch, Shards: l.Shards,
+		Parallelization: 1, Lanes: l.Lanes, Copies: l.Copies,
+	}
+	write, read := r.PerRecord()
+	near(t, "attempts by the table", formula.Attempts(), r.Cost.Attempts(), 0.15)
+	near(t, "write units by the formula", formula.LogUnits().Write, write, 0.15)
+	near(t, "read units by the formula", formula.LogUnits().Read, read, 0.15)
+
+	var model LogStretch
+	LogDay{
+		Seed: 1, Rate: func(time.Duration) float64 { return l.Rate }, Shards: l.Shards, Lanes: l.Lanes, Batch: l.Batch,
+		Rest: l.Rest, Times: l.Times, Length: time.Minute, Stretch: 20 * time.Second,
+		Each: func(s LogStretch) { model = s },
+	}.Run()
+	records := float64(model.Records)
+	near(t, "attempts of the model", model.Cost.Attempts(), r.Cost.Attempts(), 0.1)
+	near(t, "write units of the model", model.Cost.WriteUnits/records, write, 0.1)
+	near(t, "read units of the model", model.Cost.ReadUnits/records, read, 0.1)
+}
+
+// TestLogLoad: the same seed makes the same requests, and the units are those of the formulas and of the model.
+func TestLogLoad(t *testing.T) {
+	t.Parallel()
+	l := atGoal(1000)
+	l.Rate, l.Batch = 6600, 200
+	r := l.play(t, 0)
+	if again := l.play(t, 0); again.Cost != r.Cost {
+		t.Errorf("the same seed made %+v and %+v", r.Cost, again.Cost)
+	}
+	near(t, "rows", float64(r.Cost.Rows), float64(r.Records), 0.02)
+	agree(t, l, r)
+}
+
+// TestLogGoals: at 33,000 records a second, 40 shards and 8 lanes, the real ledgers take at most 0.05 write units a record
+// in batches of 1,000, and at most 0.035 from 2,500 on.
+func TestLogGoals(t *testing.T) {
+	testengine.CheckOnly(t)
+	for batch, goal := range map[int]float64{500: 1, 1000: 0.05, 2500: 0.035, 5000: 0.035} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			l := atGoal(batch)
+			r := l.play(t, 0)
+			agree(t, l, r)
+			if write, _ := r.PerRecord(); write > goal {
+				t.Errorf("a record takes %.4f write units, want at most %.3f", write, goal)
+			}
+		})
+	}
+}
+
+// TestLogEpoch: an epoch ends while 40 environments append. All records are answered, and its end costs little.
+func TestLogEpoch(t *testing.T) {
+	testengine.CheckOnly(t)
+	l := atGoal(1000)
+	l.Rate, l.Batch, l.Window = 6600, 200, 16*time.Minute // an epoch lasts a minute
+	without, with := l.play(t, 0), l.play(t, 53*time.Second)
+	more, reads := with.Cost.WriteUnits-without.Cost.WriteUnits, with.Cost.ReadUnits-without.Cost.ReadUnits
+	t.Logf("the end of an epoch takes %.0f write units and %.0f read units; %+v", more, reads, with.Cost)
+	if without.Cost.Epochs != 0 || with.Cost.Epochs < l.Lanes || more > 0.1*without.Cost.WriteUnits {
+		t.Errorf("without the end of an epoch %+v, with it %+v", without.Cost, with.Cost)
+	}
+}

@@ -1,0 +1,232 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/settings"
+)
+
+// The sizes of the log, in bytes: see logledger and dynamostore.NewLog.
+const (
+	logRow     = 26
+	logHeader  = 98
+	logNames   = 45 // the names of the attributes, the key with a scope of six letters, the purge time
+	logItem    = logNames + logHeader
+	addedBytes = 100 // by DynamoDB, to each item that is stored
+	entryBytes = 32  // of memory, at most
+	muchToRead = 16 << 10
+	partOf     = 16 // an epoch is this part of the window
+)
+
+// shareForEntries is the part of the function's memory that entries may take: the default of ONCEBOX_LEDGER_MEMORY.
+const shareForEntries = 0.6
+
+// Sizes are those of a log ledger.
+type Sizes struct {
+	Entries       float64 `json:"entries"`        // in the memory of an environment, at most
+	EntryBytes    float64 `json:"entry_bytes"`    // these take
+	LongestWindow string  `json:"longest_window"` // that fits into the memory
+	Appends       float64 `json:"appends_per_second_and_lane"`
+	Attempts      float64 `json:"attempts_per_append"`
+	LaneWrites    float64 `json:"write_units_per_second_of_a_lane"`
+	LaneReads     float64 `json:"read_units_per_second_of_a_lane"`
+	ColdBytes     float64 `json:"bytes_of_a_cold_start"`
+	ColdSeconds   float64 `json:"seconds_of_a_cold_start"` // of one alone
+	DeploySeconds float64 `json:"seconds_of_a_deployment"` // when all environments begin at once
+	ColdUSD       float64 `json:"usd_of_a_cold_start"`
+
+	longest time.Duration
+}
+
+// The limits of a partition of DynamoDB, in units a second (Developer Guide, "Best practices for designing and using
+// partition keys effectively").
+const (
+	MostWrites = 1000
+	MostReads  = 3000
+)
+
+// How fast a log is read when an environment begins, in bytes a second.
+const (
+	// LoadOfOne is assumed: about what the network of one environment takes. AWS documents no number.
+	LoadOfOne = 75e6
+	// LoadOfAll is 40,000 read units a second, the default quota of an on-demand table, of 8 KB that are read eventually
+	// consistently (Developer Guide, "Service, account, and table quotas in Amazon DynamoDB").
+	LoadOfAll = 40_000 * 8192
+	// longestRun is that of an invocation (Lambda Developer Guide, "Lambda quotas").
+	longestRun = 15 * 60 // seconds
+)
+
+// attempts are measured: bench/simulated runs the real ledgers at 33,000 records/s, 40 shards and 8 lanes, with batches
+// of 250 to 5,000 records. A request takes 10 ms in the mean there.
+var attempts = []struct{ others, attempts, enter float64 }{ // batches of others a second; milliseconds of a batch
+	{0, 1, 30}, {6.4, 1.06, 61}, {12.9, 1.12, 54}, {19.5, 1.24, 55}, {32.2, 1.54, 71}, {46, 2.06, 101},
+	{64.4, 2.55, 129}, {128.7, 3.06, 201},
+}
+
+// contention returns how often an item is appended until it is, and how long a batch takes.
+func (l Load) contention() (times float64, enter time.Duration, known bool) {
+	others := l.touched() / float64(l.Lanes) * l.batches() * float64(l.Environments()-1) / float64(l.Environments())
+	before := attempts[0]
+	for _, a := range attempts[1:] {
+		if others <= a.others {
+			part := (others - before.others) / (a.others - before.others)
+			milliseconds := before.enter + part*(a.enter-before.enter)
+			return before.attempts + part*(a.attempts-before.attempts), time.Duration(milliseconds * 1e6), true
+		}
+		before = a
+	}
+	return before.attempts * others / before.others, time.Duration(before.enter * others / before.others * 1e6), false
+}
+
+// touched is how many lanes a batch has new records in.
+func (l Load) touched() float64 {
+	n, lanes := float64(l.Batch)*(1-l.Copies), float64(l.Lanes)
+	return lanes * (1 - math.Pow(1-1/lanes, n))
+}
+
+// item returns the mean size of an item, and its write units. The records of a batch are spread over the lanes at
+// random. A batch never has more than fit into one item.
+func (l Load) item() (size, units float64) {
+	n, p := float64(l.Batch)*(1-l.Copies), 1/float64(l.Lanes)
+	mean, deviation := n*p, math.Sqrt(n*p*(1-p))
+	sum := 0.0
+	for k := max(1, math.Floor(mean-6*deviation)); k <= min(n, math.Ceil(mean+6*deviation)); k++ {
+		chance := binomial(n, k, p)
+		bytes := k*logRow + logItem
+		sum, size, units = sum+chance, size+chance*bytes, units+chance*started(bytes, kB)
+	}
+	if sum == 0 {
+		return logItem + logRow, 1
+	}
+	return size / sum, units / sum
+}
+
+// binomial is the probability of k among n.
+func binomial(n, k, p float64) float64 {
+	if p == 1 {
+		if k == math.Floor(n) {
+			return 1
+		}
+		return 0
+	}
+	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	return math.Exp(lgamma(n+1) - lgamma(k+1) - lgamma(n-k+1) + k*math.Log(p) + (n-k)*math.Log(1-p))
+}
+
+// log is the log ledger.
+func (l Load) log() (Estimate, Sizes) {
+	times, enter, known := l.contention()
+	size, units := l.item()
+	lanes, touched := float64(l.Lanes), l.touched()
+	perBatch := l.LogUnits().times(float64(l.Batch))
+	memory, g := l.memory()
+	itemsPerSecond := l.batches() * touched
+	g.ColdBytes = itemsPerSecond * size * l.inMemory().Seconds()
+	cold := Units{Read: g.ColdBytes/readUnit/2 + 2*lanes}
+	g.ColdSeconds = g.ColdBytes / LoadOfOne
+	g.DeploySeconds = g.ColdBytes / min(LoadOfOne, LoadOfAll/float64(l.Environments()))
+	g.ColdUSD = cold.Read*ReadUnit + g.ColdSeconds*float64(memory)/1024*LambdaGBSecond
+	g.Attempts, g.Appends = times, itemsPerSecond/lanes
+	g.LaneWrites, g.LaneReads = itemsPerSecond/lanes*units*times, l.batches()/lanes*perBatch.Read
+	stored := itemsPerSecond * (l.Window + l.Horizon).Seconds() * (size + addedBytes)
+	besides := cold.times(l.coldStarts()).plus(l.epochs())
+	e := l.estimate(perBatch, besides, stored, 0, enter, memory)
+	e.Day.Lambda += l.coldStarts() * g.ColdSeconds * float64(memory) / 1024 * LambdaGBSecond
+	e.Total = e.Day.Sum()
+	e.Problem = l.problem(g, known)
+	return e, g
+}
+
+// LogUnits returns the units of the log ledger for a record, without acks, cold starts and what begins epochs.
+func (l Load) LogUnits() Units {
+	times, _, _ := l.contention()
+	size, units := l.item()
+	perBatch := Units{l.touched() * units * times, l.touched() * l.catchUp(size, times)}
+	return perBatch.times(1 / float64(l.Batch))
+}
+
+// Attempts returns how often an item of the log ledger is appended until it is.
+func (l Load) Attempts() float64 {
+	times, _, _ := l.contention()
+	return times
+}
+
+// catchUp is how many read units a batch takes in a lane: the items of the others since the batch before, read
+// eventually consistently, and consistent reads of little after a long read and after each attempt that failed.
+func (l Load) catchUp(size, times float64) float64 {
+	environments := float64(l.Environments())
+	if environments == 1 {
+		return 0
+	}
+	failed := times - 1
+	items := max(0, (environments-1)*l.touched()/float64(l.Lanes)-failed)
+	units := started(items*size, readUnit)/2 + failed
+	if items*(size-logNames) > muchToRead {
+		units++
+	}
+	return units
+}
+
+// epochs returns the units of a day of beginning epochs: a seal and a chain row, with races for both, and reads of the
+// chain by each environment. The factors are measured, like attempts.
+func (l Load) epochs() Units {
+	begun := day / l.epoch().Seconds() * float64(l.Lanes)
+	return Units{10 * begun, 1.6 * float64(l.Environments()) * begun}
+}
+
+// epoch is how long an epoch lasts.
+func (l Load) epoch() time.Duration { return max(l.Window/partOf, time.Minute) }
+
+// inMemory is of what time entries are needed: the window, and what remains of the epoch in which it begins.
+func (l Load) inMemory() time.Duration { return l.Window + l.epoch() }
+
+// memory returns the memory of the function, and what entries take of it.
+func (l Load) memory() (megabytes int, g Sizes) {
+	g.Entries = l.added() * l.inMemory().Seconds()
+	g.EntryBytes = g.Entries * entryBytes
+	megabytes = l.FunctionMemory
+	if megabytes == 0 {
+		megabytes = int(min(MostMemory, max(plainMemory, math.Ceil(g.EntryBytes/shareForEntries/(1<<20)))))
+	}
+	fits := float64(MostMemory) * (1 << 20) * shareForEntries
+	if l.FunctionMemory != 0 {
+		fits = float64(megabytes) * (1 << 20) * shareForEntries
+	}
+	seconds := fits / entryBytes / l.added()
+	g.longest = time.Duration(min(seconds*partOf/(partOf+1), 1e9) * 1e9).Truncate(time.Minute)
+	g.LongestWindow = settings.FormatDuration(g.longest)
+	return megabytes, g
+}
+
+// problem says why a log ledger cannot be used.
+func (l Load) problem(g Sizes, known bool) string {
+	switch {
+	case l.Window > g.longest:
+		return fmt.Sprintf("%.1f million entries need %.1f GiB of each environment's memory, and %d%% of %d MB are for entries: "+
+			"the longest window that fits is %s", g.Entries/1e6, g.EntryBytes/(1<<30), int(100*shareForEntries),
+			l.memoryLimit(), g.LongestWindow)
+	case g.DeploySeconds > longestRun:
+		return fmt.Sprintf("after a deployment %d environments read %.1f GB each, which takes %.0f minutes with a table's default "+
+			"quota, and an invocation may take %d: use a shorter window, fewer shards or a lower parallelization",
+			l.Environments(), g.ColdBytes/1e9, g.DeploySeconds/60, longestRun/60)
+	case !known:
+		return fmt.Sprintf("%.0f batches a second append to a lane, and an item would take %.1f attempts or more: "+
+			"use larger batches, with a batch window", g.Appends, g.Attempts)
+	case g.LaneWrites > MostWrites:
+		return fmt.Sprintf("a lane takes %.0f write units a second, and a partition of DynamoDB %d: use more lanes",
+			g.LaneWrites, MostWrites)
+	case g.LaneReads > MostReads:
+		return fmt.Sprintf("%d environments read %.0f read units a second of a lane, and a partition of DynamoDB takes %d: "+
+			"use more lanes, fewer shards or a lower parallelization", l.Environments(), g.LaneReads, MostReads)
+	}
+	return ""
+}
+
+func (l Load) memoryLimit() int {
+	if l.FunctionMemory != 0 {
+		return l.FunctionMemory
+	}
+	return MostMemory
+}
