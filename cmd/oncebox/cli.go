@@ -25,6 +25,7 @@ type cli struct {
 	Replay    replayCommand    `cmd:"" help:"Put claims back that the store has lost, as after a restore."`
 	Dedupe    dedupeCommand    `cmd:"" help:"Remove duplicates from NDJSON files."`
 	Ledger    ledgerCommand    `cmd:"" help:"Work on the entries of records."`
+	Cost      costCommand      `cmd:"" help:"Compare what the ledgers of records cost for a stream."`
 	Redrive   redriveCommand   `cmd:"" help:"List dead letters, and deliver them."`
 	Objects   objectsCommand   `cmd:"" help:"List and verify the objects that the dedupe function writes into a bucket."`
 	Kpl       kplCommand       `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`

@@ -21,6 +21,7 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 		reflect.TypeFor[time.Time]():     func(text string) (any, error) { return parseTime(text) },
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
+		reflect.TypeFor[float64]():       func(text string) (any, error) { return parseNumber(text) },
 		reflect.TypeFor[rowRate]():       func(text string) (any, error) { return parseRate(text) },
 		reflect.TypeFor[poisonLimit]():   func(text string) (any, error) { return parsePoisonLimit(text) },
 	} {
@@ -70,6 +71,14 @@ func parseInt(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a whole number", text)
+	}
+	return n, nil
+}
+
+func parseNumber(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", text)
 	}
 	return n, nil
 }
