@@ -99,8 +99,9 @@ bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, 
 		-timeout=60m ./bench
 
 .PHONY: chart
-chart: ## Draw docs/claims-chart.svg: what claims cost while banks are handed out
+chart: ## Draw docs/claims-chart.svg, what claims cost while banks are handed out, and docs/log-ledger-day.svg
 	go test -run='^TestDraw$$' ./bench/chart -target=../../docs/claims-chart
+	go test -run='^TestDrawDay$$' ./bench/chart -day=../../docs/log-ledger-day
 
 .PHONY: picture
 picture: ## Draw docs/picture/jobs.svg from jobs.d2

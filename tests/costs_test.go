@@ -440,6 +440,7 @@ func TestCosts(t *testing.T) {
 	t.Parallel()
 	rows, all := costTable(t, "DynamoDB"), costsOfClaims(t)
 	maps.Copy(all, costsOfRecords(t))
+	maps.Copy(all, costsOfLogs(t))
 	equal(t, "rows of docs/costs.md", strings.Join(slices.Sorted(maps.Keys(rows)), "; "), strings.Join(slices.Sorted(maps.Keys(all)), "; "))
 	for name, c := range all {
 		row := rows[name]

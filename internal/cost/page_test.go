@@ -1,0 +1,115 @@
+package cost
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/settings"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/log-ledger.md")
+
+const page = "../../docs/log-ledger.md"
+
+// TestPage: the tables of docs/log-ledger.md have what `oncebox cost` calculates.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for name, table := range map[string]string{"choice": choices(), "sizes": sizes()} {
+		begin := fmt.Sprintf("<!-- go test ./internal/cost -run TestPage -update writes the %s from here -->\n", name)
+		before, rest, begins := strings.Cut(text, begin)
+		_, after, ends := strings.Cut(rest, "<!-- to here -->\n")
+		if !begins || !ends {
+			t.Fatalf("%s has no place for the %s", page, name)
+		}
+		text = before + begin + "\n" + table + "\n<!-- to here -->\n" + after
+	}
+	if text == string(raw) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not up to date: run the command that it names", page)
+	}
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ofShards is a load with so many records a second of a shard as at 33,000 on 40.
+func ofShards(rate float64, window time.Duration, batch int) Load {
+	return base.with(func(l *Load) {
+		l.Rate, l.Window, l.Batch, l.Shards = rate, window, batch, int(math.Ceil(rate/825))
+	})
+}
+
+// choices are loads, and what the ledgers cost for them.
+func choices() string {
+	var out strings.Builder
+	out.WriteString("| records/s | window | batch | horizon | keys | log | valkey | use |\n|---|---|---|---|---|---|---|---|\n")
+	for _, l := range []Load{
+		ofShards(10, time.Hour, 10),
+		ofShards(100, time.Hour, 100), ofShards(100, 48*time.Hour, 100),
+		ofShards(1000, time.Hour, 1000), ofShards(1000, 48*time.Hour, 1000),
+		ofShards(5000, time.Hour, 100), ofShards(5000, time.Hour, 1000), ofShards(5000, 6*time.Hour, 1000),
+		ofShards(5000, 48*time.Hour, 1000),
+		ofShards(33_000, time.Hour, 500), ofShards(33_000, time.Hour, 1000), ofShards(33_000, time.Hour, 2500),
+		ofShards(33_000, time.Hour, 5000), ofShards(33_000, 24*time.Hour, 2500),
+		ofShards(33_000, time.Hour, 2500).with(func(l *Load) { l.Horizon = 24 * time.Hour }),
+	} {
+		c := Compare(l)
+		log := thousands(c.Log.Total)
+		if c.Log.Problem != "" {
+			log = "does not fit"
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", thousands(l.Rate), c.Window,
+			thousands(float64(l.Batch)), c.Horizon, thousands(c.Keys.Total), log,
+			thousands(c.Valkey.Total), c.Use)
+	}
+	return out.String()
+}
+
+// sizes are loads, and what the log ledger needs for them.
+func sizes() string {
+	var out strings.Builder
+	out.WriteString("| records/s | window | environments | entries, million | their memory, GiB | memory of the function, MB " +
+		"| lanes | a lane's write units/s | a lane's read units/s | batch window | attempts | cold start, s | all at once, s |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, l := range []Load{
+		ofShards(1000, time.Hour, 1000), ofShards(1000, 24*time.Hour, 1000), ofShards(1000, 48*time.Hour, 1000),
+		ofShards(5000, time.Hour, 2500), ofShards(5000, 6*time.Hour, 2500), ofShards(5000, 10*time.Hour, 2500),
+		ofShards(10_000, time.Hour, 2500), ofShards(10_000, 4*time.Hour, 2500),
+		ofShards(33_000, 10*time.Minute, 2500), ofShards(33_000, time.Hour, 2500), ofShards(33_000, 90*time.Minute, 5000),
+		ofShards(66_000, 10*time.Minute, 5000).with(func(l *Load) { l.Lanes = 16 }),
+	} {
+		c := Compare(l)
+		s := c.LogSizes
+		if c.Log.Problem != "" {
+			fmt.Fprintf(&out, "| %s | %s | does not fit: %s |\n", thousands(l.Rate), c.Window, c.Log.Problem)
+			continue
+		}
+		fills := time.Duration(math.Ceil(float64(l.Batch)/l.Rate*float64(l.Shards))) * time.Second
+		fmt.Fprintf(&out, "| %s | %s | %d | %.1f | %.2f | %s | %d | %s | %s | %s | %.2f | %.0f | %.0f |\n",
+			thousands(l.Rate), c.Window, c.Environments, s.Entries/1e6, s.EntryBytes/(1<<30), thousands(float64(c.Log.Memory)),
+			l.Lanes, thousands(s.LaneWrites), thousands(s.LaneReads), settings.FormatDuration(fills), s.Attempts, s.ColdSeconds, s.DeploySeconds)
+	}
+	return out.String()
+}
+
+// thousands writes a number below a million without decimals.
+func thousands(n float64) string {
+	text := strconv.FormatFloat(n, 'f', 0, 64)
+	if len(text) > 3 {
+		return text[:len(text)-3] + "," + text[len(text)-3:]
+	}
+	return text
+}
