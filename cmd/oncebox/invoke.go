@@ -154,7 +154,7 @@ const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
 func (a *app) withRecords(ctx context.Context, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
-	ledger, closeLedger, err := a.openLedger(ctx, options.Concurrency)
+	ledger, closeLedger, err := a.openRecords(ctx, options)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	}
 	defer closeItems()
 	job.Items = items
-	ledger, closeLedger, err := a.openLedger(ctx, options.Concurrency)
+	ledger, closeLedger, err := a.openRecords(ctx, options)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/sqlite"
@@ -17,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // The forms of --store.
@@ -134,6 +138,40 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 		return nil, nil, err
 	}
 	return ledgerdynamo.New(client, g.DedupeTable, ledgerdynamo.WithConcurrency(concurrency)), func() {}, nil
+}
+
+// memoryOfLog is the memory for entries of a log ledger where ONCEBOX_LEDGER_MEMORY is not set: room for 67 million. It is
+// taken when it is needed.
+const memoryOfLog = 2 << 30
+
+// openRecords opens what the record handler needs of the store: the ledger of the options, with acks and consumers. Call
+// closeLedger after use.
+func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
+	store kinesishandler.Store, closeLedger func(), err error,
+) {
+	if !o.Ledger.Log {
+		return g.openLedger(ctx, o.Concurrency)
+	}
+	client, err := g.logClient(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Ledger.Memory = cmp.Or(o.Ledger.Memory, memoryOfLog)
+	store, err = kinesishandler.NewStore(client, g.DedupeTable, o)
+	return store, func() {}, err
+}
+
+// logClient makes the client of a log ledger, which is in DynamoDB.
+func (g globals) logClient(ctx context.Context) (*dynamodb.Client, error) {
+	_, ok, err := g.sqlitePath()
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		err := fmt.Errorf("the log ledger is in DynamoDB, and --store is %s", g.Store)
+		return nil, &usageError{err, "Use --store " + dynamodbStore}
+	}
+	return dynamoClient(ctx)
 }
 
 type initCommand struct {

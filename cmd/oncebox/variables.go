@@ -27,8 +27,12 @@ type variables map[string]*kong.Flag
 // commandWithVariables is the command whose flags are variables.
 const commandWithVariables = "dedupe"
 
-// neverVariables undo something, or are flags of other commands too, which would not take them from the environment.
-var neverVariables = []string{"help", "version", "replace-run", "dry-run"}
+// neverVariables undo something, or are flags of other commands too, which would not take them from the environment. The
+// variable of ledger is another setting, of the dedupe function.
+var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger"}
+
+// varLedger is the setting of the function. It was the variable of --ledger before.
+const varLedger = "ONCEBOX_LEDGER"
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
 func (v variables) attach(k *kong.Kong) error {
@@ -76,6 +80,12 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
+		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
+			return &usageError{
+				errors.New(varLedger + " is set to none of keys, log and valkey://HOST:PORT: it says which ledger the dedupe function has"),
+				"Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE.",
+			}
+		}
 		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
 			continue
 		}

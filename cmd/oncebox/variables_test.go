@@ -37,7 +37,7 @@ func TestWhichFlagsAreVariables(t *testing.T) {
 	p := newTestParser(t)
 	want := []string{
 		"ONCEBOX_BANK_TABLE", "ONCEBOX_BATCH_SIZE", "ONCEBOX_CONTEXTS_PATH", "ONCEBOX_DEAD_LETTERS", "ONCEBOX_DEDUPE_TABLE",
-		"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_FORMAT", "ONCEBOX_IDS", "ONCEBOX_ID_PATH", "ONCEBOX_LEDGER", "ONCEBOX_LOG_LEVEL", "ONCEBOX_NATURAL",
+		"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_FORMAT", "ONCEBOX_IDS", "ONCEBOX_ID_PATH", "ONCEBOX_LOG_LEVEL", "ONCEBOX_NATURAL",
 		"ONCEBOX_OUT", "ONCEBOX_OUTPUT", "ONCEBOX_OWNER_PATH", "ONCEBOX_POISON_LIMIT", "ONCEBOX_PUBLISH", "ONCEBOX_QUIET", "ONCEBOX_REPORT",
 		"ONCEBOX_SCOPE", "ONCEBOX_STORE",
 		"ONCEBOX_SYNTHETIC", "ONCEBOX_TIME_PATH", "ONCEBOX_VOLATILE", "ONCEBOX_WINDOW",
@@ -68,7 +68,7 @@ func TestVariables(t *testing.T) {
 	s.run(exitDone, "--output", "text", "campaign", "create", "spring").saying(t, "exists already") // a flag overrules
 
 	s.file("in", orders)
-	s.env = []string{"ONCEBOX_LEDGER=:memory:", "ONCEBOX_ID_PATH=id", "ONCEBOX_QUIET=true", "ONCEBOX_OUT=out", "ONCEBOX_DEAD_LETTERS=dead"}
+	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_ID_PATH=id", "ONCEBOX_QUIET=true", "ONCEBOX_OUT=out", "ONCEBOX_DEAD_LETTERS=dead"}
 	s.run(exitLook, "dedupe", "in").saying(t, "1 record could not be processed; see the dead letters in dead")
 	if s.read("out") != uniqueOrders {
 		t.Errorf("unexpected output %s", s.read("out"))
@@ -116,6 +116,28 @@ func TestDestructiveFlagsAreNoVariables(t *testing.T) {
 	s.env = []string{"ONCEBOX_SCOPE=orders", "ONCEBOX_SINK=kinesis:x", "ONCEBOX_HORIZON=400h", "ONCEBOX_CLAIMANT_FROM=body"}
 	s.run(exitDone, "campaign", "create", "summer")
 	s.run(exitDone, "campaign", "show", "summer").saying(t, "scope       summer\n")
+}
+
+// TestLedgerOfTheFunction: ONCEBOX_LEDGER is a setting of the function, and no file of a ledger. It was one before, so a
+// value that is none of the function's is refused.
+func TestLedgerOfTheFunction(t *testing.T) {
+	s := newShell(t)
+	s.file("in", `{"id":1}`)
+	for _, value := range []string{"keys", "log", "valkeys://cache:6379", ""} {
+		s.env = []string{"ONCEBOX_LEDGER=" + value}
+		s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", inMemory).saying(t, "new 1 ")
+		if files, err := os.ReadDir(s.dir); err != nil || len(files) != 1 {
+			t.Errorf("with %q there are %v, %v", value, files, err)
+		}
+	}
+	for _, value := range []string{"seen.db", inMemory, "redis://cache:6379"} {
+		s.env = []string{"ONCEBOX_LEDGER=" + value}
+		for _, args := range [][]string{{"dedupe", "in", "--id-path", "id"}, {"ledger", "runs"}, {"campaign", "list"}} {
+			s.run(exitUsage, args...).saying(t, "ONCEBOX_LEDGER is set to none of keys, log and", "Give the file of a ledger as --ledger FILE")
+		}
+	}
+	s.env = []string{"ONCEBOX_LEDGER=log", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:."}
+	s.run(exitUsage, "redrive", "run").saying(t, "the log ledger is in DynamoDB, and --store is sqlite:oncebox.db", "Use --store dynamodb:")
 }
 
 // TestOldAndMisspeltVariables: a variable that nobody reads, and that looks like a setting, is refused.
