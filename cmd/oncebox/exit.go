@@ -101,6 +101,7 @@ var outcomes = []struct {
 	{itembank.ErrTryAgain, exitFailed, "try-again"},
 	{errEmpty, exitNo, "empty"},
 	{errNoEntry, exitNo, "no-entry"},
+	{errNoLog, exitNo, "no-log"},
 	{itembank.ErrSoldOut, exitNo, "sold-out"},
 	{itembank.ErrNotOpen, exitNo, "not-open"},
 	{itembank.ErrClosed, exitNo, "closed"},

@@ -13,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -27,6 +28,8 @@ type ledgerCommand struct {
 	Import  ledgerImportCommand  `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
 	Runs    ledgerRuns           `cmd:"" help:"List the runs of dedupe that a SQLite ledger knows."`
 	Explain ledgerExplainCommand `cmd:"" help:"Show what the ledger knows of a record, and what it would answer."`
+	Stat    ledgerStatCommand    `cmd:"" help:"Count the entries of a log ledger, and the memory that they need."`
+	Verify  ledgerVerifyCommand  `cmd:"" help:"Check the log of a log ledger, row by row."`
 }
 
 type ledgerImportCommand struct {
@@ -42,6 +45,7 @@ type ledgerImportCommand struct {
 	TimePath        string         `help:"Path of the record's time. Default: the beginning of the import." placeholder:"P"`
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate: the window of the function. Default: forever." placeholder:"D"`
 	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived" default:"first-keeps" help:"derived: the function gives every record a derived id, so that copies are found under it. Default: ${default}." placeholder:"POLICY"`
+	Lanes           int            `help:"Enter into the log ledger of the function, with this number of lanes: its ONCEBOX_LEDGER_LANES, which is 8 by default. Needs --window. Default: one row a key." placeholder:"N"`
 	Rate            rowRate        `help:"Enter at most N records a second, to leave the capacity of the table to others. Default: no limit." placeholder:"N"`
 }
 
@@ -62,6 +66,9 @@ Each record costs a write unit there, and so does one that the ledger knows.
 late counts records that the ledger has from elsewhere: a function that runs already may have delivered them. A record
 that cannot be read is left out (bad), and the exit code is 4.
 
+With --lanes the records are appended to the log of a log ledger: about 35 of them for a write unit, if they are in the
+order of their times. The entries of a window have to fit into 2 GiB of memory: 67 million.
+
 With --format snowplow-manifest the files are an export of the events manifest to S3, or dynamodb:TABLE is the table
 itself. It is read whole each time, and only rows that still count are entered.
 
@@ -69,6 +76,7 @@ Examples:
   oncebox ledger import 's3://lake/orders/2027/**/*.gz' --id-path order.id --ledger seen.db
   oncebox ledger import past.parquet --format parquet --id-path id --fingerprint-path fingerprint --ledger seen.db
   oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --rate 500
+  oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --lanes 8
   oncebox --store dynamodb: ledger import dynamodb:manifest --format snowplow-manifest --scope enriched --window 48h`
 }
 
@@ -85,6 +93,9 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer remove()
+	if c.Lanes != 0 && c.Window == nil {
+		return &usageError{errors.New("--lanes needs --window: a log ledger keeps nothing for ever"), "Give the window of the function."}
+	}
 	ledger, closeLedger, err := c.openLedger(ctx, a)
 	if err != nil {
 		return err
@@ -94,6 +105,10 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	past := history.Import{
 		Source: source, Settings: settings, Store: ledger, Scope: c.Scope, Retention: retention,
 		Derive: c.IDs == offline.Derived,
+	}
+	if c.Lanes != 0 {
+		past.Batch = offline.DefaultBatchSize // each call appends an item to each lane
+		past.Settings += " into a log"        // an import into another ledger is another one
 	}
 	if progress != nil {
 		past.Progress = func(records int64) { progress(records, 0) }
@@ -179,15 +194,59 @@ func (c ledgerImportCommand) explain(err error) error {
 func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.Store, func(), error) {
 	switch c.Ledger {
 	case "":
+		if c.Lanes != 0 {
+			return c.openLogLedger(ctx, a)
+		}
+		if err := c.refuseLog(ctx, a); err != nil {
+			return nil, nil, err
+		}
 		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
 	case inMemory:
 		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
+	}
+	if c.Lanes != 0 {
+		return nil, nil, &usageError{errors.New("--lanes is for a log ledger, which is in DynamoDB, and --ledger names a file"), ""}
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err != nil {
 		return nil, nil, err
 	}
 	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+}
+
+// logHistory is a log ledger, with the runs of imports in the table.
+type logHistory struct {
+	dedupe.Ledger
+	dedupe.Runs
+}
+
+func (c ledgerImportCommand) openLogLedger(ctx context.Context, a *app) (history.Store, func(), error) {
+	client, err := a.logClient(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ledger, err := logledger.New(ledgerdynamo.NewLog(client, a.DedupeTable),
+		logledger.Options{Lanes: c.Lanes, Memory: memoryOfLog})
+	if err != nil {
+		return nil, nil, &usageError{fmt.Errorf("--lanes %d: must be from 1 to %d", c.Lanes, logledger.MostLanes), ""}
+	}
+	return logHistory{ledger, ledgerdynamo.New(client, a.DedupeTable)}, func() {}, nil
+}
+
+// refuseLog refuses a scope that has a log ledger, which does not see one row a key.
+func (c ledgerImportCommand) refuseLog(ctx context.Context, a *app) error {
+	if a.Store != dynamodbStore {
+		return nil
+	}
+	_, err := a.openLog(ctx, c.Scope)
+	switch {
+	case errors.Is(err, errNoLog):
+		return nil
+	case err != nil:
+		return err
+	}
+	return &usageError{fmt.Errorf("the scope %s has a log ledger, which does not see one row a key", c.Scope),
+		"Give --lanes and --window, as the function has them."}
 }
 
 // importSummary is what an import prints as JSON.

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -39,6 +40,8 @@ func (ledgerExplainCommand) Help() string {
 	return `Prints the entries of a record's id: which record holds the entry, when it arrived, until when the entry counts, and
 whether it counts for a record that arrives now, or at --arrival. Nothing is changed. The exit code is 3 if there is no
 entry.
+
+A log ledger stores parts of owners and fingerprints. A row counts for arrivals on either side of its own.
 
 A ledger stores digests of fingerprints. With --fingerprint or --record the command says whether they are equal, looks
 for entries of the ids that would be derived, and says what the ledger would answer:
@@ -68,15 +71,11 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 	if c.Ledger != "" {
 		a.Store = sqlitePrefix + c.Ledger
 	}
-	ledger, closeLedger, err := a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	explainer, closeLedger, err := a.openExplainer(ctx, c.Scope)
 	if err != nil {
 		return err
 	}
 	defer closeLedger()
-	explainer, ok := ledger.(dedupe.Explainer)
-	if !ok {
-		return &usageError{errors.New("this ledger cannot be read without a change"), ""}
-	}
 	explanation, err := explainer.Explain(ctx, c.Scope, record)
 	if err != nil {
 		return err
@@ -86,6 +85,26 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return fmt.Errorf("%w in the scope %s", errNoEntry, c.Scope)
+}
+
+// openExplainer opens the ledger of a scope: the log ledger if the scope has a log. Call closeLedger after use.
+func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Explainer, closeLedger func(), err error) {
+	if g.Store == dynamodbStore {
+		log, err := g.openLog(ctx, scope)
+		if !errors.Is(err, errNoLog) {
+			return logledger.Explainer{Storage: log, Now: time.Now}, func() {}, err
+		}
+	}
+	ledger, closeLedger, err := g.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, ok := ledger.(dedupe.Explainer)
+	if !ok {
+		closeLedger()
+		return nil, nil, &usageError{errors.New("this ledger cannot be read without a change"), ""}
+	}
+	return x, closeLedger, nil
 }
 
 // candidate is the record to be explained. It has no fingerprint if none was given.
@@ -176,6 +195,8 @@ type explainedEntryJSON struct {
 	Arrival         *time.Time `json:"arrival,omitempty"`
 	PurgeAt         *time.Time `json:"purge_at"` // null: never
 	Counts          bool       `json:"counts"`
+	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, of a log ledger
+	CountsUntil     *time.Time `json:"counts_until,omitempty"`
 	Done            bool       `json:"done"`
 	Place           string     `json:"place,omitempty"`
 }
@@ -195,6 +216,7 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 		entryJSON := explainedEntryJSON{
 			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
 			Arrival: optional(entry.Arrival), Counts: entry.Counts, Done: entry.Done, Place: entry.Place,
+			CountsSince: optional(entry.Since), CountsUntil: optional(entry.Until),
 		}
 		if entry.PurgeAt != dedupe.Never {
 			at := time.Unix(entry.PurgeAt, 0).UTC()
@@ -276,12 +298,22 @@ func (e explainedEntryJSON) fingerprint() string {
 
 func (e explainedEntryJSON) counts() string {
 	switch {
+	case e.CountsUntil != nil:
+		return fmt.Sprintf("%s, for arrivals from %s to %s", yesOrNo(e.Counts), e.CountsSince.Format(time.RFC3339),
+			e.CountsUntil.Format(time.RFC3339))
 	case e.PurgeAt == nil:
 		return "yes, forever"
 	case e.Counts:
 		return "yes, until " + e.PurgeAt.Format(time.RFC3339)
 	}
 	return "no, only until " + e.PurgeAt.Format(time.RFC3339)
+}
+
+func yesOrNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }
 
 func (a explainedAnswer) text() string {

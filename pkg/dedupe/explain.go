@@ -30,11 +30,13 @@ type ExplainedEntry struct {
 	Version string    // of the settings that made the fingerprint
 	Arrival time.Time // of the record that holds the entry
 	PurgeAt int64     // epoch seconds, or Never
-	Done    bool      // as in Entry
-	Place   string    // where the engine stores it
-	Mine    bool      // the record holds the entry itself
-	Same    bool      // the fingerprint is that of the record
-	Counts  bool      // for a record of this arrival
+	// Since and Until are the first and the last arrival for which it counts. Zero: it counts until PurgeAt.
+	Since, Until time.Time
+	Done         bool   // as in Entry
+	Place        string // where the engine stores it
+	Mine         bool   // the record holds the entry itself
+	Same         bool   // the fingerprint is that of the record
+	Counts       bool   // for a record of this arrival
 }
 
 // StoredEntry is an entry as an engine with one row a key reads it for ExplainByKey.

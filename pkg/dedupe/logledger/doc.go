@@ -36,7 +36,7 @@
 //	memory.go   entries in memory, and what is evicted
 //	table.go    the table of entries; held.go: of items
 //	item.go     how items are written; storage.go: what an engine implements
-//	verify.go   checks a log; explain.go: finds rows; scan.go: reads a log without a Ledger
+//	verify.go   checks a log; explain.go: finds rows; survey.go: counts; scan.go: reads a log without a Ledger
 //
 // # Limits
 //

@@ -59,8 +59,11 @@ const (
 
 func (c *counts) appended(lane, bytes int) {
 	c.appends.Add(1)
-	c.units[lane].Add(int64(bytes+aboutItem+unit-1) / unit)
+	c.units[lane].Add(unitsOf(bytes))
 }
+
+// unitsOf returns the write units of an item whose data has so many bytes.
+func unitsOf(bytes int) int64 { return int64(bytes+aboutItem+unit-1) / unit }
 
 // Stats returns the counts since New.
 func (l *Ledger) Stats() Stats {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+)
+
+// logShell has tables of its own, and a function with a log ledger of two lanes.
+type logShell struct {
+	*shell
+	log *ledgerdynamo.Log
+}
+
+func newLogShell(t *testing.T) logShell {
+	s := newShell(t)
+	endpoint, tables := testengine.Dynoxide(t), rand.Text()
+	s.env = append(localEngine(endpoint), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables,
+		"ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=2", "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=orders",
+		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed")
+	s.run(exitDone, "init")
+	client := dynamodb.New(dynamodb.Options{
+		BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	return logShell{s, ledgerdynamo.NewLog(client, "dedupe-"+tables)}
+}
+
+// event has records of the ids from first to last, with sequence numbers from a number on.
+func (s logShell) event(sequence, first, last int) string {
+	s.Helper()
+	type object = map[string]any
+	var records []object
+	for id := first; id <= last; id++ {
+		records = append(records, object{
+			"eventID": fmt.Sprint("shardId-000000000000:", sequence), "eventSource": "aws:kinesis",
+			"eventSourceARN": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders",
+			"kinesis": object{
+				"sequenceNumber": fmt.Sprint(sequence), "partitionKey": "pk",
+				"data":                        fmt.Appendf(nil, `{"order":{"id":"order-%d"}}`, id),
+				"approximateArrivalTimestamp": time.Now().Unix(),
+			},
+		})
+		sequence++
+	}
+	text, err := json.Marshal(object{"Records": records})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.file(fmt.Sprint("event", sequence, ".json"), string(text))
+}
+
+// TestLogLedger: the handler, redrive, import and the commands about ledgers work on one log.
+func TestLogLedger(t *testing.T) {
+	s := newLogShell(t)
+	for _, command := range []string{"stat", "verify"} {
+		s.run(exitNo, "ledger", command, "--scope", "orders").saying(t, "there is no log ledger in the scope orders")
+	}
+	s.deadLetters("failed", 12)
+
+	// A whole batch takes an append for each lane.
+	s.run(exitDone, "invoke", "dedupe", s.event(100, 0, 9)).saying(t, `"new":10`, `"ledger_appends":2,"ledger_conflicts":0`,
+		`"ledger_memory_limit":2147483648`)
+	s.run(exitDone, "invoke", "dedupe", s.event(200, 0, 9)).saying(t, `"natural":10`, `"ledger_appends":0`)
+	// Two of the letters are new.
+	s.run(exitDone, "redrive", "run", "--set", "ledger-memory=64MiB").saying(t, "done 12", "delivered 2, dropped 10")
+	if ids := s.delivered(); len(ids) != 12 {
+		t.Errorf("delivered: %v", ids)
+	}
+	past := s.file("past", `{"order":{"id":"order-11"}}`+"\n"+`{"order":{"id":"order-12"}}`+"\n")
+	importing := []string{"ledger", "import", past, "--id-path", "order.id", "--scope", "orders"}
+	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "Give --lanes and --window")
+	s.run(exitUsage, append(importing, "--lanes", "2")...).saying(t, "--lanes needs --window")
+	s.run(exitUsage, append(importing, "--lanes", "257", "--window", "48h")...).saying(t, "--lanes 257: must be from 1 to 256")
+	s.run(exitUsage, append(importing, "--lanes", "2", "--window", "48h", "--ledger", "x.db")...).saying(t, "--ledger names a file")
+	s.run(exitFailed, append(importing, "--lanes", "3", "--window", "48h")...).saying(t, `the scope "orders" has 2 lanes`)
+	s.run(exitDone, append(importing, "--lanes", "2", "--window", "48h")...).saying(t, "entered 1 + known 0 + late 1")
+	s.run(exitDone, "invoke", "dedupe", s.event(300, 11, 13)).saying(t, `"new":1`, `"natural":2`)
+
+	var stat ledgerStat
+	s.json(&stat, "ledger", "stat", "--scope", "orders")
+	if stat.Entries != 14 || stat.Memory != 14*32 || stat.Window != "48h" || len(stat.Lanes) != 2 || stat.Units < 2 ||
+		stat.Lanes[0].Entries+stat.Lanes[1].Entries != 14 || time.Since(stat.Lanes[0].Latest) > time.Hour {
+		t.Errorf("%+v", stat)
+	}
+	s.run(exitDone, "ledger", "stat", "--scope", "orders").saying(t, "14 entries count", "memory that a process needs: 0.0 MiB")
+	s.run(exitDone, "ledger", "verify", "--scope", "orders").saying(t, "no violation: 2 lanes, 2 epochs (0 purged)", "14 rows (0 derived")
+	s.run(exitDone, "ledger", "explain", "order-3", "--scope", "orders").saying(t, "counts       yes, for arrivals from", "epoch 0, item ")
+	s.run(exitNo, "ledger", "explain", "order-99", "--scope", "orders").saying(t, "no entry")
+	explaining := []string{"ledger", "explain", "--scope", "orders", "--id-path", "order.id", "--record"}
+	s.run(exitDone, append(explaining, past)...).saying(t, "answer       natural duplicate")
+	other := s.file("other", `{"order":{"id":"order-3"},"v":2}`)
+	s.run(exitDone, append(explaining, other)...).saying(t, "answer       synthetic duplicate")
+	later := append(explaining, other, "--arrival", time.Now().Add(96*time.Hour).Format(time.RFC3339))
+	s.run(exitDone, later...).saying(t, "counts       no, for arrivals from", "answer       new")
+}
+
+// TestLedgerVerifyFinds: what is wrong with a log has a line of its own, and an exit code.
+func TestLedgerVerifyFinds(t *testing.T) {
+	s := newLogShell(t)
+	s.run(exitDone, "invoke", "dedupe", s.event(100, 0, 9))
+	s.appendAgain(s.Context())
+	s.run(exitLook, "ledger", "verify", "--scope", "orders").
+		saying(t, "lane 0, epoch 0, item 1: the record has two rows", "the log of the scope orders has ")
+	var found ledgerVerified
+	r := s.run(exitLook, "--output", "json", "ledger", "verify", "--scope", "orders")
+	if err := json.Unmarshal([]byte(r.stdout), &found); err != nil || found.Problems == 0 || found.Problems != len(found.Found) {
+		t.Errorf("%v: %s", err, r.stdout)
+	}
+}
+
+// appendAgain appends the first item of a lane a second time.
+func (s logShell) appendAgain(ctx context.Context) {
+	s.Helper()
+	at := logledger.Place{LaneID: logledger.LaneID{Scope: "orders"}}
+	items, _, err := s.log.Read(ctx, at, 1, true)
+	if err != nil || len(items) != 1 {
+		s.Fatal(items, err)
+	}
+	at.Index = 1
+	if existing, err := s.log.Append(ctx, at, items[0].Data, dedupe.Never); err != nil || existing != nil {
+		s.Fatal(existing, err)
+	}
+}
