@@ -74,7 +74,8 @@ type invokeDedupe struct {
 func (invokeDedupe) Help() string {
 	return `Prints the handler's answer: the sequence number of the first record that failed, or an empty list. Without --url
 the handler runs in this process: its ledger comes from --store, its other settings from the variables of the
-Lambda function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are required.
+Lambda function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are required. ONCEBOX_LEDGER=log
+needs --store dynamodb:.
 
 The exit code is 1 if a record failed. The log says why, and the same event can be sent again. If no record of several
 is done, the invocation fails, and there is no answer. The exit code is 2 if the settings or the event are wrong, as

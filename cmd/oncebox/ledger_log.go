@@ -34,25 +34,31 @@ type logScope struct {
 	Scope string `help:"Name space of the ids: that of the function (the stream's name). Default: ${default}." default:"default" placeholder:"NAME"`
 }
 
-type ledgerStatCommand struct{ logScope }
+type ledgerStatCommand struct {
+	logScope
+	Arrival time.Time `help:"Print what counts for a record that arrived at this time. Default: now." placeholder:"TIME"`
+}
 
 func (ledgerStatCommand) Help() string {
-	return `Reads the log of a scope as a process does that starts now, and prints what counts for a record that arrives now:
-entries, bytes, the memory that they need in each process (ONCEBOX_LEDGER_MEMORY is to be more), and the write units
-that appending them took. It costs twice the read units of a start of the function. The exit code is 3 if the scope has
-no log. Entries with one row a key are not counted: a count would read the whole table.
+	return `Reads the log of a scope from a window before the arrival until now, as a process does at its start, and prints what
+it found: the entries that may count for a record with this arrival, their bytes, the memory that they need in each
+process (ONCEBOX_LEDGER_MEMORY is to be more), and the write units that appending them took. It costs twice the read
+units of a start of the function. The exit code is 3 if the scope has no log. Entries with one row a key are not
+counted: a count would read the whole table.
 
   epochs    parts of the lane's log, of all times
   items     appends, each with the entries of a batch
   latest    the greatest arrival in the newest item
 
-Example:
-  oncebox --store dynamodb: ledger stat --scope orders`
+Examples:
+  oncebox ledger stat --store dynamodb: --scope orders
+  oncebox ledger stat --store dynamodb: --scope orders --arrival 2027-03-01`
 }
 
 // ledgerStat is what a log has that counts now.
 type ledgerStat struct {
 	Scope   string               `json:"scope"`
+	Arrival time.Time            `json:"arrival"`
 	Window  string               `json:"window"` // of the newest epoch
 	Entries int64                `json:"entries"`
 	Bytes   int64                `json:"bytes"`
@@ -66,11 +72,15 @@ func (c ledgerStatCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	lanes, err := logledger.Survey(ctx, log, c.Scope, time.Now())
+	if c.Arrival.IsZero() {
+		c.Arrival = time.Now()
+	}
+	c.Arrival = c.Arrival.UTC().Truncate(time.Second)
+	lanes, err := logledger.Survey(ctx, log, c.Scope, c.Arrival)
 	if err != nil {
 		return err
 	}
-	stat := ledgerStat{Scope: c.Scope, Lanes: lanes}
+	stat := ledgerStat{Scope: c.Scope, Arrival: c.Arrival, Lanes: lanes}
 	var window int64
 	for _, l := range lanes {
 		window = max(window, l.Window)
@@ -85,9 +95,9 @@ func (c ledgerStatCommand) Run(ctx context.Context, a *app) error {
 
 func (s ledgerStat) text() string {
 	const mib = 1 << 20
-	return fmt.Sprintf("scope %s, window %s: %d entries count for a record that arrives now\n"+
+	return fmt.Sprintf("scope %s, window %s: %d entries may count for a record that arrives at %s\n"+
 		"log: %.1f MiB, %d write units\nmemory that a process needs: %.1f MiB\n\n",
-		s.Scope, s.Window, s.Entries, float64(s.Bytes)/mib, s.Units, float64(s.Memory)/mib) +
+		s.Scope, s.Window, s.Entries, s.Arrival.Format(time.RFC3339), float64(s.Bytes)/mib, s.Units, float64(s.Memory)/mib) +
 		table(func(row func(...string)) {
 			row("LANE", "EPOCHS", "ITEMS", "ENTRIES", "BYTES", "UNITS", "LATEST")
 			for _, l := range s.Lanes {
@@ -108,8 +118,8 @@ The exit code is 4 if something is wrong, with a line for each place, and 3 if t
 log consistently: a read unit for each 4 KB. It keeps the rows of a window in memory, about 100 bytes each.
 
 Examples:
-  oncebox --store dynamodb: ledger verify --scope orders
-  oncebox --store dynamodb: --output json ledger verify --scope orders`
+  oncebox ledger verify --store dynamodb: --scope orders
+  oncebox ledger verify --store dynamodb: --scope orders --output json`
 }
 
 // ledgerVerified is the result of a check.

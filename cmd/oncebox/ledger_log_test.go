@@ -93,7 +93,8 @@ func TestLogLedger(t *testing.T) {
 		stat.Lanes[0].Entries+stat.Lanes[1].Entries != 14 || time.Since(stat.Lanes[0].Latest) > time.Hour {
 		t.Errorf("%+v", stat)
 	}
-	s.run(exitDone, "ledger", "stat", "--scope", "orders").saying(t, "14 entries count", "memory that a process needs: 0.0 MiB")
+	s.run(exitDone, "ledger", "stat", "--scope", "orders").saying(t, "14 entries may count", "memory that a process needs: 0.0 MiB")
+	s.run(exitDone, "ledger", "stat", "--scope", "orders", "--arrival", "2020-01-01").saying(t, "14 entries may count")
 	s.run(exitDone, "ledger", "verify", "--scope", "orders").saying(t, "no violation: 2 lanes, 2 epochs (0 purged)", "14 rows (0 derived")
 	s.run(exitDone, "ledger", "explain", "order-3", "--scope", "orders").saying(t, "counts       yes, for arrivals from", "epoch 0, item ")
 	s.run(exitNo, "ledger", "explain", "order-99", "--scope", "orders").saying(t, "no entry")
