@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
-	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
@@ -27,8 +26,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ledger := dynamostore.New(client, "oncebox-dedupe")
-	handler, err := kinesishandler.Open(ctx, awsclient.FromEnvironment, ledger, options, slog.Default())
+	store, err := kinesishandler.NewStore(client, "oncebox-dedupe", options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler, err := kinesishandler.Open(ctx, awsclient.FromEnvironment, store, options, slog.Default())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package kinesishandler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"strings"
@@ -109,6 +110,9 @@ type Stores struct {
 	dedupe.Acks
 	dedupe.Consumers
 }
+
+var errOtherLedger = errors.New("kinesishandler: " + varLedger + " names another ledger than the one that the program has " +
+	"opened; leave it empty, or make the Store with NewStore")
 
 // ledgerOf returns the engine of the entries. It may be a dedupe.Warmer, and a log ledger has counts.
 func ledgerOf(s Store) dedupe.Ledger {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -107,5 +108,16 @@ func TestNewStore(t *testing.T) {
 	_, err := kinesishandler.NewStore(nil, "entries", kinesishandler.Options{Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: -1}})
 	if err == nil {
 		t.Error("-1 lanes were taken")
+	}
+}
+
+// TestOpenWithAnotherLedger: a store that has not the ledger of the options is refused.
+func TestOpenWithAnotherLedger(t *testing.T) {
+	t.Parallel()
+	o, err := kinesishandler.ParseOptions(with("ONCEBOX_LEDGER=log"))
+	must(t, err)
+	_, err = kinesishandler.Open(t.Context(), sdkconfig.Load, dynamostore.New(nil, "entries"), o, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "make the Store with NewStore") {
+		t.Errorf("got %v", err)
 	}
 }

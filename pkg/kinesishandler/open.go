@@ -14,20 +14,25 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
-// Store is what the handler needs of an engine. Stores makes one of several engines.
+// Store is what the handler needs of an engine. NewStore makes the one that the options name; Stores is made of several
+// engines.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Acks
 	dedupe.Consumers
 }
 
-// Open makes a Handler with the sink and the dead-letter store of the options. load loads the AWS settings of their
+// Open makes a Handler with the sink and the dead-letter store of the options. The store is that of NewStore, or another
+// one if the options name no other ledger than one row a key. load loads the AWS settings of their
 // clients: awsclient.FromEnvironment in a Lambda function, or a loader of the SDK. Open opens files and folders, and
 // its error names those that cannot be used. It makes no request to AWS: a wrong stream, bucket or queue shows with the
 // first records. Close the Handler after use.
 func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
+	if _, several := store.(Stores); !several && o.Ledger != (LedgerSetting{}) {
+		return nil, errOtherLedger
+	}
 	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
 	parts := dedupe.Parts{Ledger: ledgerOf(store), DeadLetters: deadLetters, Acks: store, Consumers: store}
 	closeSink, sinkErr := openSink(ctx, load, store, o, log, &parts)
