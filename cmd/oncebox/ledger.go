@@ -88,14 +88,14 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Lanes != 0 && c.Window == nil {
+		return &usageError{errors.New("--lanes needs --window: a log ledger keeps nothing forever"), "Give the window of the function."}
+	}
 	source, settings, remove, err := c.source(ctx, a, retention)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	if c.Lanes != 0 && c.Window == nil {
-		return &usageError{errors.New("--lanes needs --window: a log ledger keeps nothing for ever"), "Give the window of the function."}
-	}
 	ledger, closeLedger, err := c.openLedger(ctx, a)
 	if err != nil {
 		return err
@@ -205,7 +205,8 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.St
 		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
 	}
 	if c.Lanes != 0 {
-		return nil, nil, &usageError{errors.New("--lanes is for a log ledger, which is in DynamoDB, and --ledger names a file"), ""}
+		err := errors.New("--lanes is for a log ledger, which is in DynamoDB, and --ledger names a file")
+		return nil, nil, &usageError{err, "Use --store " + dynamodbStore}
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err != nil {

@@ -81,10 +81,9 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
-			return &usageError{
-				errors.New(varLedger + " is set to none of keys, log and valkey://HOST:PORT: it says which ledger the dedupe function has"),
-				"Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE.",
-			}
+			err := errors.New(varLedger + " says which ledger the dedupe function has, and is none of keys, log and " +
+				"valkey://HOST:PORT")
+			return &usageError{err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE."}
 		}
 		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
 			continue

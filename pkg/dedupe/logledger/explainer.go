@@ -37,9 +37,9 @@ func (x Explainer) Explain(ctx context.Context, scope string, c dedupe.Candidate
 		}
 		seen.Same = seen.Same || entry.Same
 		seen.Other = seen.Other || !entry.Same
-		if entry.Mine {
-			seen.Mine = true
-			e.Answer.Derived = derivedOnce(r.Derived)
+		seen.Mine = seen.Mine || entry.Mine
+		if entry.Mine && r.Derived {
+			e.Answer.Derived = 1
 		}
 	}
 	if e.Answer.Found = seen.Found(); e.Answer.Found == dedupe.Other {
@@ -71,11 +71,4 @@ func (e Entry) explained(key dedupe.Key, c dedupe.Candidate) dedupe.ExplainedEnt
 		x.ID = format.DerivedID(c.ID, c.Fingerprint)
 	}
 	return x
-}
-
-func derivedOnce(derived bool) int {
-	if derived {
-		return 1
-	}
-	return 0
 }
