@@ -163,7 +163,8 @@ func (v ledgerVerified) text() string {
 	if v.Problems == 0 {
 		b.WriteString("no violation: ")
 	}
-	fmt.Fprintf(&b, "%s, %s (%d purged), %s, %s (%d derived, %d of them from what is purged)", quantity(int64(v.Lanes), "lane"),
-		quantity(int64(v.Epochs), "epoch"), v.Purged, quantity(int64(v.Items), "item"), quantity(v.Rows, "row"), v.Derived, v.Unknown)
+	fmt.Fprintf(&b, "%s, %s (%d purged), %s, %s (%d derived, %d of them from what is purged)",
+		quantity(int64(v.Lanes), "lane"), quantity(int64(v.Epochs), "epoch"), v.Purged, quantity(int64(v.Items), "item"),
+		quantity(v.Rows, "row"), v.Derived, v.Unknown)
 	return b.String()
 }

@@ -140,8 +140,8 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 	return ledgerdynamo.New(client, g.DedupeTable, ledgerdynamo.WithConcurrency(concurrency)), func() {}, nil
 }
 
-// memoryOfLog is the memory for entries of a log ledger where ONCEBOX_LEDGER_MEMORY is not set: room for 67 million. It is
-// taken when it is needed.
+// memoryOfLog is the memory for entries of a log ledger where ONCEBOX_LEDGER_MEMORY is not set: room for 67 million. It
+// is taken when it is needed.
 const memoryOfLog = 2 << 30
 
 // openRecords opens what the record handler needs of the store: the ledger of the options, with acks and consumers. Call
