@@ -29,16 +29,19 @@ type process struct {
 	path string
 	args []string
 	env  []string
-	url  string         // of its HTTP API
+	url  string         // of its HTTP API, if it has one
+	addr string         // otherwise
 	end  syscall.Signal // ends it
 	mark string         // an entry of env that its children inherit; "" if it starts none
+
+	ready func(*process) error // nil: it is ready when it answers HTTP
 
 	cmd    *exec.Cmd
 	log    *os.File      // its output
 	exited chan struct{} // closed when the engine has ended
 }
 
-// start runs the engine and waits until it answers HTTP.
+// start runs the engine and waits until it is ready.
 func (p *process) start() (err error) {
 	// A file and not a pipe: a pipe breaks when the test binary dies. The emulator would then
 	// die while it logs its signal, before it ends its function.
@@ -75,14 +78,14 @@ func (p *process) start() (err error) {
 }
 
 func (p *process) awaitReady() error {
-	client := http.Client{
-		Timeout:   attemptTimeout,
-		Transport: &http.Transport{DisableKeepAlives: true}, // without the proxy of the environment
+	ready := p.ready
+	if ready == nil {
+		ready = answersHTTP
 	}
 	timeout := time.After(readyTimeout)
 	for {
-		if resp, err := client.Get(p.url); err == nil {
-			return resp.Body.Close()
+		if ready(p) == nil {
+			return nil
 		}
 		select {
 		case <-p.exited:
@@ -92,6 +95,18 @@ func (p *process) awaitReady() error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+func answersHTTP(p *process) error {
+	client := http.Client{
+		Timeout:   attemptTimeout,
+		Transport: &http.Transport{DisableKeepAlives: true}, // without the proxy of the environment
+	}
+	resp, err := client.Get(p.url)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // stop ends the engine and all processes that it started.

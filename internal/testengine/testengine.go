@@ -25,8 +25,8 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, stops the engines that they shared, and returns the exit code. A
-// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation], [SQS] or [Firehose]
-// calls it from its TestMain:
+// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation], [SQS], [Firehose] or
+// [Valkey] calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 //
@@ -39,7 +39,7 @@ func Main(m *testing.M) int {
 	}
 	managed.Store(true)
 	defer func() {
-		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation} {
+		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation, valkey} {
 			e.stop()
 		}
 	}()

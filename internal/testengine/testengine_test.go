@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -46,6 +47,36 @@ func TestDynamoDBEnginesAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestValkeyIsKilledAndStartsAgain: on the same address, and without its data.
+func TestValkeyIsKilledAndStartsAgain(t *testing.T) {
+	CheckOnly(t)
+	if shared := Valkey(t); shared != Valkey(t) {
+		t.Error("the second call started another server")
+	}
+	s := FreshValkey(t, "--maxmemory-policy", "noeviction")
+	ask := func(command, want string) {
+		t.Helper()
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, command+"\r\nQUIT\r\n")
+		if got, _ := io.ReadAll(conn); !strings.HasPrefix(string(got), want) {
+			t.Errorf("%s: want %q, got %q", command, want, got)
+		}
+		_ = conn.Close()
+	}
+	ask("SET a b", "+OK")
+	ask("GET a", "$1\r\nb")
+	s.Kill()
+	if conn, err := net.Dial("tcp", s.Addr); err == nil {
+		_ = conn.Close()
+		t.Error("a killed server takes connections")
+	}
+	s.Start(t)
+	ask("GET a", "$-1")
 }
 
 func TestLambdaRunsTheFunctionInAnEnvironmentOfItsOwn(t *testing.T) {
@@ -148,6 +179,7 @@ func TestAMissingToolSkipsOrFails(t *testing.T) {
 		"dynamodb-local":      func(t testing.TB) { DynamoDBLocal(t) },
 		"kinesis-mock":        func(t testing.TB) { Kinesis(t) },
 		"moto-cloudformation": func(t testing.TB) { CloudFormation(t) },
+		"redis-server":        func(t testing.TB) { Valkey(t) },
 		"aws-lambda-rie":      func(t testing.TB) { Lambda(t, "bootstrap") },
 		"cdk":                 func(t testing.TB) { Tool(t, "cdk") },
 		"node":                func(t testing.TB) { Command(t, "node") },
