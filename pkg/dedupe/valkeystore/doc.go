@@ -1,0 +1,2 @@
+// Package valkeystore is a ledger.
+package valkeystore
