@@ -1,0 +1,264 @@
+package valkeystore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// many are records with different ids.
+func many(n int) (all []rec) {
+	for i := range n {
+		all = append(all, rec{fmt.Sprint("id-", i), fmt.Sprint(i), "x", 0})
+	}
+	return all
+}
+
+func repeated(answer string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(answer+" ", n), " ")
+}
+
+// TestSeveralServers: each has a part of the keys.
+func TestSeveralServers(t *testing.T) {
+	a, b, c := testengine.FreshValkey(t), testengine.FreshValkey(t), testengine.FreshValkey(t)
+	l := open(t, options(a.Addr, b.Addr, c.Addr))
+	const n = 300
+	q := question(newScope(), many(n)...)
+	want(t, l, q, repeated("put", n))
+	want(t, open(t, options(a.Addr, b.Addr, c.Addr)), q, repeated("mine", n))
+	for _, s := range []*testengine.ValkeyServer{a, b, c} {
+		if keys, err := admin(t, s.Addr, "DBSIZE").AsInt64(); err != nil || keys < 10 {
+			t.Errorf("%s has %d hashes, %v", s.Addr, keys, err)
+		}
+	}
+}
+
+// TestCluster: all keys of a script call are in one slot, and the client finds the nodes of a cluster by itself.
+func TestCluster(t *testing.T) {
+	s := testengine.FreshValkey(t, "--cluster-enabled", "yes",
+		"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
+	l := open(t, options(s.Addr))
+	q := question(newScope(), many(300)...)
+	if err := l.Warm(t.Context(), q.Scope, retention); !errors.Is(err, dedupe.ErrTryAgain) { // no node has the slots yet
+		t.Errorf("want %v, got %v", dedupe.ErrTryAgain, err)
+	}
+	admin(t, s.Addr, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	deadline := time.Now().Add(5 * time.Minute)
+	for l.Warm(t.Context(), q.Scope, retention) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the cluster does not come up")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	want(t, l, q, repeated("put", 300))
+	want(t, l, q, repeated("mine", 300))
+}
+
+// TestSkewedKeys: more records of one key than a script call takes keep their order.
+func TestSkewedKeys(t *testing.T) {
+	l := open(t, options(testengine.Valkey(t)))
+	q := question(newScope())
+	wanted := []string{"put"}
+	for i := range 2*mostRecords + 10 {
+		fingerprint := fmt.Sprint(i)
+		if i%2 == 1 {
+			fingerprint = fmt.Sprint(i - 1) // a copy of the one before
+		}
+		q.Records = append(q.Records, rec{"a", fmt.Sprint(i), fingerprint, 0}.candidate())
+		switch {
+		case i == 0:
+		case i == 1:
+			wanted = append(wanted, "same")
+		case i%2 == 1:
+			wanted = append(wanted, "same1")
+		default:
+			wanted = append(wanted, "put1")
+		}
+	}
+	want(t, l, q, strings.Join(wanted, " "))
+}
+
+// TestWrongSettings: each is refused with what is wrong, and not with ErrTryAgain.
+func TestWrongSettings(t *testing.T) {
+	shared := testengine.Valkey(t)
+	two := func(o Options) Options { o.Addresses = []string{"a:1", "b:2"}; return o }
+	for name, test := range map[string]struct {
+		options Options
+		says    string
+	}{
+		"no server":     {options(), "0 servers"},
+		"no port":       {options("localhost"), `"localhost" is not HOST:PORT`},
+		"twice":         {options("a:1", "a:1"), "a:1 is named twice"},
+		"buckets":       {func() Options { o := options("a:1"); o.Buckets = -1; return o }(), "-1 buckets"},
+		"since alone":   {func() Options { o := options("a:1"); o.Since = epoch; return o }(), "belong together"},
+		"previous only": {func() Options { o := two(options()); o.Previous = &Servers{}; return o }(), "belong together"},
+		"previous": {func() Options {
+			o := two(options())
+			o.Previous, o.Since = &Servers{Addresses: []string{"c"}}, epoch
+			return o
+		}(), `"c" is not HOST:PORT`},
+	} {
+		if _, err := Open(test.options); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: want %q, got %v", name, test.says, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		retention dedupe.Retention
+		says      string
+	}{
+		"for good":        {dedupe.Retention{ForGood: true}, "kept for ever"},
+		"no window":       {dedupe.Retention{Horizon: time.Hour}, "window must be above 0"},
+		"a short horizon": {dedupe.Retention{Window: time.Hour, Horizon: time.Minute}, "more than 8 slices of 1m0s"},
+	} {
+		q := question(newScope(), rec{"a", "1", "x", 0})
+		q.Retention = test.retention
+		l := open(t, options(shared))
+		warm := l.Warm(t.Context(), q.Scope, q.Retention)
+		got, err := l.Enter(t.Context(), q)
+		if err == nil {
+			err = got[0].Err
+		}
+		for _, err := range []error{warm, err} {
+			if err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, dedupe.ErrTryAgain) {
+				t.Errorf("%s: want %q, got %v", name, test.says, err)
+			}
+		}
+	}
+}
+
+// TestFixedWithTheScope: other buckets, or a server at another place, would find no row.
+func TestFixedWithTheScope(t *testing.T) {
+	a, b := testengine.FreshValkey(t), testengine.FreshValkey(t)
+	q := question(newScope(), many(20)...)
+	want(t, open(t, options(a.Addr, b.Addr)), q, repeated("put", 20))
+	buckets := options(a.Addr, b.Addr)
+	buckets.Buckets = 65
+	for name, test := range map[string]struct {
+		options Options
+		says    string
+	}{
+		"buckets":      {buckets, "it is server 1 of 2, with 64 buckets, and the settings say server 1 of 2, with 65 buckets"},
+		"another one":  {options(a.Addr), "it is server 1 of 2, with 64 buckets, and the settings say server 1 of 1"},
+		"other places": {options(b.Addr, a.Addr), "it is server 2 of 2, with 64 buckets, and the settings say server 1 of 2"},
+	} {
+		l := open(t, test.options)
+		got, err := l.Enter(t.Context(), q)
+		if warm := l.Warm(t.Context(), q.Scope, retention); warm == nil || !strings.Contains(warm.Error(), test.says) {
+			t.Errorf("%s: want %q, got %v", name, test.says, warm)
+		}
+		if err != nil || got[0].Err == nil || errors.Is(got[0].Err, dedupe.ErrTryAgain) {
+			t.Errorf("%s: got %s, %v", name, texts(got), err)
+		}
+	}
+	want(t, open(t, options(a.Addr, b.Addr)), q, repeated("mine", 20))
+	admin(t, a.Addr, "SET", rowKey(q.Scope), `{"layout":2}`)
+	if err := open(t, options(a.Addr, b.Addr)).Warm(t.Context(), q.Scope, retention); err == nil ||
+		!strings.Contains(err.Error(), "another layout than 1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnotherWindow: the slices of a scope stay as they are, and a record sees as many as its window needs.
+func TestAnotherWindow(t *testing.T) {
+	l, scope := open(t, options(testengine.Valkey(t))), newScope()
+	ask := func(r dedupe.Retention, answers string, all ...rec) {
+		t.Helper()
+		q := question(scope, all...)
+		q.Retention = r
+		want(t, l, q, answers)
+	}
+	ask(retention, "put", rec{"a", "1", "x", 0})
+	longer := dedupe.Retention{Window: 5 * time.Hour, Horizon: 24 * time.Hour}
+	ask(longer, "same same put", rec{"a", "2", "x", 5 * time.Hour}, rec{"a", "3", "x", -5 * time.Hour}, rec{"a", "4", "x", 7 * time.Hour})
+	shorter := dedupe.Retention{Window: time.Minute, Horizon: time.Hour}
+	ask(shorter, "same put", rec{"a", "5", "x", time.Minute}, rec{"a", "6", "x", 3 * time.Hour})
+	for _, refused := range []struct {
+		dedupe.Retention
+		says string
+	}{
+		{dedupe.Retention{Window: 9 * time.Hour, Horizon: 24 * time.Hour}, "the window of 9h0m0s is more than 8 slices of 1h0m0s"},
+		{dedupe.Retention{Window: time.Minute, Horizon: time.Minute}, "the horizon of 1m0s is shorter than the scope's slices of 1h0m0s"},
+	} {
+		q := question(scope, rec{"a", "7", "x", 0})
+		q.Retention = refused.Retention
+		if got, err := l.Enter(t.Context(), q); err != nil || !strings.Contains(text(got[0]), refused.says) {
+			t.Errorf("want %q, got %s, %v", refused.says, texts(got), err)
+		}
+	}
+}
+
+// TestServersThatForget: a server that evicts is refused, and one that lacks commands.
+func TestServersThatForget(t *testing.T) {
+	s := testengine.FreshValkey(t, "--maxmemory-policy", "volatile-lru")
+	err := open(t, options(s.Addr)).Warm(t.Context(), newScope(), retention)
+	if err == nil || !strings.Contains(err.Error(), "maxmemory-policy volatile-lru") || errors.Is(err, dedupe.ErrTryAgain) {
+		t.Errorf("got %v", err)
+	}
+	admin(t, s.Addr, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	if err := open(t, options(s.Addr)).Warm(t.Context(), newScope(), retention); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCredentials: a user needs few permissions, and a password that changes is read again.
+func TestCredentials(t *testing.T) {
+	s := testengine.FreshValkey(t)
+	admin(t, s.Addr, "ACL", "SETUSER", "ledger", "on", ">secret", "~{oncebox:*", "resetchannels", "-@all",
+		"+evalsha", "+eval", "+script|load", "+set", "+get", "+hget", "+hset", "+exists", "+pexpireat", "+pexpiretime")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := options(s.Addr)
+	o.Credentials = FromFile(file)
+	q := question(newScope(), rec{"a", "1", "x", 0})
+	write(`{"username": "ledger", "password": "wrong"}`)
+	l := open(t, o)
+	if got, err := l.Enter(t.Context(), q); err != nil || got[0].Err == nil || errors.Is(got[0].Err, dedupe.ErrTryAgain) ||
+		strings.Contains(text(got[0]), "wrong\"") {
+		t.Errorf("got %s, %v", texts(got), err)
+	}
+	write(`{"username": "ledger", "password": "secret"}` + "\n")
+	want(t, l, q, "put")
+	admin(t, s.Addr, "ACL", "SETUSER", "ledger", "resetpass", ">changed")
+	admin(t, s.Addr, "CLIENT", "KILL", "USER", "ledger")
+	write(`{"username": "ledger", "password": "changed"}`)
+	want(t, withPatience(t, l), q, "mine")
+}
+
+func TestParse(t *testing.T) {
+	addresses, secure, err := ParseServers("valkeys://a:1,b:2/")
+	if err != nil || !secure || fmt.Sprint(addresses) != "[a:1 b:2]" {
+		t.Errorf("got %v, %t, %v", addresses, secure, err)
+	}
+	if addresses, secure, err = ParseServers("valkey://a:1"); err != nil || secure || fmt.Sprint(addresses) != "[a:1]" {
+		t.Errorf("got %v, %t, %v", addresses, secure, err)
+	}
+	for _, text := range []string{"", "valkey://", "redis://a:1", "valkey://a", "valkey://a:1,", "valkey://user:secret@a:1", "valkey://a:1,a:1"} {
+		if _, _, err := ParseServers(text); err == nil || strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "file or a secret") {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+	for text, want := range map[string]Credentials{
+		" word \n": {Password: "word"}, `{"username":"u","password":"p","host":"h"}`: {"u", "p"}, `{"password":"p"}`: {"", "p"},
+	} {
+		if got, err := ParseCredentials([]byte(text)); err != nil || got != want {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "{", `{"username":"u"}`} {
+		if _, err := ParseCredentials([]byte(text)); err == nil {
+			t.Errorf("%q: want an error", text)
+		}
+	}
+}
