@@ -14,8 +14,8 @@ type change struct {
 }
 
 // enter enters the records up to until in the previous servers: there are the rows that they may be copies of. What is
-// entered there from since on is also entered in the current servers, for the records after until. It keeps the mark that
-// it has in the previous ones, since it has one id. Then the answer of the current servers counts: a record that they
+// entered there from since on is also entered in the current servers, for the records after until. It keeps the id that it
+// has on the previous ones. Then the answer of the current servers counts: a record that they
 // know as a copy was dropped, or will be, and may have an entry in the previous ones, too.
 //
 // The result is that of one record at a time, because no answer of the previous servers depends on the current ones.
@@ -34,7 +34,9 @@ func (c change) enter(records []record, answers []dedupe.Answer) {
 		case r.arrival > c.until:
 			next = append(next, r)
 		case r.arrival >= c.since && (a.Found == dedupe.Put || a.Found == dedupe.Mine):
-			r.derived = a.Derived > 0
+			if r.has = ownID; a.Derived > 0 {
+				r.has = derivedID
+			}
 			wasMine[r.index] = a.Found == dedupe.Mine
 			next = append(next, r)
 		}

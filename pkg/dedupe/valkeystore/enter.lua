@@ -3,7 +3,8 @@
 -- KEYS  the slices, each a hash: key -> rows
 -- ARGV  1: how many slices on either side of its own a record sees
 --       2: "1" if no id is derived
---       3: the records, each a number of KEYS (the first slice that it sees), a mark, a key, a content and an owner
+--       3: the records, each a number of KEYS (the first slice that it sees), which id it has on the previous servers
+--          (0: it is not there, 1: its own, 2: a derived one), a key, a content and an owner
 --       4 and on: for each of KEYS, when it expires
 --
 -- A row is the content and the owner of a record. The highest bit of the owner is the mark: the record has a derived
@@ -21,6 +22,14 @@ local function position(rows, field, offset)
   return at
 end
 
+-- named reports whether one of rows is of a record that has its own id.
+local function named(rows)
+  for at = contentSize + 1, #rows, rowSize do
+    if byte(rows, at) < 128 then return true end
+  end
+  return false
+end
+
 local lasting = {} -- the slices that are known to expire late enough
 local function put(slice, key, rows)
   call('HSET', KEYS[slice], key, rows)
@@ -34,10 +43,10 @@ end
 
 local answers = {}
 for at = 1, #records, recordSize do
-  local first, carried = 256 * byte(records, at) + byte(records, at + 1), byte(records, at + 2) == 1
+  local first, has = 256 * byte(records, at) + byte(records, at + 1), byte(records, at + 2)
   local key, content, plain = sub(records, at + 3, at + 18), sub(records, at + 19, at + 26), sub(records, at + 27, at + 32)
   local derived = char(byte(plain) + 128) .. sub(plain, 2)
-  local mine, same, other, own
+  local mine, same, taken, own
   for slice = first, first + 2 * sees do
     local rows = call('HGET', KEYS[slice], key)
     if rows then
@@ -46,20 +55,21 @@ for at = 1, #records, recordSize do
       if position(rows, derived, contentSize) then mine = 'n' break end
       local twin = position(rows, content, 0)
       if twin and byte(rows, twin + contentSize) < 128 then same = 's' end
-      same, other = same or twin and 't', true
+      same = same or twin and 't'
+      taken = taken or has ~= 1 or named(rows) -- with an id from the previous servers, only that id has to be free
     end
     if slice == first + sees then own = rows or '' end
   end
   local answer = mine or same
   if not answer then
-    if carried or other and not keepIDs then
+    if has ~= 2 and not taken then
+      answer = 'p'
+      put(first + sees, key, own .. content .. plain)
+    elseif has == 2 or not keepIDs then
       answer = 'd'
       put(first + sees, key, own .. content .. derived)
-    elseif other then
-      answer = 'o'
     else
-      answer = 'p'
-      put(first + sees, key, content .. plain)
+      answer = 'o'
     end
   end
   answers[#answers + 1] = answer

@@ -13,7 +13,7 @@ import (
 const (
 	contentSize = 8
 	ownerSize   = 6
-	// recordSize is what a script call gets of a record: the number of its first slice in 2 bytes, a mark, and the rest.
+	// recordSize is what a script call gets of a record: the number of its first slice in 2 bytes, a heldID, and the rest.
 	recordSize = 2 + 1 + len(format.Key{}) + contentSize + ownerSize
 )
 
@@ -27,8 +27,17 @@ type record struct {
 	key     format.Key
 	content [contentSize]byte
 	owner   [ownerSize]byte
-	derived bool // it is entered under its derived id in any case
+	has     heldID
 }
+
+// heldID says which id a record has on the previous servers.
+type heldID byte
+
+const (
+	noID      heldID = iota // it is not there
+	ownID                   // it keeps it, unless another record has it
+	derivedID               // it keeps it
+)
 
 func recordOf(index int, c *dedupe.Candidate) record {
 	r := record{index: index, arrival: c.Arrival.UnixMilli(), key: format.KeyOf(c.ID)}
@@ -55,11 +64,7 @@ func contentOf(key format.Key, fingerprint string) [contentSize]byte {
 // appendTo appends the record as a script call gets it. first is the number of the first slice that it sees.
 func (r *record) appendTo(b []byte, first int) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(first))
-	mark := byte(0)
-	if r.derived {
-		mark = 1
-	}
-	b = append(append(b, mark), r.key[:]...)
+	b = append(append(b, byte(r.has)), r.key[:]...)
 	return append(append(b, r.content[:]...), r.owner[:]...)
 }
 

@@ -115,7 +115,7 @@ func TestWrongSettings(t *testing.T) {
 	}{
 		"for good":        {dedupe.Retention{ForGood: true}, "kept for ever"},
 		"no window":       {dedupe.Retention{Horizon: time.Hour}, "window must be above 0"},
-		"a short horizon": {dedupe.Retention{Window: time.Hour, Horizon: time.Minute}, "more than 8 slices of 1m0s"},
+		"a short horizon": {dedupe.Retention{Window: time.Hour, Horizon: time.Minute}, "more than 32 slices of 1m0s"},
 	} {
 		q := question(newScope(), rec{"a", "1", "x", 0})
 		q.Retention = test.retention
@@ -183,7 +183,7 @@ func TestAnotherWindow(t *testing.T) {
 		dedupe.Retention
 		says string
 	}{
-		{dedupe.Retention{Window: 9 * time.Hour, Horizon: 24 * time.Hour}, "the window of 9h0m0s is more than 8 slices of 1h0m0s"},
+		{dedupe.Retention{Window: 33 * time.Hour, Horizon: 24 * time.Hour}, "the window of 33h0m0s is more than 32 slices of 1h0m0s"},
 		{dedupe.Retention{Window: time.Minute, Horizon: time.Minute}, "the horizon of 1m0s is shorter than the scope's slices of 1h0m0s"},
 	} {
 		q := question(scope, rec{"a", "7", "x", 0})

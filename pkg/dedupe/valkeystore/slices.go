@@ -7,8 +7,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// mostSlices is how many slices a record sees at most on either side of its own: each is a read.
-const mostSlices = 8
+// mostSlices is how many slices a record sees at most on either side of its own. Each is a read. It is 1 where the
+// horizon is at least as long as the window.
+const mostSlices = 32
 
 // slicing divides time. The rows of a key are in one hash for each slice. A record sees the rows of all slices that
 // reach into its window on either side. So it sees rows that are up to a slice further away than the window.
