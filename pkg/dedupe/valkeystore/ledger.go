@@ -36,7 +36,7 @@ func Open(o Options) (*Ledger, error) {
 	}
 	l := &Ledger{timeout: cmp.Or(o.Timeout, DefaultTimeout), clock: o.Now}
 	if l.clock == nil {
-		l.clock = time.Now //nolint:forbidigo // arrivals are compared with the real time
+		l.clock = time.Now
 	}
 	if o.Previous != nil {
 		l.since = o.Since.UnixMilli()

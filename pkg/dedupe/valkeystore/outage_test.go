@@ -200,7 +200,7 @@ func (e *endpoint) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", *e.primary.Load()) //nolint:noctx // it ends with the endpoint
+		server, err := net.Dial("tcp", *e.primary.Load())
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -37,7 +37,7 @@ type scopeRow struct {
 func rowKey(scope string) string { return "{oncebox:" + scope + "}" }
 
 // replaceRow replaces a row that is still the one given.
-var replaceRow = valkey.NewLuaScript(`
+var replaceRow = valkey.NewLuaScriptNoSha(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
@@ -113,6 +113,10 @@ func (s *server) mayReplace(row, want scopeRow, r dedupe.Retention) error {
 	case row.place != want.place:
 		return fmt.Errorf("it is %v, and the settings say %v: use the servers and buckets of before, "+
 			"or name them as the previous ones", row.place, want.place)
+	case want.Since != 0 && row.Since == 0 && s.before == nil:
+		return nil // a function without the previous servers was here, which refused it
+	case want.Since != 0 && row.Since == 0:
+		return fmt.Errorf("it is %v already, and the settings say that it is %v until %v", row.place, *s.before, at(want.Since))
 	case want.Since != 0:
 		return fmt.Errorf("its servers or buckets changed at %v, and the settings say %v", at(row.Since), at(want.Since))
 	}
