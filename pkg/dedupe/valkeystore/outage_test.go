@@ -182,10 +182,13 @@ type endpoint struct {
 	open    []net.Conn
 }
 
-func newEndpoint(t *testing.T, primary string) *endpoint {
+func newEndpoint(t *testing.T, primary string, wrap ...func(net.Listener) net.Listener) *endpoint {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, w := range wrap {
+		listener = w(listener)
 	}
 	e := &endpoint{Listener: listener}
 	e.primary.Store(&primary)

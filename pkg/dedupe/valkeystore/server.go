@@ -63,51 +63,73 @@ func (s *server) prepare(ctx context.Context, scope string, r dedupe.Retention) 
 	return connection{s.client, slices, s.script}, err
 }
 
+// open connects, and prepares each node of a cluster. A node that is down does not stop the others: if it is needed, it
+// says later that it does not know the script.
 func (s *server) open(ctx context.Context) (err error) {
 	if s.client, err = valkey.NewClient(s.option); err != nil {
 		s.client = nil
 		return failed("connect", s.address, err)
 	}
-	s.scopes = map[string]scopeRow{}
+	s.script, s.scopes = "", map[string]scopeRow{}
 	for _, node := range s.client.Nodes() {
-		if err := s.check(ctx, node); err != nil {
+		script, nodeErr := s.load(ctx, node)
+		if nodeErr == nil {
+			s.script = script
+		} else if err = nodeErr; !errors.Is(err, dedupe.ErrTryAgain) {
 			return err
 		}
-		if s.script, err = node.Do(ctx, node.B().ScriptLoad().Script(s.source).Build()).ToString(); err != nil {
-			return failed("load the script", s.address, err)
-		}
 	}
-	return nil
+	if s.script != "" {
+		return nil
+	}
+	return err
+}
+
+// load checks a node and loads the script.
+func (s *server) load(ctx context.Context, node valkey.Client) (script string, err error) {
+	if err := s.check(ctx, node); err != nil {
+		return "", err
+	}
+	script, err = node.Do(ctx, node.B().ScriptLoad().Script(s.source).Build()).ToString()
+	return script, failed("load the script", s.address, err)
 }
 
 //go:embed enter.lua
 var enterScript string
 
-// oldest is the first version of Redis that has all commands. All versions of Valkey have them, and report a version of
-// Redis too.
-const oldest = 7
-
-// check refuses a server that would evict rows, or lacks commands. A user who may not ask has to know.
+// check refuses a server that cannot keep rows. If the user may not read INFO, there is no check.
 func (s *server) check(ctx context.Context, node valkey.Client) error {
-	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
-	if reply, ok := replyOf(err); ok && (codeOf(reply) == "NOPERM" || codeOf(reply) == "ERR") {
+	info, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	if reply, ok := replyOf(err); ok && codeOf(reply) == "NOPERM" {
 		return nil
 	}
 	if err != nil {
 		return failed("read INFO", s.address, err)
 	}
+	if err := checkInfo(info); err != nil {
+		return fmt.Errorf("valkey: %s %w", s.address, err)
+	}
+	return nil
+}
+
+// oldest is the first major version of Redis that has all commands. All versions of Valkey have them, and report a
+// version of Redis too.
+const oldest = 7
+
+func checkInfo(text string) error {
 	info := map[string]string{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		info[name] = value
 	}
-	major, _, _ := strings.Cut(info["redis_version"], ".")
+	version := info["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldest {
-		return fmt.Errorf("valkey: %s is Redis %s: use Valkey, or Redis %d.0 or later", s.address, info["redis_version"], oldest)
+		return fmt.Errorf("is Redis %s: use Valkey, or Redis %d.0 or later", version, oldest)
 	}
 	if policy, ok := info["maxmemory_policy"]; ok && policy != "noeviction" {
-		return fmt.Errorf("valkey: %s has the maxmemory-policy %s: set it to noeviction, "+
-			"since a copy of a record whose row was evicted is delivered again", s.address, policy)
+		return fmt.Errorf("has the maxmemory-policy %s: set it to noeviction, "+
+			"since a copy of a record whose row was evicted is delivered again", policy)
 	}
 	return nil
 }

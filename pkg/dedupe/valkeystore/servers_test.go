@@ -1,8 +1,12 @@
 package valkeystore
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,25 +44,63 @@ func TestSeveralServers(t *testing.T) {
 	}
 }
 
-// TestCluster: all keys of a script call are in one slot, and the client finds the nodes of a cluster by itself.
+// TestCluster: all keys of a script call are in one slot, and the client finds the nodes of a cluster by itself. A
+// replica that is down stops nobody.
 func TestCluster(t *testing.T) {
-	s := testengine.FreshValkey(t, "--cluster-enabled", "yes",
-		"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf"))
-	l := open(t, options(s.Addr))
+	primary, primaryBus := clusterNode(t)
+	l := open(t, options(primary.Addr))
 	q := question(newScope(), many(300)...)
 	if err := l.Warm(t.Context(), q.Scope, retention); !errors.Is(err, dedupe.ErrTryAgain) { // no node has the slots yet
 		t.Errorf("want %v, got %v", dedupe.ErrTryAgain, err)
 	}
-	admin(t, s.Addr, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
-	deadline := time.Now().Add(5 * time.Minute)
-	for l.Warm(t.Context(), q.Scope, retention) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("the cluster does not come up")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	admin(t, primary.Addr, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	eventually(t, "the cluster is up", func() bool { return l.Warm(t.Context(), q.Scope, retention) == nil })
 	want(t, l, q, repeated("put", 300))
 	want(t, l, q, repeated("mine", 300))
+
+	replica, _ := clusterNode(t)
+	host, port, _ := net.SplitHostPort(primary.Addr)
+	id, err := admin(t, primary.Addr, "CLUSTER", "MYID").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin(t, replica.Addr, "CLUSTER", "MEET", host, port, primaryBus)
+	says := func(s *testengine.ValkeyServer, text string, command ...string) func() bool {
+		return func() bool {
+			reply, err := admin(t, s.Addr, command...).ToAny()
+			return err == nil && strings.Contains(fmt.Sprint(reply), text)
+		}
+	}
+	eventually(t, "the replica knows the primary", says(replica, id, "CLUSTER", "NODES"))
+	eventually(t, "the primary has the slots", says(replica, "cluster_state:ok", "CLUSTER", "INFO"))
+	admin(t, replica.Addr, "CLUSTER", "REPLICATE", id)
+	_, port, _ = net.SplitHostPort(replica.Addr)
+	eventually(t, "the primary knows the replica", says(primary, port, "CLUSTER", "SLOTS"))
+	replica.Kill()
+	want(t, open(t, options(primary.Addr)), q, repeated("mine", 300))
+}
+
+// clusterNode starts a node of a cluster, and returns the port that other nodes ask.
+func clusterNode(t *testing.T) (node *testengine.ValkeyServer, bus string) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bus, _ = net.SplitHostPort(listener.Addr().String())
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return testengine.FreshValkey(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "600000",
+		"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf")), bus
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
 }
 
 // TestSkewedKeys: more records of one key than a script call takes keep their order.
@@ -205,6 +247,35 @@ func TestServersThatForget(t *testing.T) {
 	if err := open(t, options(s.Addr)).Warm(t.Context(), newScope(), retention); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestInfo(t *testing.T) {
+	for text, says := range map[string]string{
+		"": "",
+		"redis_version:6.2.14\r\nmaxmemory_policy:noeviction\r\n":                     "is Redis 6.2.14: use Valkey, or Redis 7.0",
+		"redis_version:7.0.0\r\n# Memory\r\nmaxmemory_policy:noeviction\r\n":          "",
+		"redis_version:7.2.4\r\nvalkey_version:8.1.1\r\nmaxmemory_policy:allkeys-lfu": "has the maxmemory-policy allkeys-lfu",
+		"redis_version:10.0.0": "",
+	} {
+		if err := checkInfo(text); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: want %q, got %v", text, says, err)
+		}
+	}
+}
+
+// TestTLS: the certificate of the server is checked.
+func TestTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate
+	defer web.Close()
+	e := newEndpoint(t, testengine.Valkey(t), func(l net.Listener) net.Listener { return tls.NewListener(l, web.TLS) })
+	o := options(e.Addr().String())
+	q := question(newScope(), rec{"a", "1", "x", 0})
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if err := open(t, o).Warm(t.Context(), q.Scope, retention); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("want a refusal of the certificate, got %v", err)
+	}
+	o.TLS = web.Client().Transport.(*http.Transport).TLSClientConfig
+	want(t, open(t, o), q, "put")
 }
 
 // TestCredentials: a user needs few permissions, and a password that changes is read again.
