@@ -91,8 +91,15 @@ func want(t testing.TB, l dedupe.Ledger, q dedupe.Question, answers string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if texts(got) != answers {
-		t.Errorf("want %s; got %s", answers, texts(got))
+	wanted := strings.Fields(answers)
+	if len(got) != len(wanted) {
+		t.Fatalf("want %d answers, got %d", len(wanted), len(got))
+	}
+	for i, a := range got {
+		if text(a) != wanted[i] {
+			t.Errorf("record %d, %s of %q: want %s, got %s", i, q.Records[i].Owner, q.Records[i].ID, wanted[i], text(a))
+			return
+		}
 	}
 }
 
