@@ -12,7 +12,8 @@ import (
 // the domain packages import nothing that does I/O.
 func TestImports(t *testing.T) {
 	t.Parallel()
-	noEngine := append([]string{"github.com/aws", "modernc.org/sqlite", "net/http", "os/exec"}, neverShipped...)
+	const valkey = "github.com/valkey-io"
+	noEngine := append([]string{"github.com/aws", "modernc.org/sqlite", valkey, "net/http", "os/exec"}, neverShipped...)
 	programs := []string{module + "/functions", module + "/cmd"}
 	claims, records := module+"/pkg/itembank", module+"/pkg/dedupe"
 	for _, rule := range []struct {
@@ -35,8 +36,9 @@ func TestImports(t *testing.T) {
 		{"../pkg/itembank/dynamostore", []string{"modernc.org/sqlite", claims + "/sqlitestore"}},
 		{"../pkg/itembank/sqlitestore", []string{"github.com/aws", claims + "/dynamostore"}},
 		{"../pkg/dedupe", noEngine},
-		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", records + "/sqlitestore", claims}},
-		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", records + "/dynamostore", claims}},
+		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", valkey, records + "/sqlitestore", claims}},
+		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", valkey, records + "/dynamostore", claims}},
+		{"../pkg/dedupe/valkeystore", []string{"github.com/aws", "modernc.org/sqlite", records + "/dynamostore", claims}},
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
 		{"../pkg/format", append([]string{"github.com/tidwall"}, noEngine...)},
 	} {
