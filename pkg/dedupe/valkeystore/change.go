@@ -21,13 +21,13 @@ type change struct {
 // The result is that of one record at a time, because no answer of the previous servers depends on the current ones.
 func (c change) enter(records []record, answers []dedupe.Answer) {
 	var old, next []record
+	var mine []int // indexes of what is mine on the previous servers
 	for _, r := range records {
 		if r.arrival <= c.until {
 			old = append(old, r)
 		}
 	}
 	c.previous(old, answers)
-	wasMine := map[int]bool{}
 	for _, r := range records {
 		a := answers[r.index]
 		switch {
@@ -37,13 +37,15 @@ func (c change) enter(records []record, answers []dedupe.Answer) {
 			if r.has = ownID; a.Derived > 0 {
 				r.has = derivedID
 			}
-			wasMine[r.index] = a.Found == dedupe.Mine
+			if a.Found == dedupe.Mine {
+				mine = append(mine, r.index)
+			}
 			next = append(next, r)
 		}
 	}
 	c.current(next, answers)
-	for index, mine := range wasMine {
-		if mine && answers[index].Found == dedupe.Put {
+	for _, index := range mine {
+		if answers[index].Found == dedupe.Put {
 			answers[index].Found = dedupe.Mine // the call that entered it before ended in between
 		}
 	}

@@ -70,11 +70,7 @@ func (sh *shards) send(
 		commands[i] = sh.command(conn, q, c)
 	}
 	for i, result := range conn.DoMulti(ctx, commands...) {
-		letters, err := result.ToString()
-		if err == nil && len(letters) != len(calls[i]) {
-			err = errReply
-		}
-		if err != nil {
+		if err := result.Error(); err != nil {
 			if elsewhere(err) {
 				s.forget(conn.Client)
 			}
@@ -82,6 +78,11 @@ func (sh *shards) send(
 				again = append(again, calls[i]...)
 			}
 			failAll(calls[i], answers, failed("enter records", s.address, err))
+			continue
+		}
+		letters, err := result.ToString()
+		if err != nil || len(letters) != len(calls[i]) {
+			failAll(calls[i], answers, errReply)
 			continue
 		}
 		for k, r := range calls[i] {
