@@ -14,9 +14,9 @@ type change struct {
 }
 
 // enter enters the records up to until in the previous servers: there are the rows that they may be copies of. What is
-// entered there from since on is also entered in the current servers, for the records after until. It keeps the id that it
-// has on the previous ones. Then the answer of the current servers counts: a record that they
-// know as a copy was dropped, or will be, and may have an entry in the previous ones, too.
+// entered there from since on is also entered in the current servers, for the records after until. It keeps the id that
+// it has on the previous ones. Then the answer of the current servers counts: a record that they know as a copy was
+// dropped, or will be, and may have an entry in the previous ones, too.
 //
 // The result is that of one record at a time, because no answer of the previous servers depends on the current ones.
 func (c change) enter(records []record, answers []dedupe.Answer) {
