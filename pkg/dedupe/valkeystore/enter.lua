@@ -1,4 +1,8 @@
+#!lua
 -- Enters the records of one hash tag, in order. The server runs nothing else meanwhile.
+--
+-- The first line makes this a script that writes. So a server that may not write, such as a primary that was replaced,
+-- refuses it, also where all rows are there: its rows may be others than those of the new primary.
 --
 -- KEYS  the slices, each a hash: key -> rows
 -- ARGV  1: how many slices on either side of its own a record sees

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/mutanttest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -131,7 +132,7 @@ func TestSlowServer(t *testing.T) {
 	want(t, withPatience(t, l), q, "mine")
 }
 
-// TestNoMemory: a full server refuses new rows, and knows the old ones.
+// TestNoMemory: a full server answers nothing, and knows its rows afterwards.
 func TestNoMemory(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	l := open(t, options(s.Addr))
@@ -189,7 +190,7 @@ type endpoint struct {
 	open    []net.Conn
 }
 
-func newEndpoint(t *testing.T, primary string, wrap ...func(net.Listener) net.Listener) *endpoint {
+func newEndpoint(t testing.TB, primary string, wrap ...func(net.Listener) net.Listener) *endpoint {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +240,7 @@ func (e *endpoint) cut() {
 }
 
 // replicate makes a server a replica of a primary and waits until it has all of its data.
-func replicate(t *testing.T, replica, primary *testengine.ValkeyServer) {
+func replicate(t testing.TB, replica, primary *testengine.ValkeyServer) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.Addr)
 	admin(t, replica.Addr, "REPLICAOF", host, port)
@@ -288,18 +289,55 @@ func TestFailover(t *testing.T) {
 	), "mine same put same put1")
 }
 
-// TestDemotedPrimary: a primary that becomes a replica keeps its connections open. The ledger leaves it.
-func TestDemotedPrimary(t *testing.T) {
+// demoted is a ledger on a primary that was replaced, while its connection stays open. It has the row of record 1, and
+// the new primary does not.
+func demoted(t testing.TB, source string) (l *Ledger, scope string) {
 	primary, replica := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	e := newEndpoint(t, primary.Addr)
-	l := open(t, options(e.Addr().String()))
-	q := question(newScope(), rec{"a", "1", "x", 0})
-	want(t, l, q, "put")
+	l = open(t, options(e.Addr().String()))
+	l.servers[0].source = source
+	scope = newScope()
+	want(t, l, question(scope, rec{"b", "0", "x", 0}), "put")
 	replicate(t, replica, primary)
 	admin(t, replica.Addr, "REPLICAOF", "NO", "ONE")
+	want(t, l, question(scope, rec{"a", "1", "x", 0}), "put")
 	e.primary.Store(&replica.Addr)
-	host, port, _ := net.SplitHostPort(replica.Addr)
-	admin(t, primary.Addr, "REPLICAOF", host, port)
-	wantTryAgain(t, l, question(q.Scope, rec{"b", "2", "x", 0}), "READONLY")
-	want(t, withPatience(t, l), question(q.Scope, rec{"a", "1", "x", 0}, rec{"b", "2", "x", 0}), "mine put")
+	admin(t, primary.Addr, "REPLICAOF", "127.0.0.1", "1") // it does not have the rows of the new primary yet
+	return l, scope
+}
+
+// TestDemotedPrimary: a primary that becomes a replica keeps its connections open. It answers nothing, and the ledger
+// leaves it.
+func TestDemotedPrimary(t *testing.T) {
+	l, scope := demoted(t, enterScript)
+	wantTryAgain(t, l, question(scope, rec{"b", "2", "x", 0}), "READONLY")
+	want(t, withPatience(t, l), question(scope, rec{"b", "2", "x", 0}, rec{"a", "1", "x", 0}), "same put")
+}
+
+// bothDropped is how two copies are lost if a replaced primary answers. The function of each ends before it delivers,
+// and then each finds the other one.
+func bothDropped(t testing.TB, source string) {
+	l, scope := demoted(t, source)
+	one, two := question(scope, rec{"a", "1", "x", 0}), question(scope, rec{"a", "2", "x", 0})
+	other := open(t, options(l.servers[0].address)) // another function, which asks the new primary
+	other.servers[0].source = source
+	want(t, other, two, "put")
+	dropped := 0
+	for ledger, q := range map[*Ledger]dedupe.Question{l: two, other: one} {
+		got, err := ledger.Enter(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0].Found == dedupe.Same {
+			dropped++
+		}
+	}
+	if dropped == 2 {
+		t.Error("both copies are dropped")
+	}
+}
+
+func TestNoReplacedPrimaryAnswers(t *testing.T) {
+	bothDropped(t, enterScript)
+	mutanttest.MustFail(t, func(t testing.TB) { bothDropped(t, strings.TrimPrefix(enterScript, "#!lua\n")) })
 }
