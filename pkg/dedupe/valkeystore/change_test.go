@@ -120,6 +120,23 @@ var changeCases = map[string]func(*changing){
 		c.want(rec{"a", "2", "y", inBoth}, "put1")
 		c.want(rec{"a", "2", "y", inBoth}, "mine1")
 	},
+	"a row that the previous servers have lost": func(c *changing) {
+		c.want(rec{"a", "1", "x", inBoth}, "put")
+		for _, s := range c.l.previous.servers { // it fails over, and 1 is not delivered yet
+			s.mu.Lock()
+			keys, err := s.client.Do(c.Context(), s.client.B().Keys().Pattern("{oncebox:"+c.scope+":*").Build()).AsStrSlice()
+			if err == nil {
+				err = s.client.Do(c.Context(), s.client.B().Del().Key(keys...).Build()).Error()
+			}
+			s.mu.Unlock()
+			if err != nil {
+				c.Fatal(err)
+			}
+		}
+		c.want(rec{"a", "2", "x", inBoth}, "same") // dropped for 1
+		c.want(rec{"a", "1", "x", inBoth}, "mine")
+		c.want(rec{"a", "2", "x", inBoth}, "same")
+	},
 	"a call that ended in between": func(c *changing) {
 		q := question(c.scope, rec{"a", "1", "x", inBoth})
 		answers := make([]dedupe.Answer, 1)
@@ -199,6 +216,15 @@ func TestMutantsOfTheChange(t *testing.T) {
 			}
 			c.enter(records, answers)
 		}, "the id stays with one of two records at the same time"},
+		"a drop on the previous servers decides": {func(c change, _ int, records []record, answers []dedupe.Answer) {
+			current := c.current
+			c.current = func(records []record, answers []dedupe.Answer) {
+				if records[0].has != dropped {
+					current(records, answers)
+				}
+			}
+			c.enter(records, answers)
+		}, "a row that the previous servers have lost"},
 		"mine on the previous servers decides":                {mineDecides, "a copy of a later record stays one"},
 		"only what is new on the previous servers is on both": {mineDecides, "a call that ended in between"},
 	} {

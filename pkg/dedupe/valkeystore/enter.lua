@@ -8,7 +8,7 @@
 -- ARGV  1: how many slices on either side of its own a record sees
 --       2: "1" if no id is derived
 --       3: the records, each a number of KEYS (the first slice that it sees), which id it has on the previous servers
---          (0: it is not there, 1: its own, 2: a derived one), a key, a content and an owner
+--          (0: it is not there, 1: its own, 2: a derived one, 3: none, so it gets no row), a key, a content and an owner
 --       4 and on: for each of KEYS, when it expires
 --
 -- A row is the content and the owner of a record. The highest bit of the owner is the mark: the record has a derived
@@ -66,7 +66,9 @@ for at = 1, #records, recordSize do
   end
   local answer = mine or same
   if not answer then
-    if has ~= 2 and not taken then
+    if has == 3 then
+      answer = 'o'
+    elseif has ~= 2 and not taken then
       answer = 'p'
       put(first + sees, key, own .. content .. plain)
     elseif has == 2 or not keepIDs then

@@ -37,6 +37,7 @@ const (
 	noID      heldID = iota // it is not there
 	ownID                   // it keeps it, unless another record has it
 	derivedID               // it keeps it
+	dropped                 // it is only looked up
 )
 
 func recordOf(index int, c *dedupe.Candidate) record {
