@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,20 @@ func TestLogLedger(t *testing.T) {
 	s.run(exitDone, append(explaining, other)...).saying(t, "answer       synthetic duplicate")
 	later := append(explaining, other, "--arrival", time.Now().Add(96*time.Hour).Format(time.RFC3339))
 	s.run(exitDone, later...).saying(t, "counts       no, for arrivals from", "answer       new")
+}
+
+// TestValkeyLedger: entries are on the server, and acks and consumers in the store.
+func TestValkeyLedger(t *testing.T) {
+	s := logShell{shell: newShell(t)}
+	s.env = []string{"ONCEBOX_LEDGER=valkey://" + testengine.Valkey(t), "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=" + strings.ToLower(rand.Text()),
+		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed"}
+	s.run(exitDone, "init")
+	s.deadLetters("failed", 0)
+	first := s.event(100, 0, 9)
+	s.run(exitDone, "invoke", "dedupe", first).saying(t, `"new":10`)
+	s.run(exitDone, "invoke", "dedupe", first).saying(t, `"skipped":10`)
+	s.run(exitDone, "invoke", "dedupe", s.event(200, 5, 14)).saying(t, `"new":5`, `"natural":5`)
+	s.until("SELECT NOT EXISTS (SELECT 1 FROM entry)")
 }
 
 // TestLedgerVerifyFinds: what is wrong with a log has a line of its own, and an exit code.

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -149,16 +150,38 @@ const memoryOfLog = 2 << 30
 func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
 	store kinesishandler.Store, closeLedger func(), err error,
 ) {
-	if !o.Ledger.Log {
-		return g.openLedger(ctx, o.Concurrency)
+	switch {
+	case o.Ledger.Log:
+		client, err := g.logClient(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Ledger.Memory = cmp.Or(o.Ledger.Memory, memoryOfLog)
+		store, err = kinesishandler.NewStore(client, g.DedupeTable, o)
+		return store, func() {}, err
+	case o.Ledger.Valkey != nil:
+		return g.openValkey(ctx, o)
 	}
-	client, err := g.logClient(ctx)
+	return g.openLedger(ctx, o.Concurrency)
+}
+
+// openValkey opens a Valkey ledger, with acks and consumers in the store.
+func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
+	store kinesishandler.Store, closeLedger func(), err error,
+) {
+	rows, closeRows, err := g.openLedger(ctx, o.Concurrency)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Ledger.Memory = cmp.Or(o.Ledger.Memory, memoryOfLog)
-	store, err = kinesishandler.NewStore(client, g.DedupeTable, o)
-	return store, func() {}, err
+	ledger, err := valkeystore.Open(*o.Ledger.Valkey)
+	if err != nil {
+		closeRows()
+		return nil, nil, err
+	}
+	return kinesishandler.Stores{Ledger: ledger, Acks: rows, Consumers: rows}, func() {
+		_ = ledger.Close() // every call is answered by now
+		closeRows()
+	}, nil
 }
 
 // logClient makes the client of a log ledger, which is in DynamoDB.

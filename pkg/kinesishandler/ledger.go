@@ -13,28 +13,63 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 )
 
 // LedgerSetting says which ledger has the entries. The zero value is one row a key, in the store of acks and consumers.
 type LedgerSetting struct {
-	Log    bool  // the log ledger: see package logledger
-	Lanes  int   // of the log ledger; 0: logledger.DefaultLanes
-	Memory int64 // bytes of entries of the log ledger in memory; 0: logledger.DefaultMemory
+	Log    bool                 // the log ledger: see package logledger
+	Lanes  int                  // of the log ledger; 0: logledger.DefaultLanes
+	Memory int64                // bytes of entries of the log ledger in memory; 0: logledger.DefaultMemory
+	Valkey *valkeystore.Options // the ledger is on servers of Valkey or Redis
 }
 
-// The values of ONCEBOX_LEDGER.
+// The kinds of ONCEBOX_LEDGER.
 const (
-	ledgerKeys    = "keys"
-	ledgerLog     = "log"
-	allowedLedger = ledgerKeys + " or " + ledgerLog
+	ledgerKeys   = "keys"
+	ledgerLog    = "log"
+	ledgerValkey = "valkey"
+
+	valkeyForm    = "valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS, without a user and a password"
+	allowedLedger = ledgerKeys + ", " + ledgerLog + " or " + valkeyForm
 )
+
+// kindOfLedger returns the kind of a ledger, or "" for what is none.
+func kindOfLedger(text string) string {
+	scheme, _, hasScheme := strings.Cut(text, "://")
+	switch {
+	case text == "":
+		return ledgerKeys
+	case text == ledgerKeys, text == ledgerLog:
+		return text
+	case hasScheme && (scheme == "valkey" || scheme == "valkeys"):
+		return ledgerValkey
+	}
+	return ""
+}
 
 // IsLedger reports whether a text is meant for ONCEBOX_LEDGER. Programs that share the environment with the function can
 // tell it from a value of their own.
-func IsLedger(text string) bool { return text == ledgerKeys || text == ledgerLog || isValkey(text) }
+func IsLedger(text string) bool { return kindOfLedger(text) != "" }
 
-func isValkey(text string) bool {
-	return strings.HasPrefix(text, "valkey://") || strings.HasPrefix(text, "valkeys://")
+// ofLedgers says which variables are for which kind of ledger.
+var ofLedgers = []struct{ variable, kind string }{
+	{varLedgerLanes, ledgerLog},
+	{varLedgerMemory, ledgerLog},
+	{varLedgerBuckets, ledgerValkey},
+	{varLedgerPrevious, ledgerValkey},
+	{varLedgerSince, ledgerValkey},
+	{varLedgerPassword, ledgerValkey},
+	{varConcurrency, ledgerKeys},
+}
+
+// refuseOtherLedgers refuses variables that a kind of ledgers does not have.
+func (p parser) refuseOtherLedgers(kind string) {
+	for _, of := range ofLedgers {
+		if p.Text(of.variable) != "" && of.kind != kind {
+			p.Wrong(of.variable, "is not a setting of "+varLedger+"="+kind, "leave it empty")
+		}
+	}
 }
 
 // Shares of the memory of a function, in percent. What entries leave is for the records of a batch, the program, and
@@ -52,37 +87,27 @@ const smallestMemory = 16 << 20
 
 // ledger reads which ledger has the entries. memory is that of the function, in bytes; 0: it is not known.
 func (p parser) ledger(sink SinkSetting, memory int64) LedgerSetting {
-	switch text := p.Text(varLedger); {
-	case text == "", text == ledgerKeys:
-		p.refuseWithoutLog()
-		return LedgerSetting{}
-	case isValkey(text):
-		p.Wrong(varLedger, "names a Valkey server, which is not implemented yet", allowedLedger)
-	case text != ledgerLog:
+	kind := kindOfLedger(p.Text(varLedger))
+	if kind == "" {
 		p.Wrong(varLedger, "is not a known ledger", allowedLedger)
+		return LedgerSetting{}
 	}
-	if sink.Table != "" {
+	p.refuseOtherLedgers(kind)
+	if kind != ledgerKeys && sink.Table != "" {
 		p.Wrong(varLedger, "is not "+ledgerKeys+", but with "+varSink+"=dynamodb: an item is written in one transaction with "+
 			"the row of its key", ledgerKeys)
 	}
-	if p.Text(varConcurrency) != "" {
-		p.Wrong(varConcurrency, "is not a setting of "+varLedger+"="+ledgerLog+", which makes a request for each lane",
-			"leave it empty")
-	}
-	return LedgerSetting{
-		Log:    true,
-		Lanes:  p.Number(varLedgerLanes, logledger.DefaultLanes, 1, logledger.MostLanes),
-		Memory: p.ledgerMemory(memory),
-	}
-}
-
-// refuseWithoutLog refuses the settings of the log ledger.
-func (p parser) refuseWithoutLog() {
-	for _, name := range []string{varLedgerLanes, varLedgerMemory} {
-		if p.Text(name) != "" {
-			p.Wrong(name, "is a setting of "+varLedger+"="+ledgerLog, "leave it empty")
+	switch kind {
+	case ledgerLog:
+		return LedgerSetting{
+			Log:    true,
+			Lanes:  p.Number(varLedgerLanes, logledger.DefaultLanes, 1, logledger.MostLanes),
+			Memory: p.ledgerMemory(memory),
 		}
+	case ledgerValkey:
+		return LedgerSetting{Valkey: p.valkey()}
 	}
+	return LedgerSetting{}
 }
 
 func (p parser) ledgerMemory(memory int64) int64 {
@@ -126,13 +151,17 @@ func ledgerOf(s Store) dedupe.Ledger {
 // request.
 func NewStore(client dynamostore.Client, table string, o Options) (Store, error) {
 	store := dynamostore.New(client, table, dynamostore.WithConcurrency(o.Concurrency))
-	if !o.Ledger.Log {
-		return store, nil
+	switch {
+	case o.Ledger.Log:
+		ledger, err := logledger.New(dynamostore.NewLog(client, table), logledger.Options{
+			Lanes: o.Ledger.Lanes, Memory: o.Ledger.Memory, Clock: o.Clock,
+		})
+		return Stores{ledger, store, store}, err
+	case o.Ledger.Valkey != nil:
+		ledger, err := valkeystore.Open(*o.Ledger.Valkey)
+		return Stores{ledger, store, store}, err
 	}
-	ledger, err := logledger.New(dynamostore.NewLog(client, table), logledger.Options{
-		Lanes: o.Ledger.Lanes, Memory: o.Ledger.Memory, Clock: o.Clock,
-	})
-	return Stores{ledger, store, store}, err
+	return store, nil
 }
 
 // OpenFunction is Open for the function in functions/dedupe, on the Store of its settings.

@@ -92,18 +92,19 @@ func TestLogLedgerIsFull(t *testing.T) {
 // TestNewStore: the ledger is that of the options, and acks and consumers are in the table.
 func TestNewStore(t *testing.T) {
 	t.Parallel()
-	for _, o := range []kinesishandler.Options{{}, {Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: 3}}} {
-		store, err := kinesishandler.NewStore(nil, "entries", o)
+	for kind, environ := range map[string][]string{
+		"*dynamostore.Store": nil, "*logledger.Ledger": {"ONCEBOX_LEDGER=log"}, "*valkeystore.Ledger": {"ONCEBOX_LEDGER=valkey://cache:6379"},
+	} {
+		s, err := kinesishandler.ParseSettings(with(environ...))
+		must(t, err)
+		store, err := kinesishandler.NewStore(nil, "entries", s.Options)
 		must(t, err)
 		stores, several := store.(kinesishandler.Stores)
-		equal(t, "several engines", several, o.Ledger.Log)
 		if !several {
-			continue
+			stores.Ledger, stores.Acks, stores.Consumers = store, store, store
 		}
-		_, isLog := stores.Ledger.(*logledger.Ledger)
-		_, acks := stores.Acks.(*dynamostore.Store)
-		_, consumers := stores.Consumers.(*dynamostore.Store)
-		equal(t, "engines", isLog && acks && consumers, true)
+		const table = "*dynamostore.Store"
+		equal(t, "engines of "+kind, fmt.Sprintf("%T %T %T", stores.Ledger, stores.Acks, stores.Consumers), kind+" "+table+" "+table)
 	}
 	_, err := kinesishandler.NewStore(nil, "entries", kinesishandler.Options{Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: -1}})
 	if err == nil {

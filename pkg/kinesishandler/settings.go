@@ -60,6 +60,10 @@ const (
 	varLedger            = "ONCEBOX_LEDGER"
 	varLedgerLanes       = "ONCEBOX_LEDGER_LANES"
 	varLedgerMemory      = "ONCEBOX_LEDGER_MEMORY"
+	varLedgerBuckets     = "ONCEBOX_LEDGER_BUCKETS"
+	varLedgerPrevious    = "ONCEBOX_LEDGER_PREVIOUS"
+	varLedgerSince       = "ONCEBOX_LEDGER_SINCE"
+	varLedgerPassword    = "ONCEBOX_LEDGER_PASSWORD_FILE"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -73,7 +77,8 @@ var known = []string{
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
-	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varConcurrency, varLogLevel,
+	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varLedgerBuckets, varLedgerPrevious,
+	varLedgerSince, varLedgerPassword, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -227,9 +232,14 @@ type Settings struct {
 //	ONCEBOX_SINK_KEY          required with a table: the attributes of its key, with their paths in a record
 //	ONCEBOX_SINK_VERSION      the attribute of a table that says which of two items is newer; default: items are inserted
 //	ONCEBOX_SINK_DELETE       PATH=VALUE of records that delete their item
-//	ONCEBOX_LEDGER            keys: one row a key, or log: the log ledger; default keys
+//	ONCEBOX_LEDGER            keys: one row a key, log: the log ledger, or valkey://HOST:PORT,...: servers of Valkey, with
+//	                          valkeys:// over TLS; default keys
 //	ONCEBOX_LEDGER_LANES      parts of the log, 1 to 256, fixed with the first record of the scope; default 8
 //	ONCEBOX_LEDGER_MEMORY     the memory for entries of the log, 16MiB or more; default 60% of that of the function
+//	ONCEBOX_LEDGER_BUCKETS    hashes for the keys of a slice of time on Valkey, fixed with the scope; default 65536
+//	ONCEBOX_LEDGER_PREVIOUS   servers of Valkey before a change, with ?buckets=N if their number was another one
+//	ONCEBOX_LEDGER_SINCE      the arrival from which on the servers of ONCEBOX_LEDGER are used
+//	ONCEBOX_LEDGER_PASSWORD_FILE  the file with the password of Valkey, or with a JSON object of username and password
 //	ONCEBOX_CONCURRENCY       requests to a ledger with one row a key at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //

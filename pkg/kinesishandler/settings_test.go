@@ -3,6 +3,8 @@ package kinesishandler_test
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +223,33 @@ func TestSettingsOfTheLog(t *testing.T) {
 	}
 }
 
+// TestSettingsOfValkey: the servers of now and before, and where the password is.
+func TestSettingsOfValkey(t *testing.T) {
+	t.Parallel()
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379"))
+	must(t, err)
+	equal(t, "servers", fmt.Sprint(s.Ledger.Valkey.Servers), "{[cache:6379] 65536}")
+	equal(t, "more", s.Ledger.Valkey.TLS != nil || s.Ledger.Valkey.Credentials != nil || s.Ledger.Valkey.Previous != nil, false)
+	equal(t, "memory limit", s.MemoryLimit, -1)
+
+	file := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkeys://a:1,b:2", "ONCEBOX_LEDGER_BUCKETS=9",
+		"ONCEBOX_LEDGER_PREVIOUS=valkeys://c:3", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z", "ONCEBOX_LEDGER_PASSWORD_FILE="+file))
+	must(t, err)
+	o := s.Ledger.Valkey
+	equal(t, "servers", fmt.Sprint(o.Servers, *o.Previous), "{[a:1 b:2] 9} {[c:3] 9}")
+	equal(t, "since", o.Since, time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC))
+	equal(t, "TLS", o.TLS != nil, true)
+	credentials, err := o.Credentials(t.Context())
+	must(t, err)
+	equal(t, "password", credentials.Password, "hunter2")
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://a:1", "ONCEBOX_LEDGER_BUCKETS=9",
+		"ONCEBOX_LEDGER_PREVIOUS=valkey://c:3?buckets=4", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"))
+	must(t, err)
+	equal(t, "previous", fmt.Sprint(*s.Ledger.Valkey.Previous), "{[c:3] 4}")
+}
+
 // TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
@@ -336,7 +365,18 @@ func TestSettingsRefused(t *testing.T) {
 		"too much concurrency": {with("ONCEBOX_CONCURRENCY=1001"), "ONCEBOX_CONCURRENCY"},
 		"some concurrency":     {with("ONCEBOX_CONCURRENCY=many"), "ONCEBOX_CONCURRENCY"},
 		"no such ledger":       {with("ONCEBOX_LEDGER=hunter2.db"), "ONCEBOX_LEDGER"},
-		"Valkey":               {with("ONCEBOX_LEDGER=valkeys://hunter2:6379"), "ONCEBOX_LEDGER"},
+		"Valkey, no port":      {with("ONCEBOX_LEDGER=valkeys://hunter2"), "ONCEBOX_LEDGER"},
+		"Valkey, password":     {with("ONCEBOX_LEDGER=valkey://user:hunter2@cache:6379"), "ONCEBOX_LEDGER"},
+		"Valkey of keys":       {with("ONCEBOX_LEDGER_BUCKETS=8", "ONCEBOX_LEDGER_PREVIOUS=valkey://hunter2:1", "ONCEBOX_LEDGER_SINCE=hunter2", "ONCEBOX_LEDGER_PASSWORD_FILE=hunter2"), "ONCEBOX_LEDGER_BUCKETS ONCEBOX_LEDGER_PREVIOUS ONCEBOX_LEDGER_SINCE ONCEBOX_LEDGER_PASSWORD_FILE"},
+		"Valkey of the log":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_BUCKETS=8"), "ONCEBOX_LEDGER_BUCKETS"},
+		"log of Valkey":        {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_LANES=8", "ONCEBOX_CONCURRENCY=8"), "ONCEBOX_LEDGER_LANES ONCEBOX_CONCURRENCY"},
+		"Valkey of a table":    {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
+		"no Valkey bucket":     {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_BUCKETS=0"), "ONCEBOX_LEDGER_BUCKETS"},
+		"change without time":  {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://old:6379"), "ONCEBOX_LEDGER_SINCE"},
+		"change from nothing":  {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
+		"wrong change":         {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=hunter2", "ONCEBOX_LEDGER_SINCE=hunter2"), "ONCEBOX_LEDGER_PREVIOUS ONCEBOX_LEDGER_SINCE"},
+		"change to TLS":        {with("ONCEBOX_LEDGER=valkeys://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://hunter2:6379", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
+		"previous buckets":     {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://old:6379?buckets=hunter2", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
 		"lanes of keys":        {with("ONCEBOX_LEDGER=keys", "ONCEBOX_LEDGER_LANES=8", "ONCEBOX_LEDGER_MEMORY=1GiB"), "ONCEBOX_LEDGER_LANES ONCEBOX_LEDGER_MEMORY"},
 		"log of a table":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
 		"log, concurrency":     {with("ONCEBOX_LEDGER=log", "ONCEBOX_CONCURRENCY=32"), "ONCEBOX_CONCURRENCY"},
