@@ -36,6 +36,7 @@
 //	memory.go   entries in memory, and what is evicted
 //	table.go    the table of entries; held.go: of items
 //	item.go     how items are written; storage.go: what an engine implements
+//	sizing.go   how much memory a rate and a window need
 //	verify.go   checks a log; explain.go: finds rows; survey.go: counts; scan.go: reads a log without a Ledger
 //
 // # Limits

@@ -176,7 +176,7 @@ const (
 
 // epochAfter makes the epoch behind another one, or the first one. It ends behind the greatest arrival.
 func (l *Ledger) epochAfter(before *Epoch, seal int, at arrivals, keep dedupe.Retention) Epoch {
-	length := max(keep.Window/partOfWindow, shortestEpoch).Milliseconds()
+	length := epochLength(keep.Window).Milliseconds()
 	e := Epoch{
 		Start: at.least, Ends: at.greatest, Until: beginning,
 		Window: keep.Window, Horizon: keep.Horizon, Lanes: l.lanes, Layout: layout,
