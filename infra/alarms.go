@@ -99,9 +99,9 @@ func (c *ClaimAPI) newAlarms(p AlarmProps) {
 // later: at 80 % of the retention, which is at least a day.
 const oldestRecord = 10 * time.Minute
 
-func (r *RecordDedupe) newAlarms(p AlarmProps) {
+func (r *RecordDedupe) newAlarms(p AlarmProps, hasLog bool) {
 	function, mapping := r.Function.FunctionName(), r.Mapping.Ref()
-	for _, a := range []alarm{
+	alarms := []alarm{
 		{
 			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
 			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), 0,
@@ -132,7 +132,11 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 			"PastHorizonAlarm", "records-past-horizon",
 			"Records were older than the horizon, which must be at least the stream's retention.", r.pastHorizon(), 1, 0,
 		},
-	} {
+	}
+	if hasLog {
+		alarms = append(alarms, r.logAlarms()...)
+	}
+	for _, a := range alarms {
 		a.add(r.Construct, p)
 	}
 	functionAlarms(r.Construct, p, r.Function, "dedupe")
@@ -142,14 +146,29 @@ func (r *RecordDedupe) newAlarms(p AlarmProps) {
 // pastHorizon counts the records of the function's log lines that were older than the horizon. No metric of AWS can
 // tell: the retention of a stream can be raised after the deployment.
 func (r *RecordDedupe) pastHorizon() awscloudwatch.IMetric {
-	filter := awslogs.NewMetricFilter(r.Construct, jsii.String("PastHorizon"), &awslogs.MetricFilterProps{
+	return r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon").Metric(over("Sum"))
+}
+
+// counted makes a metric of a member of the function's log lines, where it is above 0.
+func (r *RecordDedupe) counted(id, name, member string) awslogs.MetricFilter {
+	pattern := awslogs.FilterPattern_NumberValue(jsii.String(member), jsii.String(">"), jsii.Number(0))
+	return r.filter(id, name, pattern, member)
+}
+
+// filter makes a metric of the function's log lines with a pattern.
+func (r *RecordDedupe) filter(id, name string, pattern awslogs.IFilterPattern, value string) awslogs.MetricFilter {
+	return awslogs.NewMetricFilter(r.Construct, jsii.String(id), &awslogs.MetricFilterProps{
 		LogGroup:        r.Function.LogGroup(),
-		FilterPattern:   awslogs.FilterPattern_NumberValue(jsii.String("$.past_horizon"), jsii.String(">"), jsii.Number(0)),
+		FilterPattern:   pattern,
 		MetricNamespace: jsii.String("oncebox/" + *r.Function.FunctionName()),
-		MetricName:      jsii.String("RecordsPastHorizon"),
-		MetricValue:     jsii.String("$.past_horizon"),
+		MetricName:      jsii.String(name),
+		MetricValue:     jsii.String(value),
 	})
-	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: seconds(alarmPeriod)})
+}
+
+// over is a statistic over an alarm's period.
+func over(statistic string) *awscloudwatch.MetricOptions {
+	return &awscloudwatch.MetricOptions{Statistic: jsii.String(statistic), Period: seconds(alarmPeriod)}
 }
 
 func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda.Function, job string) {

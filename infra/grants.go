@@ -75,10 +75,13 @@ func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant {
+func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, hasLog, acks bool) []grant {
 	grants := []grant{
 		onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem"),
 		onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem"),
+	}
+	if hasLog {
+		grants[0] = onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")
 	}
 	if acks {
 		grants = append(grants, onRows(dedupe, "ack#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query"))

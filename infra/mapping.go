@@ -12,12 +12,13 @@ import (
 // rest is fixed: the mapping starts at the oldest record, reports partial failures, bisects failed batches, and stores
 // the batches that it gives up in the dead-letter bucket.
 type MappingProps struct {
-	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000. A batch also ends at 6
-	// MB.
+	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000, and 10,000 with the log
+	// ledger. A batch also ends at 6 MB.
 	BatchSize int
 
 	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has the
-	// lowest latency. A window makes fewer and larger batches, which cost less.
+	// lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default is 5 s, and
+	// the shortest 1 s.
 	BatchWindow time.Duration
 
 	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. It may

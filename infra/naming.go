@@ -30,6 +30,8 @@ var contextNaming = naming{
 	"Format": "oncebox:format",
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
+	"Ledger": "oncebox:ledger", "LedgerLanes": "oncebox:ledger-lanes", "LedgerMemory": "oncebox:ledger-memory",
+	"ExpectedRate": "oncebox:expected-rate", "MemoryMiB": "oncebox:dedupe-memory",
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
 	"PoisonLimit":     "oncebox:poison-limit",
 	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
@@ -79,11 +81,15 @@ func (n naming) failed(construct, id string, err error) error {
 	return fmt.Errorf("%s %s: %w", construct, id, err)
 }
 
-var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+`)
+// memoryVariable has the memory of a function in MiB. Lambda sets it.
+const memoryVariable = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
+
+var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 
 // variableProps are the props behind variables whose names differ from theirs.
 var variableProps = map[string]string{
 	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
+	memoryVariable: "MemoryMiB",
 }
 
 // ofFunction returns an error of a function's parser with the user's names for the variables.

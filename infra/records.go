@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,6 +69,11 @@ type RecordDedupeProps struct {
 	// a key of its own.
 	EncryptionKey awskms.IKey
 
+	// ExpectedRate is the most records a second that you expect, of all shards together. It is for the log ledger, and
+	// refuses settings that cannot take it: a window whose entries do not fit into memory, and too few lanes. It limits
+	// nothing.
+	ExpectedRate int
+
 	Mapping  MappingProps
 	Function FunctionProps
 	Alarms   AlarmProps
@@ -107,6 +113,12 @@ type RecordRules struct {
 	SinkCompression     string // ONCEBOX_SINK_COMPRESSION, of a bucket: gzip, zstd or none
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
+
+	// Ledger is ONCEBOX_LEDGER: keys or log. With log, ExpectedRate is required, and the function and its mapping have
+	// other defaults.
+	Ledger       string
+	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, fixed with the first record of the scope
+	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, as in 4GiB
 
 	// These are for a DestinationTable.
 	SinkKey     []string // ONCEBOX_SINK_KEY, required: the key attributes, each as NAME or NAME=PATH
@@ -185,17 +197,20 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	// stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
 	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
-	r.newAlarms(p.Alarms)
+	r.newAlarms(p.Alarms, p.hasLog())
 	return r, nil
 }
 
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
-	p.Function = p.Function.withDefaults(dedupeFunction)
+	p.Function = p.Function.withDefaults(p.functionKind())
 	if p.SourceRetention == 0 {
 		p.SourceRetention = retentionOf(p.Source)
 	}
 	if p.Rules.Horizon == 0 {
 		p.Rules.Horizon = kinesishandler.DefaultHorizon
+	}
+	if p.hasLog() {
+		p.Mapping = p.Mapping.withLogDefaults()
 	}
 	p.Mapping = p.Mapping.withDefaults(p.SourceRetention)
 	return p
@@ -204,7 +219,7 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 // check returns everything that is wrong with props that have their defaults.
 func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
-	wrong.join(p.Table.check(scope, p.names), p.Function.check(dedupeFunction, p.names))
+	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names))
 	p.checkRetention(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)
@@ -216,16 +231,22 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.DeadLetterBucket != nil {
 		letters = *p.DeadLetterBucket.BucketName()
 	}
-	if p.DestinationBucket != nil {
+	switch {
+	case p.DestinationBucket != nil:
 		names = names.withSink("DestinationBucket")
+	case p.DestinationTable != nil:
+		names = names.withSink("DestinationTable")
 	}
 	env := p.environment(resourceNames{
 		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 	})
-	env["AWS_LAMBDA_FUNCTION_NAME"] = "dedupe"
-	_, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(names.ofFunction(err), env.check())
+	wrong.join(env.check())
+	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
+	settings, err := kinesishandler.ParseSettings(env.known())
+	if wrong.join(names.ofFunction(err)); err == nil {
+		p.checkRate(&wrong, settings.Options)
+	}
 	return wrong.err()
 }
 
@@ -335,6 +356,9 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_SINK_KEY":         strings.Join(p.Rules.SinkKey, ","),
 		"ONCEBOX_SINK_VERSION":     p.Rules.SinkVersion,
 		"ONCEBOX_SINK_DELETE":      p.Rules.SinkDelete,
+		"ONCEBOX_LEDGER":           p.Rules.Ledger,
+		"ONCEBOX_LEDGER_LANES":     numberText(p.Rules.LedgerLanes),
+		"ONCEBOX_LEDGER_MEMORY":    p.Rules.LedgerMemory,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
@@ -361,7 +385,7 @@ func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects say themselves what is done
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source), r.writeDestination(p),
+		dedupeGrants(r.DedupeTable, scope, p.hasLog(), acks), readStream(r.Source), r.writeDestination(p),
 		storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
 	} {
 		all = append(all, grants...)

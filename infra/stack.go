@@ -156,7 +156,9 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			RawID: s.text("raw-id"), SourceRecords: s.text("source-records"),
 			SinkKey: s.list("sink-key"), SinkVersion: s.text("sink-version"), SinkDelete: s.text("sink-delete"),
 			Concurrency: s.number("concurrency", 1),
+			Ledger:      s.text("ledger"), LedgerLanes: s.number("ledger-lanes", 1), LedgerMemory: s.text("ledger-memory"),
 		},
+		ExpectedRate:    s.number("expected-rate", 1),
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
 		Destination:     s.existingStream("DestinationStream", "destination-stream-arn"),
@@ -169,17 +171,25 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key,
 		Mapping: MappingProps{
-			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", 0),
+			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", s.shortestBatchWindow()),
 			Parallelization: s.number("parallelization", 1), RecordAge: s.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		names: contextNaming.withCode("dedupe-code"),
 	}
-	p.Function.Code = s.text("dedupe-code")
+	p.Function.Code, p.Function.MemoryMiB = s.text("dedupe-code"), s.number("dedupe-memory", 1)
 	if s.text("retries") != "" { // 0 is a value, and not the default
 		p.Mapping.Retries = new(s.number("retries", -1))
 	}
 	return p
+}
+
+// shortestBatchWindow refuses a 0 where the mapping would take its default for it.
+func (s *contextStack) shortestBatchWindow() time.Duration {
+	if s.text("ledger") == logLedger {
+		return time.Second
+	}
+	return 0
 }
 
 func (s *contextStack) dedupeTable() awsdynamodb.ITableV2 {

@@ -86,8 +86,11 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 	return grants
 }
 
-// The sections about the destination.
+// The sections about the ledger, acks and the destination.
 const (
+	withKeys = "With one row a key"
+	withLog  = "With the log ledger"
+	withAcks = "With acks"
 	toStream = "With a stream as the destination"
 	toTable  = "With a table as the destination"
 )
@@ -105,9 +108,10 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", toStream, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
-		"dedupe without acks": {"dedupe", []string{"Always", toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
-		"dedupe to a table":   {"dedupe", []string{"Always", toTable, "With acks"}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
+		"dedupe":              {"dedupe", []string{"Always", withKeys, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
+		"dedupe without acks": {"dedupe", []string{"Always", withKeys, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
+		"dedupe to a table":   {"dedupe", []string{"Always", withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
+		"dedupe with the log": {"dedupe", []string{"Always", withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,14 +244,16 @@ func newTableSink(t *testing.T) (name, word string, settings []string) {
 
 // askAsDedupe gives each event twice. The second time the records are retries, or the function
 // skips them by its acks.
-func askAsDedupe(t *testing.T, aws *cloud, acks string, newSink func(*testing.T) (name, word string, settings []string)) {
+func askAsDedupe(
+	t *testing.T, aws *cloud, acks string, newSink func(*testing.T) (name, word string, settings []string), more ...string,
+) {
 	engine, own := testengine.Dynoxide(t), newTables()
 	own.create(t, engine)
 	sink, word, settings := newSink(t)
 	aws.names = map[string]string{
 		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 	}
-	b := startDedupe(t, append(settings, "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
+	b := startDedupe(t, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
 		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
 	var all dedupe.Tally
 	for name := range dedupeCases {

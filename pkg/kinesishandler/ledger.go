@@ -72,10 +72,12 @@ func (p parser) refuseOtherLedgers(kind string) {
 	}
 }
 
-// Shares of the memory of a function, in percent. What entries leave is for the records of a batch, the program, and
-// memory that the garbage collector has not freed yet.
+// UsualLedgerShare is the default of the memory for entries of a log ledger, in percent of the function's memory. What
+// entries leave is for the records of a batch, the program, and memory that the garbage collector has not freed yet.
+const UsualLedgerShare = 60
+
+// Other shares of the memory of a function, in percent.
 const (
-	usualShare   = 60 // for entries
 	largestShare = 80 // for entries
 	// runtimeShare is for the Go runtime: "leave an additional 5-10% of headroom to account for memory sources the Go
 	// runtime is unaware of" (A Guide to the Go Garbage Collector, "Suggested uses").
@@ -112,7 +114,7 @@ func (p parser) ledger(sink SinkSetting, memory int64) LedgerSetting {
 
 func (p parser) ledgerMemory(memory int64) int64 {
 	const allowed = "16MiB or more, as in 1GiB"
-	bytes := int64(p.Size(varLedgerMemory, int(memory/100*usualShare), smallestMemory, math.MaxInt, allowed))
+	bytes := int64(p.Size(varLedgerMemory, int(memory/100*UsualLedgerShare), smallestMemory, math.MaxInt, allowed))
 	if memory > 0 && bytes > memory/100*largestShare {
 		p.Wrong(varLedgerMemory, "is above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
 			"16MiB to 80% of that")

@@ -3,6 +3,7 @@ package stack
 import (
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -82,7 +83,9 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 	linked := map[string]bool{}
-	for id, a := range readGolden(t, "default").resources(alarmType) {
+	alarms := readGolden(t, "default").resources(alarmType)
+	maps.Copy(alarms, readGolden(t, "log").resources(alarmType))
+	for id, a := range alarms {
 		parts := runbookLink.FindStringSubmatch(textAt(a, "Properties.AlarmDescription"))
 		if parts == nil {
 			t.Errorf("%s has no link to the runbook", id)

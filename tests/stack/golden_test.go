@@ -84,6 +84,8 @@ var goldens = []golden{
 		"sink-object-format=raw; sink-compression=zstd; sink-object-size=128MiB; batch-window=300s; key-arn=" + theirKey)},
 	{name: "table", context: values("jobs=records; destination-table=their-items; sink-key=customer=customer.id,n; " +
 		"sink-version=changed_at; sink-delete=change=delete; key-arn=" + theirKey)},
+	{name: "log", context: values("jobs=records; ledger=log; ledger-lanes=16; ledger-memory=4GiB; dedupe-memory=6144; " +
+		"expected-rate=33000; window=1h")},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }

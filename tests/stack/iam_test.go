@@ -21,6 +21,8 @@ type permission struct {
 // The sections of docs/iam.md that have rows.
 const (
 	always       = "Always"
+	withKeys     = "With one row a key"
+	withLog      = "With the log ledger"
 	withAcks     = "With acks"
 	withKey      = "With a key of yours"
 	toStream     = "With a stream as the destination"
@@ -66,16 +68,17 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withAcks, toStream}},
+		"default":       {sections: []string{always, withKeys, withAcks, toStream}},
 		"claims":        {sections: []string{always}, function: "claim"},
-		"records":       {sections: []string{always, toStream}, function: "dedupe"}, // acks are off
-		"every-setting": {sections: []string{always, toStream}},                     // also off
-		"existing":      {sections: []string{always, withAcks, toStream}},
-		"customer-key":  {sections: []string{always, withAcks, toStream, withKey, keyOfStreams}},
-		"firehose":      {sections: []string{always, withAcks, toFirehose}, function: "dedupe"},
-		"objects":       {sections: []string{always, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
-		"table":         {sections: []string{always, withAcks, toTable, withKey}, function: "dedupe"},
-		"queue":         {sections: []string{always, withAcks, toQueue, withKey}, function: "dedupe"},
+		"records":       {sections: []string{always, withKeys, toStream}, function: "dedupe"}, // acks are off
+		"every-setting": {sections: []string{always, withKeys, toStream}},                     // also off
+		"existing":      {sections: []string{always, withKeys, withAcks, toStream}},
+		"customer-key":  {sections: []string{always, withKeys, withAcks, toStream, withKey, keyOfStreams}},
+		"firehose":      {sections: []string{always, withKeys, withAcks, toFirehose}, function: "dedupe"},
+		"objects":       {sections: []string{always, withKeys, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
+		"table":         {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
+		"log":           {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
+		"queue":         {sections: []string{always, withKeys, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -106,7 +109,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withAcks], docs[toStream])
+	rows := slices.Concat(docs[always], docs[withKeys], docs[withAcks], docs[toStream])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
@@ -63,6 +64,7 @@ var invariants = []invariant{
 		{"a variable that the function does not know", "", functionType, variables + ".ONCEBOX_NO_SUCH", "1"},
 		{"no dedupe table", "", functionType, variables + ".ONCEBOX_DEDUPE_TABLE", nil},
 		{"a variable that is not of oncebox", "", functionType, variables + ".AWS_REGION", "us-east-1"},
+		{"less memory than that for entries", "log", functionType, "Properties.MemorySize", 3008.0},
 	}},
 	{"routes are authorized", each(routeType, authorized), []fault{
 		{"open", "", routeType, "Properties.AuthorizationType", "NONE"},
@@ -103,6 +105,8 @@ var invariants = []invariant{
 		{"another pattern", "", filterType, "Properties.FilterPattern", "past_horizon"},
 		{"another log", "", filterType, "Properties.LogGroupName", object("Ref", "ClaimsFunctionLogs6D297AAD")},
 		{"another name than that of the alarm", "", filterType, transformation + ".MetricName", "Other"},
+		{"an alarm of something else", "log", filterType, transformation + ".MetricName", "Other"},
+		{"no batch that fails", "log", filterType, "Properties.FilterPattern", "{ $.error = \"*full*\" }"},
 	}},
 }
 
@@ -285,7 +289,9 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 
 // starts checks that the function's own parser takes the variables.
 func starts(_ template, function resource, context map[string]any) string {
-	environ := []string{"AWS_LAMBDA_FUNCTION_NAME=function"}
+	environ := []string{
+		"AWS_LAMBDA_FUNCTION_NAME=function", fmt.Sprintf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE=%v", at(function, "Properties.MemorySize")),
+	}
 	all, _ := at(function, variables).(map[string]any)
 	for name, value := range all {
 		if name == "AWS_ENDPOINT_URL" && value == context["endpoint-url"] {
@@ -446,12 +452,25 @@ func opensAggregates(tpl template, mapping resource, _ map[string]any) string {
 
 const transformation = "Properties.MetricTransformations.0"
 
+// logMembers are the numbers of the log line that alarms are about: TestOneLogLinePerInvocation and TestLogLedger of
+// package kinesishandler.
+var logMembers = []string{
+	"$.past_horizon", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
+}
+
+// errorPattern is a pattern that finds a part of the error in the log line.
+var errorPattern = regexp.MustCompile(`^{ \$\.error = "\*([^*]+)\*" }$`)
+
 // readsTheLog checks a filter of the dedupe function's log against the log line, and that an alarm reads its metric.
 func readsTheLog(tpl template, filter resource, _ map[string]any) string {
-	const member = "$.past_horizon" // of the log line: TestOneLogLinePerInvocation of package kinesishandler
 	p := filter.properties()
-	if p["FilterPattern"] != "{ "+member+" > 0 }" || textAt(filter, transformation+".MetricValue") != member {
-		return "counts something else than " + member
+	pattern, value := textAt(filter, "Properties.FilterPattern"), textAt(filter, transformation+".MetricValue")
+	if part := errorPattern.FindStringSubmatch(pattern); part != nil {
+		if full := (&logledger.MemoryError{}).Error(); !strings.Contains(full, part[1]) || value != "1" {
+			return "counts no batch that does not fit into memory: " + part[1]
+		}
+	} else if pattern != "{ "+value+" > 0 }" || !slices.Contains(logMembers, value) {
+		return "counts something else than it looks at, or what is not in the log line: " + value
 	}
 	for _, function := range tpl.resources(functionType) {
 		ofDedupe := nameOf(function) == "dedupe"
@@ -459,9 +478,15 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 			return "reads another log than that of the dedupe function"
 		}
 	}
+	name, namespace := textAt(filter, transformation+".MetricName"), rendered(at(filter, transformation+".MetricNamespace"))
 	for _, alarm := range tpl.resources(alarmType) {
-		if textAt(alarm, "Properties.MetricName") == textAt(filter, transformation+".MetricName") &&
-			rendered(alarm.properties()["Namespace"]) == rendered(at(filter, transformation+".MetricNamespace")) {
+		metrics := []any{alarm.properties()}
+		for _, m := range list(at(alarm, "Properties.Metrics")) {
+			metrics = append(metrics, at(m, "MetricStat.Metric"))
+		}
+		if slices.ContainsFunc(metrics, func(m any) bool {
+			return textAt(m, "MetricName") == name && rendered(at(m, "Namespace")) == namespace
+		}) {
 			return ""
 		}
 	}

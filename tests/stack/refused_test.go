@@ -21,6 +21,9 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
+// logOf33000 is a log ledger for two million records a minute.
+const logOf33000 = "ledger=log; expected-rate=33000"
+
 // refusals are context values that are wrong, and what the error says. Dots stand between parts of the error.
 var refusals = []struct{ context, says string }{
 	// Unknown names and values.
@@ -91,7 +94,7 @@ var refusals = []struct{ context, says string }{
 	{"destination-table=their-items; sink-key=a,b,c", "oncebox:sink-key has more than two attributes"},
 	{"destination-table=their-items; sink-key=id; sink-delete=op=d", "oncebox:sink-delete needs oncebox:sink-version"},
 	{"destination-table=their-items; sink-key=id; natural=off", "oncebox:natural is off"},
-	{"dedupe-table=theirs; destination-table=theirs; sink-key=id", "oncebox:destination-stream-arn is the table of oncebox:dedupe-table"},
+	{"dedupe-table=theirs; destination-table=theirs; sink-key=id", "oncebox:destination-table is the table of oncebox:dedupe-table"},
 	{"sink-key=id", "oncebox:sink-key is not a setting of"},
 	{
 		"destination-table=their-items; sink-key=id; destination-stream-arn=" + theirStream,
@@ -224,6 +227,49 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=24h; horizon=23h", "oncebox:horizon "},
 	{"concurrency=1001", "oncebox:concurrency ... 1 to 1000"},
 
+	// The log ledger.
+	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys or log)"},
+	{"ledger-lanes=8", "oncebox:ledger-lanes is a setting of oncebox:ledger=log"},
+	{"ledger=keys; ledger-memory=1GiB", "oncebox:ledger-memory is a setting of oncebox:ledger=log"},
+	{"expected-rate=1000", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
+	{"expected-rate=0", "oncebox:expected-rate ... a whole number from 1"},
+	{"ledger=log", "oncebox:expected-rate is missing: with oncebox:ledger=log all entries that count are in memory"},
+	{logOf33000 + "; window=0", "oncebox:window is shorter than"}, // for ever
+	{logOf33000 + "; ledger-lanes=257", "oncebox:ledger-lanes ... 1 to 256"},
+	{logOf33000 + "; ledger-lanes=0", "oncebox:ledger-lanes"},
+	{logOf33000 + "; concurrency=8", "oncebox:concurrency is not a setting of oncebox:ledger=log"},
+	{logOf33000 + "; batch-window=0", "oncebox:batch-window is shorter than 1s"},
+	{logOf33000 + "; ledger-memory=1MiB", "oncebox:ledger-memory ... 16MiB or more"},
+	{logOf33000 + "; dedupe-memory=10241", "oncebox:dedupe-memory is 10241; choose 128 to 10240"},
+	{
+		logOf33000 + "; ledger-memory=3GiB",
+		"oncebox:ledger-memory is above 80% of the memory of the function, which oncebox:dedupe-memory has in MiB",
+	},
+	{
+		logOf33000 + "; destination-table=their-items; sink-key=id",
+		"oncebox:ledger is not keys, but with oncebox:destination-table=dynamodb: an item is written in one transaction",
+	},
+	{
+		logOf33000 + "; window=1h",
+		"oncebox:window is 1h: at 33000 records a second its entries need 3.8 GiB in memory, and there are 1.8 GiB for them " +
+			"(oncebox:dedupe-memory is 3008); choose at least 6421, or a window of at most 28m",
+	},
+	{
+		logOf33000 + "; window=1h; dedupe-memory=8192; ledger-memory=2GiB",
+		"there are 2.0 GiB for them (oncebox:dedupe-memory is 8192); choose at least 6421 and leave out " +
+			"oncebox:ledger-memory, or a window of at most 31m",
+	},
+	{
+		logOf33000, // 2d is the default
+		"oncebox:window is 2d ... need 180.6 GiB in memory ... a function has at most 10240 MiB, in which a window of 1h35m " +
+			"fits; choose at most that, or another ledger",
+	},
+	{
+		"ledger=log; expected-rate=60000; window=1m; ledger-lanes=2",
+		"oncebox:ledger-lanes is 2: at 60000 records a second a lane takes 1050 write units a second or more, and DynamoDB " +
+			"takes at most 1000; choose at least 3, in a scope that has no records yet",
+	},
+
 	// Everything at once.
 	{
 		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=11; scope=A; horizon=100h; record-age=200h; " +
@@ -266,6 +312,20 @@ func says(t *testing.T, message, parts string) {
 	}
 	if name := notForUsers.FindString(message); name != "" {
 		t.Errorf("it names %s, which the user does not know:\n%s", name, message)
+	}
+}
+
+// TestAdviceForTheLogIsTaken follows what the refusals of the log ledger say.
+func TestAdviceForTheLogIsTaken(t *testing.T) {
+	for _, context := range []string{
+		logOf33000 + "; window=1h; dedupe-memory=6421", logOf33000 + "; window=28m",
+		logOf33000 + "; window=31m; dedupe-memory=8192; ledger-memory=2GiB",
+		logOf33000 + "; window=1h35m; dedupe-memory=10240",
+		"ledger=log; expected-rate=60000; window=1m; ledger-lanes=3",
+	} {
+		if _, err := trySynth(t, values(context)); err != nil {
+			t.Errorf("%s: %v", context, err)
+		}
 	}
 }
 
@@ -371,6 +431,16 @@ var (
 		"Timeout is 1.5s": func(_ awscdk.Stack, p *recordProps) { p.Function.Timeout = 1500 * time.Millisecond },
 		"none/bootstrap; build it with `make zip`, or set Code": func(_ awscdk.Stack, p *recordProps) {
 			p.Function.Code = "none"
+		},
+		"ExpectedRate is missing: with Ledger=log": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger, p.ExpectedRate = "log", -1
+		},
+		"Window is 2d: at 200 records a second its entries need 1.1 GiB in memory, and there are 0.6 GiB for them (MemoryMiB is " +
+			"1024); choose at least 1868": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger, p.ExpectedRate, p.Function.MemoryMiB = "log", 200, 1024
+		},
+		"LedgerMemory is above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger, p.Rules.LedgerMemory = "log", "3GiB"
 		},
 		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
 			p.Table.WarmWriteUnits = 4000

@@ -1,0 +1,160 @@
+package infra
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// logLedger is the value of ONCEBOX_LEDGER that chooses the log ledger.
+const logLedger = "log"
+
+func (p RecordDedupeProps) hasLog() bool { return p.Rules.Ledger == logLedger }
+
+// logFunction is the dedupe function with the log ledger. All entries that count are in its memory: 60 % of 3,008 MiB
+// have room for 59 million. A new AWS account may have a lower quota of memory than Lambda's 10,240 MiB, and 3,008 was
+// the limit of all accounts before. A new container first loads the entries, which must end within one invocation.
+var logFunction = functionKind{
+	code: dedupeFunction.code, memoryMiB: 3008, timeout: 5 * time.Minute, longestTimeout: dedupeFunction.longestTimeout,
+}
+
+func (p RecordDedupeProps) functionKind() functionKind {
+	if p.hasLog() {
+		return logFunction
+	}
+	return dedupeFunction
+}
+
+// The defaults of the mapping with the log ledger. A batch makes one append to each lane, whatever its size: many small
+// batches cost more write units for each record, and conflict. A shard takes 1,000 records a second (Kinesis Developer
+// Guide, "Quotas and limits"), so 5 s make batches of up to 5,000 records. A backlog makes them of up to 10,000.
+const (
+	logBatchSize   = maxBatchSize
+	logBatchWindow = 5 * time.Second
+)
+
+func (p MappingProps) withLogDefaults() MappingProps {
+	if p.BatchSize == 0 {
+		p.BatchSize = logBatchSize
+	}
+	if p.BatchWindow == 0 {
+		p.BatchWindow = logBatchWindow
+	}
+	return p
+}
+
+// unitsOfRecord are the write units of a new record in batches of 2,500 or more, with the appends that met another
+// process (bench/simulated: 33,000 records a second of 40 shards, 8 lanes). Smaller batches take more.
+const unitsOfRecord = 0.035
+
+// partitionUnits are the write units a second of a partition (DynamoDB Developer Guide, "Best practices for designing
+// and using partition keys effectively"). A lane writes to one partition at a time.
+const partitionUnits = 1000
+
+// checkRate refuses a log ledger that cannot take the rate. o are the settings as the function understands them.
+func (p RecordDedupeProps) checkRate(wrong *problems, o kinesishandler.Options) {
+	rate, name := float64(p.ExpectedRate), wrong.of("ExpectedRate")
+	switch {
+	case !p.hasLog():
+		if p.ExpectedRate != 0 {
+			wrong.add("%s is set, but only %s=%s needs it; leave it out", name, wrong.of("Ledger"), logLedger)
+		}
+		return
+	case p.ExpectedRate <= 0:
+		wrong.add("%s is missing: with %s=%s all entries that count are in memory; choose the most records a second that "+
+			"you expect of all shards together", name, wrong.of("Ledger"), logLedger)
+		return
+	}
+	if needed := logledger.NeededMemory(rate, o.Retention.Window); needed > float64(o.Ledger.Memory) {
+		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
+			"(%s is %d); %s", wrong.of("Window"), text(o.Retention.Window), p.ExpectedRate, needed/(1<<30),
+			float64(o.Ledger.Memory)/(1<<30), wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, needed, o.Ledger.Memory))
+	}
+	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
+		wrong.add("%s is %d: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
+			"most %d; choose at least %.0f, in a scope that has no records yet", wrong.of("LedgerLanes"), o.Ledger.Lanes,
+			p.ExpectedRate, units, partitionUnits, math.Ceil(rate*unitsOfRecord/partitionUnits))
+	}
+}
+
+// moreMemory says what to do if entries need more memory than there is.
+func (p RecordDedupeProps) moreMemory(names *problems, needed float64, has int64) string {
+	rate := float64(p.ExpectedRate)
+	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
+		unset := ""
+		if p.Rules.LedgerMemory != "" {
+			unset = " and leave out " + names.of("LedgerMemory")
+		}
+		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",
+			mib, unset, text(logledger.LongestWindow(rate, has)))
+	}
+	const most = maxMemoryMiB << 20 / 100 * kinesishandler.UsualLedgerShare
+	return fmt.Sprintf("a function has at most %d MiB, in which a window of %s fits; choose at most that, or another ledger",
+		maxMemoryMiB, text(logledger.LongestWindow(rate, most)))
+}
+
+// logAlarms returns the alarms of the log ledger. Their metrics are made of the function's log lines.
+func (r *RecordDedupe) logAlarms() []alarm {
+	return []alarm{
+		{
+			"LedgerMemoryAlarm", "ledger-memory", "The entries of the log ledger need nearly all memory that they may take.",
+			r.counted("LedgerMemory", "LedgerMemoryShare", "$.ledger_memory_share").Metric(over("Maximum")), memoryShare, 0,
+		},
+		{
+			"LedgerFullAlarm", "ledger-full", "Batches fail because their entries have no room in memory.",
+			r.filter("LedgerFull", "LedgerRefusals", fullLine(), "1").Metric(over("Sum")), 1, 0,
+		},
+		{
+			"LedgerConflictsAlarm", "ledger-conflicts", "Too many appends to the log come after those of another container.",
+			r.conflictShare(), conflictShare, 0,
+		},
+		{
+			"LaneHeatAlarm", "lane-heat", "A lane of the log takes nearly what a partition of DynamoDB can take.",
+			r.laneHeat(), laneHeat, 0,
+		},
+	}
+}
+
+// Thresholds of the alarms.
+const (
+	memoryShare   = 0.8 // of the memory for entries, that is in need
+	conflictShare = 0.5 // of the appends, so that the log costs twice
+	laneHeat      = 700 // write units a second of a lane, on average over the period: peaks are higher
+	// fewAppends in a period are too few for a share, and cost little.
+	fewAppends = 900
+)
+
+// fullLine finds the lines of batches that failed with a logledger.MemoryError.
+func fullLine() awslogs.IFilterPattern {
+	return awslogs.FilterPattern_StringValue(jsii.String("$.error"), jsii.String("="), jsii.String("*more do not fit*"))
+}
+
+// conflictShare is the share of the appends that came after another one, or 0 if there are few appends.
+func (r *RecordDedupe) conflictShare() awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String(fmt.Sprintf("IF(FILL(appends, 0) >= %d, FILL(conflicts, 0) / FILL(appends, 1), 0)", fewAppends)),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"appends":   r.counted("LedgerAppends", "LedgerAppends", "$.ledger_appends").Metric(over("Sum")),
+			"conflicts": r.counted("LedgerConflicts", "LedgerConflicts", "$.ledger_conflicts").Metric(over("Sum")),
+		},
+		Period: seconds(alarmPeriod),
+	})
+}
+
+// laneHeat is the write units a second of the busiest lane, or somewhat more: each invocation counts its busiest.
+func (r *RecordDedupe) laneHeat() awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("units / PERIOD(units)"),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"units": r.counted("LaneUnits", "LaneUnits", "$.ledger_lane_units").Metric(over("Sum")),
+		},
+		Period: seconds(alarmPeriod),
+	})
+}
