@@ -43,7 +43,7 @@ func TestBothJobs(t *testing.T) {
 		streamFacts("SourceStream"), streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
 		functionFacts("sweep-function", "arm64", "256 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
-		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, filterFacts,
+		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, horizonFilter,
 		apiFacts("AWS_IAM", 30), claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
 	)
 	check(t, d.read(t), want)
@@ -102,6 +102,28 @@ func TestClaimsForATest(t *testing.T) {
 		functionFacts("sweep-function", "x86_64", "256 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
 		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7),
 		claimAlarms(""), sweepAlarms(""),
+	)
+	check(t, d.read(t), want)
+	app.destroy(t)
+	check(t, d.read(t), want.afterDestroy())
+}
+
+// TestRecordsWithTheLog deploys the other job with the log ledger.
+func TestRecordsWithTheLog(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	code := built(t, dedupeARM)
+	app := synth(t, stackName("log"), map[string]string{
+		"jobs": "records", "id-path": "event.id", "dedupe-code": code, "alarm-topic-arn": topic, "disposable": "on",
+		"ledger": "log", "expected-rate": "10000", "window": "1h",
+	})
+	app.deploy(t)
+	d := describe(t, app.stack)
+	want := merged(
+		tableFacts("DedupeTable", false, noWarmth), indexFacts(noWarmth), streamFacts("SourceStream"),
+		streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
+		functionFacts("dedupe-function", "arm64", "3008 MiB, 300 s", codeFact(t, code), 30), dedupeEnvironment, horizonFilter,
+		recordAlarms(topic), facts{"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", topic)}, logFacts(topic),
 	)
 	check(t, d.read(t), want)
 	app.destroy(t)

@@ -511,13 +511,13 @@ func (r *reading) logGroup(id string) {
 
 func (r *reading) logFilter(id string) {
 	got, err := r.logs.DescribeMetricFilters(r.t.Context(), &cloudwatchlogs.DescribeMetricFiltersInput{FilterNamePrefix: &id})
-	r.names[id] = "log-filter"
 	must(r.t, err)
 	if len(got.MetricFilters) == 0 {
 		r.add(id, "", gone)
 		return
 	}
 	f := got.MetricFilters[0]
+	r.names[id] = *f.MetricTransformations[0].MetricName + "-filter"
 	r.add(id, "reads", "%s in %s", *f.FilterPattern, *f.LogGroupName)
 	for _, m := range f.MetricTransformations {
 		r.add(id, "makes", "%s as %s %s", *m.MetricValue, *m.MetricNamespace, *m.MetricName)

@@ -112,7 +112,7 @@ var faults = []fault{
 		"access-logs retention", "claim-function-logs retention", "sweep-function-logs retention",
 		"dedupe-function-logs retention",
 	}},
-	{"AWS::Logs::MetricFilter", set("FilterPattern", "past_horizon"), []string{"log-filter reads"}},
+	{"AWS::Logs::MetricFilter", set("FilterPattern", "past_horizon"), []string{"RecordsPastHorizon-filter reads"}},
 	{alarmType, without("AlarmActions"), slices.Collect(maps.Keys(merged(claimAlarms(""), sweepAlarms(""), recordAlarms(""))))},
 }
 

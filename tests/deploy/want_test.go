@@ -172,9 +172,36 @@ func sweepAlarms(topic string) facts {
 	}
 }
 
-var filterFacts = facts{
-	"log-filter reads": "{ $.past_horizon > 0 } in dedupe-function-logs",
-	"log-filter makes": "$.past_horizon as oncebox/dedupe-function RecordsPastHorizon",
+func filterFacts(metric, pattern, value string) facts {
+	return facts{
+		metric + "-filter reads": pattern + " in dedupe-function-logs",
+		metric + "-filter makes": value + " as oncebox/dedupe-function " + metric,
+	}
+}
+
+var horizonFilter = filterFacts("RecordsPastHorizon", "{ $.past_horizon > 0 }", "$.past_horizon")
+
+// logFacts are what the log ledger adds to the stack.
+func logFacts(topic string) facts {
+	sum := func(id, metric string) string { return "; " + id + " is Sum of oncebox/dedupe-function " + metric }
+	return merged(
+		facts{
+			"dedupe-function ONCEBOX_LEDGER": "log",
+			"dedupe-function ONCEBOX_WINDOW": "1h0m0s",
+			"mapping batch":                  "10000 records, 5 s",
+
+			"alarm ledger-memory": alarmFact("Maximum of oncebox/dedupe-function LedgerMemoryShare", topic),
+			"alarm ledger-full":   alarmFact("Sum of oncebox/dedupe-function LedgerRefusals", topic),
+			"alarm ledger-conflicts": alarmFact("IF(FILL(appends, 0) >= 900, FILL(conflicts, 0) / FILL(appends, 1), 0)"+
+				sum("appends", "LedgerAppends")+sum("conflicts", "LedgerConflicts"), topic),
+			"alarm lane-heat": alarmFact("units / PERIOD(units)"+sum("units", "LaneUnits"), topic),
+		},
+		filterFacts("LedgerMemoryShare", "{ $.ledger_memory_share > 0 }", "$.ledger_memory_share"),
+		filterFacts("LedgerRefusals", `{ $.error = "*more do not fit*" }`, "1"),
+		filterFacts("LedgerAppends", "{ $.ledger_appends > 0 }", "$.ledger_appends"),
+		filterFacts("LedgerConflicts", "{ $.ledger_conflicts > 0 }", "$.ledger_conflicts"),
+		filterFacts("LaneUnits", "{ $.ledger_lane_units > 0 }", "$.ledger_lane_units"),
+	)
 }
 
 func recordAlarms(topic string) facts {
