@@ -76,13 +76,11 @@ func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 }
 
 func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, hasLog, acks bool) []grant {
-	grants := []grant{
-		onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem"),
-		onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem"),
-	}
+	entries := onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")
 	if hasLog {
-		grants[0] = onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")
+		entries = onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")
 	}
+	grants := []grant{entries, onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem")}
 	if acks {
 		grants = append(grants, onRows(dedupe, "ack#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query"))
 	}

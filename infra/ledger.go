@@ -58,24 +58,26 @@ const unitsOfRecord = 0.035
 // and using partition keys effectively"). A lane writes to one partition at a time.
 const partitionUnits = 1000
 
-// checkRate refuses a log ledger that cannot take the rate. o are the settings as the function understands them.
-func (p RecordDedupeProps) checkRate(wrong *problems, o kinesishandler.Options) {
-	rate, name := float64(p.ExpectedRate), wrong.of("ExpectedRate")
+// checkRate refuses a rate that nothing needs, and the log ledger without one. It reports whether there is one to check.
+func (p RecordDedupeProps) checkRate(wrong *problems) bool {
+	name, log := wrong.of("ExpectedRate"), wrong.of("Ledger")+"="+logLedger
 	switch {
-	case !p.hasLog():
-		if p.ExpectedRate != 0 {
-			wrong.add("%s is set, but only %s=%s needs it; leave it out", name, wrong.of("Ledger"), logLedger)
-		}
-		return
-	case p.ExpectedRate <= 0:
-		wrong.add("%s is missing: with %s=%s all entries that count are in memory; choose the most records a second that "+
-			"you expect of all shards together", name, wrong.of("Ledger"), logLedger)
-		return
+	case p.hasLog() && p.ExpectedRate <= 0:
+		wrong.add("%s is missing: with %s all entries that count are in memory; choose the most records a second that you "+
+			"expect of all shards together", name, log)
+	case !p.hasLog() && p.ExpectedRate != 0:
+		wrong.add("%s is set, but only %s needs it; leave it out", name, log)
 	}
-	if needed := logledger.NeededMemory(rate, o.Retention.Window); needed > float64(o.Ledger.Memory) {
+	return p.hasLog() && p.ExpectedRate > 0
+}
+
+// checkSizes refuses a log ledger that cannot take the rate. o are the settings as the function understands them.
+func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options) {
+	rate, window, memory := float64(p.ExpectedRate), o.Retention.Window, o.Ledger.Memory
+	if needed := logledger.NeededMemory(rate, window); needed > float64(memory) {
 		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
-			"(%s is %d); %s", wrong.of("Window"), text(o.Retention.Window), p.ExpectedRate, needed/(1<<30),
-			float64(o.Ledger.Memory)/(1<<30), wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, needed, o.Ledger.Memory))
+			"(%s is %d); %s", wrong.of("Window"), text(window), p.ExpectedRate, needed/(1<<30), float64(memory)/(1<<30),
+			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, needed, memory))
 	}
 	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
 		wrong.add("%s is %d: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
@@ -96,8 +98,8 @@ func (p RecordDedupeProps) moreMemory(names *problems, needed float64, has int64
 			mib, unset, text(logledger.LongestWindow(rate, has)))
 	}
 	const most = maxMemoryMiB << 20 / 100 * kinesishandler.UsualLedgerShare
-	return fmt.Sprintf("a function has at most %d MiB, in which a window of %s fits; choose at most that, or another ledger",
-		maxMemoryMiB, text(logledger.LongestWindow(rate, most)))
+	return fmt.Sprintf("a function has at most %d MiB, in which a window of %s fits; choose at most that, or another "+
+		"ledger", maxMemoryMiB, text(logledger.LongestWindow(rate, most)))
 }
 
 // logAlarms returns the alarms of the log ledger. Their metrics are made of the function's log lines.
@@ -124,11 +126,10 @@ func (r *RecordDedupe) logAlarms() []alarm {
 
 // Thresholds of the alarms.
 const (
-	memoryShare   = 0.8 // of the memory for entries, that is in need
+	memoryShare   = 0.8 // of the memory for entries
 	conflictShare = 0.5 // of the appends, so that the log costs twice
 	laneHeat      = 700 // write units a second of a lane, on average over the period: peaks are higher
-	// fewAppends in a period are too few for a share, and cost little.
-	fewAppends = 900
+	fewAppends    = 900 // in a period: fewer are too few for a share, and cost little
 )
 
 // fullLine finds the lines of batches that failed with a logledger.MemoryError.
@@ -138,8 +139,9 @@ func fullLine() awslogs.IFilterPattern {
 
 // conflictShare is the share of the appends that came after another one, or 0 if there are few appends.
 func (r *RecordDedupe) conflictShare() awscloudwatch.IMetric {
+	const share = "IF(FILL(appends, 0) >= %d, FILL(conflicts, 0) / FILL(appends, 1), 0)"
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String(fmt.Sprintf("IF(FILL(appends, 0) >= %d, FILL(conflicts, 0) / FILL(appends, 1), 0)", fewAppends)),
+		Expression: jsii.String(fmt.Sprintf(share, fewAppends)),
 		UsingMetrics: &map[string]awscloudwatch.IMetric{
 			"appends":   r.counted("LedgerAppends", "LedgerAppends", "$.ledger_appends").Metric(over("Sum")),
 			"conflicts": r.counted("LedgerConflicts", "LedgerConflicts", "$.ledger_conflicts").Metric(over("Sum")),

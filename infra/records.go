@@ -244,8 +244,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	settings, err := kinesishandler.ParseSettings(env.known())
-	if wrong.join(names.ofFunction(err)); err == nil {
-		p.checkRate(&wrong, settings.Options)
+	wrong.join(names.ofFunction(err))
+	if p.checkRate(&wrong) && err == nil {
+		p.checkSizes(&wrong, settings.Options)
 	}
 	return wrong.err()
 }

@@ -233,6 +233,7 @@ var refusals = []struct{ context, says string }{
 	{"ledger=keys; ledger-memory=1GiB", "oncebox:ledger-memory is a setting of oncebox:ledger=log"},
 	{"expected-rate=1000", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
 	{"expected-rate=0", "oncebox:expected-rate ... a whole number from 1"},
+	{"ledger=log; window=1m; scope=A", "oncebox:scope ... oncebox:expected-rate is missing"},
 	{"ledger=log", "oncebox:expected-rate is missing: with oncebox:ledger=log all entries that count are in memory"},
 	{logOf33000 + "; window=0", "oncebox:window is shorter than"}, // for ever
 	{logOf33000 + "; ledger-lanes=257", "oncebox:ledger-lanes ... 1 to 256"},
