@@ -58,7 +58,7 @@ const unitsOfRecord = 0.035
 // and using partition keys effectively"). A lane writes to one partition at a time.
 const partitionUnits = 1000
 
-// checkRate refuses a rate that nothing needs, and the log ledger without one. It reports whether there is one to check.
+// checkRate refuses a rate that nothing needs, and the log ledger without one. It reports whether sizes can be checked.
 func (p RecordDedupeProps) checkRate(wrong *problems) bool {
 	name, log := wrong.of("ExpectedRate"), wrong.of("Ledger")+"="+logLedger
 	switch {

@@ -1,8 +1,14 @@
-package logledger
+package logledger_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
 func TestNeededMemory(t *testing.T) {
@@ -16,7 +22,7 @@ func TestNeededMemory(t *testing.T) {
 		{1000, 32 * time.Hour, 32 * 1000 * 34 * 3600},
 		{2, time.Minute, 32 * 2 * 120}, // an epoch lasts a minute at least
 	} {
-		if got := NeededMemory(c.perSecond, c.window); got != c.bytes {
+		if got := logledger.NeededMemory(c.perSecond, c.window); got != c.bytes {
 			t.Errorf("%v/s, %s: got %v, want %v", c.perSecond, c.window, got, c.bytes)
 		}
 	}
@@ -27,14 +33,45 @@ func TestLongestWindow(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{0.001, 1, 900, 33_000, 100_000} {
 		for _, memory := range []int64{1 << 29, 1 << 30, 6 << 30} {
-			window := LongestWindow(perSecond, memory)
-			fits, longer := NeededMemory(perSecond, window), NeededMemory(perSecond, window+time.Minute)
+			window := logledger.LongestWindow(perSecond, memory)
+			fits, longer := logledger.NeededMemory(perSecond, window), logledger.NeededMemory(perSecond, window+time.Minute)
 			if window <= 0 || fits > float64(memory) || longer <= float64(memory) && perSecond > 0.001 {
 				t.Errorf("%v/s in %d bytes: %s takes %v, and a minute more %v", perSecond, memory, window, fits, longer)
 			}
 		}
 	}
-	if got := LongestWindow(1e6, 1<<20); got != 0 {
+	if got := logledger.LongestWindow(1e6, 1<<20); got != 0 {
 		t.Errorf("a window that does not fit is %s", got)
+	}
+}
+
+// TestNeededMemoryIsEnough runs a ledger at a rate for three windows. It fits into the memory that is needed, and not
+// into three quarters of it.
+func TestNeededMemoryIsEnough(t *testing.T) {
+	t.Parallel()
+	const window, every, batch = 16 * time.Minute, 5 * time.Second, 1000
+	needed := int64(logledger.NeededMemory(batch/every.Seconds(), window))
+	for memory, fits := range map[int64]bool{needed: true, needed * 3 / 4: false} {
+		l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2, Memory: memory})
+		var full *logledger.MemoryError
+		for n := 0; n < int(3*window/every) && full == nil; n++ {
+			q := dedupe.Question{Scope: "orders", Retention: dedupe.Retention{Window: window, Horizon: time.Hour}}
+			for i := range batch {
+				id := fmt.Sprint(n*batch + i)
+				q.Records = append(q.Records, candidate(id, id, "x", time.Duration(n)*every))
+			}
+			answers, err := l.Enter(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range answers {
+				if a.Err != nil && !errors.As(a.Err, &full) {
+					t.Fatal(a.Err)
+				}
+			}
+		}
+		if fits != (full == nil) {
+			t.Errorf("%d bytes of %d: fits %t, and the ledger says %v", memory, needed, fits, full)
+		}
 	}
 }
