@@ -320,15 +320,23 @@ func pageView(b *testing.B) []byte {
 // newEvent is an event of page views.
 func newEvent(b *testing.B, records int) []byte {
 	b.Helper()
+	return newEventFrom(b, 0, records)
+}
+
+// newEventFrom is an event of page views whose sequence numbers begin at that of a number.
+func newEventFrom(b *testing.B, first, records int) []byte {
+	b.Helper()
 	pages := make([][]byte, records)
 	for i := range pages {
 		pages[i] = pageView(b)
 	}
-	return eventOf(pages)
+	return eventFrom(first, pages)
 }
 
 // eventOf is an event of records, with the members and the order that Lambda's have.
-func eventOf(records [][]byte) []byte {
+func eventOf(records [][]byte) []byte { return eventFrom(0, records) }
+
+func eventFrom(first int, records [][]byte) []byte {
 	event := bytes.NewBufferString(`{"Records":[`)
 	for i, data := range records {
 		if i > 0 {
@@ -337,7 +345,7 @@ func eventOf(records [][]byte) []byte {
 		fmt.Fprintf(event, `{"kinesis":{"kinesisSchemaVersion":"1.0","partitionKey":%q,"sequenceNumber":%q,"data":%q,"approximateArrivalTimestamp":1795176000.%03d},`+
 			`"eventSource":"aws:kinesis","eventVersion":"1.0","eventID":"%s:%s","eventName":"aws:kinesis:record",`+
 			`"invokeIdentityArn":"arn:aws:iam::123456789012:role/dedupe","awsRegion":"eu-central-1","eventSourceARN":"arn:aws:kinesis:eu-central-1:123456789012:stream/clicks"}`,
-			uuid.NewString(), sequence(i), base64.StdEncoding.EncodeToString(data), rand.N(1000), shard, sequence(i))
+			uuid.NewString(), sequence(first+i), base64.StdEncoding.EncodeToString(data), rand.N(1000), shard, sequence(first+i))
 	}
 	event.WriteString("]}")
 	return event.Bytes()

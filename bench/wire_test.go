@@ -35,8 +35,9 @@ func newClient(b *testing.B, endpoint string, m *meter) *dynamodb.Client {
 }
 
 // meter counts what goes to the engine, with the units of DynamoDB's documented
-// rules; local engines have rules of their own. A row's size is taken from its JSON,
-// which is longer than the row, so the units are an upper bound.
+// rules; local engines have rules of their own. The size of a row that is put outside of
+// a transaction, or queried, is exact. Other sizes are taken from JSON, which is longer
+// than the row, so the units are an upper bound.
 type meter struct {
 	http  aws.HTTPClient
 	mu    sync.Mutex
@@ -89,11 +90,17 @@ func (m *meter) count(operation string, sent, received []byte) {
 			m.spent.lost++
 		}
 	case "PutItem":
-		var request struct{ Item json.RawMessage }
+		var request struct{ Item row }
 		if err := json.Unmarshal(sent, &request); err != nil {
 			panic(err)
 		}
-		m.spent.writeUnits += started(1024, request.Item)
+		m.spent.writeUnits += units(1024, request.Item.size())
+	case "BatchExecuteStatement": // one unit for each row; ours are below 1 KB
+		var request struct{ Statements []json.RawMessage }
+		if err := json.Unmarshal(sent, &request); err != nil {
+			panic(err)
+		}
+		m.spent.writeUnits += float64(len(request.Statements))
 	case "TransactGetItems": // two units for each row; ours are below 4 KB
 		var request struct{ TransactItems []json.RawMessage }
 		if err := json.Unmarshal(sent, &request); err != nil {
@@ -117,14 +124,55 @@ func (m *meter) count(operation string, sent, received []byte) {
 			}
 			m.spent.readUnits += units
 		}
-	case "GetItem", "Query":
-		units := started(4096, received)
-		if !bytes.Contains(sent, []byte(`"ConsistentRead":true`)) {
-			units /= 2
+	case "Query":
+		var answer struct{ Items []row }
+		if err := json.Unmarshal(received, &answer); err != nil {
+			panic(err)
 		}
-		m.spent.readUnits += units
+		size := 0
+		for _, r := range answer.Items {
+			size += r.size()
+		}
+		m.spent.readUnits += units(4096, max(size, 1)) / halved(sent)
+	case "GetItem":
+		m.spent.readUnits += started(4096, received) / halved(sent)
 	}
 }
+
+// halved is by what the units of a read are divided: 2 if it is not consistent, and else 1.
+func halved(request []byte) float64 {
+	if bytes.Contains(request, []byte(`"ConsistentRead":true`)) {
+		return 1
+	}
+	return 2
+}
+
+// row is a row of DynamoDB in JSON.
+type row map[string]map[string]json.RawMessage
+
+// size is the row's size in bytes (Developer Guide, "DynamoDB item sizes and formats").
+func (r row) size() (bytes int) {
+	for name, value := range r {
+		bytes += len(name)
+		for kind, v := range value {
+			digits := len(v) - len(`""`)
+			switch kind {
+			case "B": // in base64
+				bytes += digits/4*3 - strings.Count(string(v[max(0, len(v)-3):]), "=")
+			case "N":
+				bytes += (digits+1)/2 + 1
+			case "S":
+				bytes += digits
+			default:
+				bytes += len(v)
+			}
+		}
+	}
+	return bytes
+}
+
+// units is how many units of a size some bytes take.
+func units(of, bytes int) float64 { return float64((bytes + of - 1) / of) }
 
 // itemGone tells that a claim's transaction was cancelled by its first action, the
 // deletion of the item.
