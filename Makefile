@@ -59,6 +59,12 @@ seeds: ## Play record histories in memory: SEEDS=100000, ten times as many of th
 	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/objectfault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/logfault -seeds=$(SEEDS)0
 
+STORM ?= 200000
+.PHONY: storm
+storm: ## Play the dedupe function on the log ledger with faults and kills: STORM=200000 records
+	@scripts/install-tools dynoxide
+	ONCEBOX_REQUIRE=all go test -count=1 -v -timeout=6h -run '^TestStorm$$' ./tests -storm=$(STORM)
+
 .PHONY: lint
 lint: ## Check the format and the code, and the workflows of CI
 	@scripts/install-tools golangci-lint actionlint
