@@ -46,7 +46,7 @@ type subject struct {
 	name        string
 	keys, batch int
 	timed       entering // with the usual client
-	counted     entering // with the client that counts
+	counted     entering // with the client that counts; nil: there are no units of DynamoDB
 	goal, units float64
 
 	took           []float64 // microseconds a key
@@ -95,7 +95,7 @@ func (s *shop) subjects() []*subject {
 		all = append(all, of)
 	}
 	all[len(all)-1].goal = maxLogMicroseconds
-	return all
+	return append(all, s.valkey())
 }
 
 // perKey is the engine with one row a key.
@@ -209,13 +209,16 @@ func (of *subject) round(b *testing.B) {
 
 func (of *subject) report(s *shop) {
 	s.Helper()
+	each := median(of.took)
+	note("us of a new key: "+of.name, each, of.goal, fmt.Sprintf(
+		"%.0f keys a second; a key: %.1f allocations, %.0f bytes", 1e6/each, median(of.allocs), median(of.memory)))
+	if of.counted == nil {
+		return
+	}
 	s.must(of.enter(s.Context(), present(of.batch), of.counted)) // the first batch of a scope reads what there is
 	before := s.meter.read()
 	s.must(of.enter(s.Context(), present(of.keys), of.counted))
 	spent := s.meter.read().minus(before).each(of.keys)
-	each := median(of.took)
-	note("us of a new key: "+of.name, each, of.goal, fmt.Sprintf(
-		"%.0f keys a second; a key: %.1f allocations, %.0f bytes", 1e6/each, median(of.allocs), median(of.memory)))
 	note("write units of a new key: "+of.name, spent.writeUnits, of.units, fmt.Sprintf(
 		"%.4f requests, %.4f read units, %.0f bytes sent", spent.requests, spent.readUnits, spent.sent))
 }
