@@ -19,6 +19,8 @@ var notRun = map[string]string{
 	"dedupe/dynamostore":   "it needs DynamoDB",
 	"itembank/enginetest":  "a suite runs in a test",
 	"dedupe/enginetest":    "a suite runs in a test",
+	"dedupe/logledger":     "it needs DynamoDB",
+	"dedupe/valkeystore":   "it needs Valkey",
 	"sink/dynamosink":      "it needs DynamoDB",
 	"sink/sinktest":        "a suite runs in a test",
 }

@@ -228,9 +228,9 @@ var refusals = []struct{ context, says string }{
 	{"concurrency=1001", "oncebox:concurrency ... 1 to 1000"},
 
 	// The log ledger.
-	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys or log)"},
-	{"ledger-lanes=8", "oncebox:ledger-lanes is a setting of oncebox:ledger=log"},
-	{"ledger=keys; ledger-memory=1GiB", "oncebox:ledger-memory is a setting of oncebox:ledger=log"},
+	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys, log or valkey://HOST:PORT"},
+	{"ledger-lanes=8", "oncebox:ledger-lanes is not a setting of oncebox:ledger=keys"},
+	{"ledger=keys; ledger-memory=1GiB", "oncebox:ledger-memory is not a setting of oncebox:ledger=keys"},
 	{"expected-rate=1000", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
 	{"expected-rate=0", "oncebox:expected-rate ... a whole number from 1"},
 	{"ledger=log; window=1m; scope=A", "oncebox:scope ... oncebox:expected-rate is missing"},

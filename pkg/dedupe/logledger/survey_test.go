@@ -13,7 +13,7 @@ import (
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	log := aLog(t)
-	for _, hours := range []int{0, 7, 15, 18} {
+	for _, hours := range []int{0, 7, 15, 138} {
 		arrival := now.Add(time.Duration(hours) * time.Hour)
 		l := newLedger(t, log, logledger.Options{Lanes: 1, Clock: dedupe.Clock{Now: func() time.Time { return arrival }}})
 		if err := l.Warm(t.Context(), "orders", retention); err != nil {
@@ -27,7 +27,7 @@ func TestSurvey(t *testing.T) {
 		if s.Memory != want.Needed || int64(s.Items) != s.Entries || s.Units != want.ItemsRead {
 			t.Errorf("at %d hours: %+v, and a process has %+v", hours, s, want)
 		}
-		if s.Latest != now.Add(18*time.Hour+time.Second) || s.Epochs != 10 || s.Window != retention.Window.Milliseconds() {
+		if s.Latest != now.Add(138*time.Hour+time.Second) || s.Epochs != 70 || s.Window != retention.Window.Milliseconds() {
 			t.Errorf("at %d hours: %+v", hours, s)
 		}
 	}
