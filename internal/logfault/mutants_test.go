@@ -105,8 +105,8 @@ var sourceMutants = []sourceMutant{
 	{name: "mine-left-out", changes: []change{{decide, "case mine:", "case mine && false:"}}},
 	{name: "floor-unchecked", changes: []change{{lane, "if l.wanted < l.floor {", "if false {"}}},
 	{name: "load-ends-at-the-window", changes: []change{{
-		lane, "for i := range len(epochs) - 1 {",
-		"for i := range len(epochs) - 1 {\n if epochs[i].Start > l.wanted+epochs[i].Window.Milliseconds() { continue }",
+		lane, "rows, err := l.readSealed(ctx, e, l.epochs[0].Sealed)",
+		"rows := 0\n if e.Start <= l.wanted+e.Window.Milliseconds() { rows, err = l.readSealed(ctx, e, l.epochs[0].Sealed) }",
 	}}},
 	{name: "begin-searched-among-arrivals", changes: []change{{
 		lane, "if err := l.hold(e, i.Index, it); err != nil {",
@@ -128,6 +128,9 @@ var sourceMutants = []sourceMutant{
 		lane, "if begun != nil {", "if begun, err = l.following(ctx); err != nil { return err }\nif begun != nil {",
 	}}},
 	{name: "evicted-without-a-floor", changes: append(smallPages, change{memory, "l.floor = l.epochs[n-1].Until", ""})},
+	{name: "derived-mark-lost-in-a-move", changes: append(smallPages, change{
+		table, "moved[s.ref.item()] | s.ref&derivedMark", "moved[s.ref.item()]",
+	})},
 	{name: "content-without-the-key", changes: []change{collidingKeys, {
 		item, "append(append(text, k[:]...), fingerprint...)", "append(text, fingerprint...)",
 	}}},

@@ -2,6 +2,7 @@ package logledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -52,12 +53,17 @@ func (a arrivals) with(arrival int64) arrivals {
 	return arrivals{min(a.least, arrival), max(a.greatest, arrival)}
 }
 
-// enter answers records, in order. After an error the rest of them have it as their answer.
-func (l *lane) enter(ctx context.Context, q dedupe.Question, records []record) {
+// enter answers records, in order. After an error the rest of them have it as their answer. If the error is that they
+// have no room in memory, they are returned.
+func (l *lane) enter(ctx context.Context, q dedupe.Question, records []record) (short []record) {
 	rest, err := l.enterRuns(ctx, q, records)
 	for _, r := range rest {
 		*r.answer = dedupe.Answer{Err: err}
 	}
+	if full := (*MemoryError)(nil); errors.As(err, &full) {
+		return rest
+	}
+	return nil
 }
 
 func (l *lane) enterRuns(ctx context.Context, q dedupe.Question, records []record) (rest []record, err error) {

@@ -34,8 +34,8 @@ type MemoryError struct {
 // Error has the numbers, and says what to do.
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("logledger: lane %d of the scope %q has %d entries in memory that count for records from %s on, and "+
-		"%d more do not fit: %d of %d MiB are used; set more memory or a shorter window, or use a ledger with one row a key",
-		e.Lane, e.Scope, e.Entries, e.Since.Format(time.RFC3339), e.More, e.Used>>20, e.Limit>>20)
+		"%d more do not fit: %.1f of %.1f MiB are used; set more memory or a shorter window, or use a ledger with one row a key",
+		e.Lane, e.Scope, e.Entries, e.Since.Format(time.RFC3339), e.More, float64(e.Used)/(1<<20), float64(e.Limit)/(1<<20))
 }
 
 // purged is the error of an item that is missing.

@@ -58,6 +58,27 @@ func (h *heldItems) drop(dropped func(*held) bool) {
 	}
 }
 
+// shrink gives back the pages that the items do not need. It returns the new ref of each item.
+func (h *heldItems) shrink() (moved []ref) {
+	moved = make([]ref, h.next)
+	next := 1
+	for n := 1; n < h.next; n++ {
+		if i := *h.at(ref(n)); i != (held{}) {
+			*h.at(ref(next)), moved[n] = i, ref(next)
+			next++
+		}
+	}
+	h.next, h.free = next, nil
+	h.pages = keep(h.pages, min(len(h.pages), (next+heldPageItems-1)/heldPageItems))
+	return moved
+}
+
+// keep keeps the first pages, and lets go of the memory of the others.
+func keep[P any](pages []*P, n int) []*P {
+	clear(pages[n:])
+	return pages[:n]
+}
+
 // budget is the memory that a Ledger may take for entries, in bytes.
 type budget struct {
 	limit int64

@@ -56,6 +56,16 @@ func (l *lane) lock(ctx context.Context) error {
 	}
 }
 
+// tryLock locks the lane if no call works on it.
+func (l *lane) tryLock() bool {
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *lane) unlock() { <-l.turn }
 
 func (l *lane) last() Epoch { return l.epochs[len(l.epochs)-1] }
@@ -65,7 +75,9 @@ func (l *lane) place(epoch, index int) Place { return Place{l.LaneID, epoch, ind
 // prepare makes the memory complete for the arrivals that are wanted, up to the end of the log at some time.
 func (l *lane) prepare(ctx context.Context) error {
 	if len(l.epochs) == 0 {
-		return l.load(ctx)
+		if err := l.load(ctx); err != nil || len(l.epochs) == 0 {
+			return err
+		}
 	}
 	if l.wanted < l.floor {
 		if err := l.loadEarlier(ctx); err != nil {
@@ -78,30 +90,23 @@ func (l *lane) prepare(ctx context.Context) error {
 	return l.catchUp(ctx, l.raced)
 }
 
-// load reads the epochs that count for what is wanted, and always the last one, up to its end: an entry near an arrival
-// may have been appended at any later time.
+// load begins with the last epoch, if there is one. It always counts, up to its end: an entry near an arrival may have
+// been appended at any later time.
 func (l *lane) load(ctx context.Context) error {
-	epochs, floor, err := l.epochsBefore(ctx, math.MaxInt32)
+	epochs, floor, err := l.epochsBefore(ctx, math.MaxInt32, math.MaxInt64)
 	if err != nil || len(epochs) == 0 {
 		return err
 	}
 	l.ledger.counts.loads.Add(1)
-	rows := make([]int, len(epochs))
-	for i := range len(epochs) - 1 {
-		if rows[i], err = l.readSealed(ctx, epochs[i], epochs[i+1].Sealed); err != nil {
-			l.forget()
-			return err
-		}
-	}
-	l.epochs, l.rows, l.floor = epochs, rows, floor
-	l.next, l.sealed = 0, false
-	return l.catchUp(ctx, false)
+	l.epochs, l.rows, l.floor = epochs, []int{0}, floor
+	l.next, l.sealed, l.alone = 0, false, false
+	return nil
 }
 
-// loadEarlier reads the epochs before those in memory that count for what is wanted. After an error those that were read
-// stay.
+// loadEarlier reads the epochs before those in memory that count for what is wanted, from the last one back. After an
+// error those that were read stay, so that a load that takes longer than a call goes on in the next one.
 func (l *lane) loadEarlier(ctx context.Context) error {
-	epochs, floor, err := l.epochsBefore(ctx, l.epochs[0].Number)
+	epochs, floor, err := l.epochsBefore(ctx, l.epochs[0].Number, l.wanted)
 	if err != nil {
 		return err
 	}
@@ -123,9 +128,9 @@ func (l *lane) loadEarlier(ctx context.Context) error {
 // chainPage is how many chain rows are read at a time.
 const chainPage = 64
 
-// epochsBefore returns the epochs below a number that count for what is wanted, in order, and at least one if there is
-// any. The floor is the least arrival for which no earlier one counts.
-func (l *lane) epochsBefore(ctx context.Context, below int) (epochs []Epoch, floor int64, err error) {
+// epochsBefore returns the epochs below a number that count for an arrival, in order, and at least one if there is any.
+// The floor is the least arrival for which no earlier one counts.
+func (l *lane) epochsBefore(ctx context.Context, below int, arrival int64) (epochs []Epoch, floor int64, err error) {
 	for {
 		page, err := l.ledger.storage.Epochs(ctx, l.LaneID, below, chainPage)
 		if err != nil {
@@ -135,7 +140,7 @@ func (l *lane) epochsBefore(ctx context.Context, below int) (epochs []Epoch, flo
 			if err := l.ledger.check(l.LaneID, e); err != nil {
 				return nil, 0, err
 			}
-			if len(epochs) > 0 && e.Until <= l.wanted {
+			if len(epochs) > 0 && e.Until <= arrival {
 				slices.Reverse(epochs)
 				return epochs, e.Until, nil
 			}

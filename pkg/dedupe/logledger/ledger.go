@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +85,7 @@ func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 	}
 	answers := make([]dedupe.Answer, len(q.Records))
 	byLane := make([][]record, l.lanes)
-	latest := l.clock.Now().Add(farthestAhead)
+	latest, least := l.clock.Now().Add(farthestAhead), int64(math.MaxInt64)
 	var of sources
 	for i := range q.Records {
 		c := &q.Records[i]
@@ -95,15 +97,43 @@ func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 			k := format.KeyOf(c.ID)
 			n := laneOf(k, l.lanes)
 			byLane[n] = append(byLane[n], newRecord(c, k, of.digest(c.Owner.Source), &answers[i]))
+			least = min(least, c.Arrival.UnixMilli())
 		}
 	}
 	lanes := l.lanesOf(q.Scope)
-	l.clock.Each(l.lanes, l.lanes, func(n int) {
-		if len(byLane[n]) > 0 {
-			lanes[n].enter(ctx, q, byLane[n])
-		}
-	})
+	enter := func() {
+		l.clock.Each(l.lanes, l.lanes, func(n int) {
+			if len(byLane[n]) > 0 {
+				byLane[n] = lanes[n].enter(ctx, q, byLane[n])
+			}
+		})
+	}
+	enter()
+	if short := slices.ContainsFunc(byLane, func(rest []record) bool { return len(rest) > 0 }); short {
+		l.giveBack(q.Scope, least)
+		enter()
+	}
 	return answers, nil
+}
+
+// giveBack lets all lanes give memory back: those of a scope keep what counts for arrivals from the least on, and those
+// of other scopes what counts now. Lanes that other calls work on are left alone.
+func (l *Ledger) giveBack(scope string, least int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now().UnixMilli()
+	for name, lanes := range l.scopes {
+		arrival := now
+		if name == scope {
+			arrival = least
+		}
+		for _, lane := range lanes {
+			if lane.tryLock() {
+				lane.giveBack(arrival)
+				lane.unlock()
+			}
+		}
+	}
 }
 
 // Warm loads what the records of now need.

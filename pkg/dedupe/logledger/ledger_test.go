@@ -1,6 +1,7 @@
 package logledger_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,98 @@ func TestMemoryOfItems(t *testing.T) {
 	for n := range 2000 {
 		if a := enter(t, l, candidate(fmt.Sprint(n), fmt.Sprint(n), "x", time.Duration(n)*time.Minute))[0]; a.Err != nil {
 			t.Fatalf("record %d: %v", n, a.Err)
+		}
+	}
+}
+
+// TestMemoryOfOthers: lanes and scopes give back what they no longer need when another one has no room.
+func TestMemoryOfOthers(t *testing.T) {
+	t.Parallel()
+	clock := now
+	l := newLedger(t, memlog.New(), logledger.Options{
+		Lanes: 2, Memory: 200_000, Clock: dedupe.Clock{Now: func() time.Time { return clock }},
+	})
+	n := 0
+	step := func(scope string, lane, records int, after time.Duration) (err error) {
+		t.Helper()
+		q := dedupe.Question{Scope: scope, Retention: retention}
+		for ; len(q.Records) < records; n++ {
+			if id := fmt.Sprint("id-", n); laneOf(t, id) == lane {
+				q.Records = append(q.Records, candidate(id, id, "x", after))
+			}
+		}
+		answers, err := l.Enter(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range answers {
+			if err = cmp.Or(err, a.Err); a.Err == nil && a.Found != dedupe.Put {
+				t.Fatalf("%+v", a)
+			}
+		}
+		if s := l.Stats(); s.Memory > s.MemoryLimit {
+			t.Fatalf("%+v", s)
+		}
+		return err
+	}
+	fill := func(scope string, lane int, after time.Duration) {
+		t.Helper()
+		clock = now.Add(after)
+		var full *logledger.MemoryError
+		for n := 0; full == nil; n++ {
+			if err := step(scope, lane, 100, after+time.Duration(n)*time.Second); err != nil && !errors.As(err, &full) {
+				t.Fatal(err)
+			}
+		}
+		if full.Entries < 3000 {
+			t.Fatal(full)
+		}
+	}
+	fill("orders", 0, 0)
+	fill("orders", 1, 10*time.Hour)  // its entries are those of another lane
+	fill("returns", 0, 20*time.Hour) // and those of another scope
+	fill("orders", 0, 30*time.Hour)
+	if s := l.Stats(); s.Needed > s.MemoryLimit+32*200 {
+		t.Errorf("scopes that need nothing are counted: %+v", s)
+	}
+}
+
+// laneOf returns in which of two lanes a record is.
+func laneOf(t *testing.T, id string) int {
+	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2})
+	enter(t, l, candidate(id, id, "x", 0))
+	return slices.Index(l.Stats().LaneUnits, 1)
+}
+
+// TestLoadInParts: a cold load that ends early goes on where it was.
+func TestLoadInParts(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	log.Page = 1
+	writer := newLedger(t, log, logledger.Options{Lanes: 1})
+	for n := range 1000 {
+		enter(t, writer, candidate(fmt.Sprint(n), fmt.Sprint(n), "x", time.Duration(n)*time.Minute))
+	}
+	failing := &betweenCalls{Log: log}
+	reader := newLedger(t, failing, logledger.Options{Lanes: 1})
+	for calls := 1; ; calls++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		failing.at, failing.work = 20, cancel
+		answers, err := reader.Enter(ctx, dedupe.Question{
+			Scope: "orders", Retention: retention, Records: []dedupe.Candidate{candidate("950", "again", "x", 999*time.Minute)},
+		})
+		cancel()
+		if err == nil && answers[0].Err == nil {
+			if answers[0].Found != dedupe.Same {
+				t.Errorf("got %+v", answers[0])
+			}
+			if calls < 5 {
+				t.Errorf("it was loaded in %d calls", calls)
+			}
+			return
+		}
+		if calls > 20 {
+			t.Fatalf("not loaded after %d calls: %v, %v", calls, err, answers[0].Err)
 		}
 	}
 }

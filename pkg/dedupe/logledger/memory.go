@@ -2,6 +2,7 @@ package logledger
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -18,14 +19,14 @@ func (l *lane) hold(e Epoch, index int, it item) error {
 		since: it.at.least - window, until: it.at.greatest + window,
 		epoch: int32(e.Number), index: int32(index), span: it.span,
 	})
-	pages := len(l.entries.pages)
-	for n, row := range it.rows {
-		if n == it.plain {
-			r |= derivedMark
+	l.account(func() {
+		for n, row := range it.rows {
+			if n == it.plain {
+				r |= derivedMark
+			}
+			l.entries.add(row.key, row.content, r)
 		}
-		l.entries.add(row.key, row.content, r)
-	}
-	l.ledger.memory.add((len(l.entries.pages) - pages) * pageSize)
+	})
 	return nil
 }
 
@@ -78,6 +79,11 @@ func (l *lane) evict(rows int) {
 		freed += l.rows[n]
 		n++
 	}
+	l.dropEpochs(n)
+}
+
+// dropEpochs drops the entries of the oldest epochs.
+func (l *lane) dropEpochs(n int) {
 	if n == 0 {
 		return
 	}
@@ -91,16 +97,38 @@ func (l *lane) evict(rows int) {
 // drop drops items and their entries.
 func (l *lane) drop(dropped func(*held) bool) {
 	clear(l.opened)
-	l.entries.drop(func(r ref) bool { return dropped(l.items.at(r)) })
-	l.items.drop(dropped)
+	l.account(func() {
+		l.entries.drop(func(r ref) bool { return dropped(l.items.at(r)) })
+		l.items.drop(dropped)
+	})
+}
+
+// giveBack drops the epochs that do not count for arrivals from this one on, and gives the memory back that the others
+// do not need.
+func (l *lane) giveBack(arrival int64) {
+	n := slices.IndexFunc(l.epochs, func(e Epoch) bool { return e.Until > arrival })
+	if n < 0 {
+		l.forget()
+		return
+	}
+	l.dropEpochs(n)
+	clear(l.opened)
+	l.account(func() { l.entries.shrink(l.items.shrink()) })
 }
 
 // forget empties the memory of the lane.
 func (l *lane) forget() {
-	l.ledger.memory.give(l.bytes())
-	l.entries, l.items = table{}, heldItems{}
+	l.account(func() { l.entries, l.items = table{}, heldItems{} })
 	l.epochs, l.rows, l.alone = nil, nil, false
+	l.counting.Store(0)
 	clear(l.opened)
+}
+
+// account counts the memory that work takes, or gives back, which nobody has asked for before.
+func (l *lane) account(work func()) {
+	before := l.bytes()
+	work()
+	l.ledger.memory.add(l.bytes() - before)
 }
 
 func (l *lane) bytes() int {

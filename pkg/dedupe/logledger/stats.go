@@ -14,7 +14,7 @@ type Stats struct {
 	Appends   int64 // requests to append an item, those that failed included
 	Conflicts int64 // appends that found another process's item; their records were decided again
 	ItemsRead int64
-	Loads     int64 // of lanes, or of earlier epochs of a lane
+	Loads     int64 // of the last epoch of a lane, or of earlier ones
 	Evictions int64
 	// Units are the write units of the appends, computed by the sizes of the items, and BusiestLane those of the lane that
 	// has the most. A partition of DynamoDB takes 1,000 a second.

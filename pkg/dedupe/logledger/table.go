@@ -88,16 +88,18 @@ func (t *table) each(k rowKey, f func(content, ref) bool) {
 
 // need returns how many pages have to be added before a number of entries can be.
 func (t *table) need(entries int) int {
-	most := int(fullest * float64(t.slots()-t.slack))
-	if t.count+entries <= most && len(t.pages) > 0 {
+	if len(t.pages) > 0 && t.count+entries <= t.most(len(t.pages)) {
 		return 0
 	}
 	pages := int(step * float64(len(t.pages)))
-	for most = 0; most < t.count+entries; {
-		pages++
-		most = int(fullest * float64((len(t.pages)+pages)*pageSlots-max(t.slack, firstSlack)))
+	for pages++; t.most(len(t.pages)+pages) < t.count+entries; pages++ {
 	}
 	return pages
+}
+
+// most is how many entries a number of pages may have.
+func (t *table) most(pages int) int {
+	return int(fullest * float64(pages*pageSlots-max(t.slack, firstSlack)))
 }
 
 // add adds an entry behind those of its key. The caller has made room. If too many entries ask for the last slots, the
@@ -135,6 +137,25 @@ func (t *table) grow(pages int) {
 
 // drop drops entries.
 func (t *table) drop(dropped func(ref) bool) { t.arrange(t.slots(), dropped) }
+
+// shrink gives back the pages that the entries do not need, and sets the new refs of items.
+func (t *table) shrink(moved []ref) {
+	n := 0
+	for i := range t.slots() {
+		if s := *t.at(i); s.ref != 0 {
+			*t.at(i) = slot{}
+			s.ref = moved[s.ref.item()] | s.ref&derivedMark
+			*t.at(n) = s
+			n++
+		}
+	}
+	pages := 0
+	for pages < len(t.pages) && t.most(pages) < n {
+		pages++
+	}
+	t.pages = keep(t.pages, pages)
+	t.arrange(n, nil)
+}
 
 // widen adds slots at the end that no key asks for.
 func (t *table) widen() {

@@ -71,6 +71,21 @@ func TestTable(t *testing.T) {
 						}
 					}
 					table.checkOrder(t)
+					moved := make([]ref, n+1)
+					for r := ref(1); r <= n; r++ {
+						moved[r] = n + 1 - r
+					}
+					for _, refs := range want {
+						for i, r := range refs {
+							refs[i] = moved[r]
+						}
+					}
+					before := len(table.pages)
+					table.shrink(moved)
+					table.checkOrder(t)
+					if table.need(0) > 0 || len(table.pages) > before {
+						t.Fatalf("%d pages after shrink, for %d entries", len(table.pages), table.count)
+					}
 				}
 			}
 			for k, refs := range want {
