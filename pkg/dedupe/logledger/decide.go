@@ -19,6 +19,9 @@ type record struct {
 	arrival int64 // in milliseconds since 1970
 	source  dedupe.Digest
 	answer  *dedupe.Answer
+
+	position position
+	placed   bool // position is known
 }
 
 func newRecord(c *dedupe.Candidate, k dedupe.Key, source dedupe.Digest, answer *dedupe.Answer) record {
@@ -90,17 +93,20 @@ func (l *lane) enterRuns(ctx context.Context, q dedupe.Question, records []recor
 const (
 	mostAttempts = 64
 	patience     = 4
+	firstPause   = 32 * time.Millisecond
 	longestPause = 200 * time.Millisecond
 )
 
 // enterRun decides a run until its rows are appended behind everything that it was decided by.
 func (l *lane) enterRun(ctx context.Context, q dedupe.Question, run []record) error {
 	l.raced = false
+	pause := firstPause
 	for attempt := range mostAttempts {
 		if attempt > patience {
-			if err := l.ledger.clock.Pause(ctx, min(time.Millisecond<<attempt, longestPause)); err != nil {
+			if err := l.ledger.clock.Pause(ctx, pause); err != nil {
 				return err
 			}
+			pause = min(2*pause, longestPause)
 		}
 		if err := l.prepare(ctx); err != nil {
 			return err
@@ -225,13 +231,13 @@ func (l *lane) holds(ctx context.Context, of ref, r row) (bool, error) {
 		if it, err = l.read(ctx, l.items.at(of)); err != nil {
 			return false, err
 		}
+		for _, rows := range it.parts() {
+			slices.SortFunc(rows, row.compare)
+		}
 		l.opened[of&^derivedMark] = it
 	}
-	rows := it.rows[:it.plain]
-	if of.derived() == 1 {
-		rows = it.rows[it.plain:]
-	}
-	return slices.Contains(rows, r), nil
+	_, found := slices.BinarySearchFunc(it.parts()[of.derived()], r, row.compare)
+	return found, nil
 }
 
 // item makes the item of a decision.

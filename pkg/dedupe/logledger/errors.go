@@ -12,11 +12,13 @@ var (
 		"with one row a key")
 
 	// ErrAhead says that the arrival of a record is more than an hour ahead of the clock.
-	ErrAhead = errors.New("logledger: the arrival of a record is more than an hour in the future")
+	ErrAhead = errors.New("logledger: the arrival of a record is more than an hour in the future: check the clock of this " +
+		"machine, and what sets the arrivals")
 
 	// ErrPurged says that entries are needed that are past their purge time, so that copies cannot be recognised. The
 	// record is older than the horizon that the scope had when they were written.
-	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon")
+	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon, " +
+		"and can be delivered in another scope only")
 
 	errLayout = errors.New("logledger: the log has a layout that this version does not know: another version of oncebox " +
 		"wrote it")

@@ -2,6 +2,7 @@ package logledger
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -69,6 +70,11 @@ type row struct {
 	tag     tag
 }
 
+func (r row) compare(other row) int {
+	return cmp.Or(cmp.Compare(r.key.high, other.key.high), cmp.Compare(r.key.low, other.key.low),
+		bytes.Compare(r.content[:], other.content[:]), bytes.Compare(r.tag[:], other.tag[:]))
+}
+
 // span says of which records an item may hold the rows. It saves reading tags.
 type span struct {
 	source      dedupe.Digest // hash of the owners' source; zero if there are several
@@ -88,6 +94,9 @@ type item struct {
 	plain int // how many of the rows are plain
 	rows  []row
 }
+
+// parts are the plain rows and the derived ones.
+func (i item) parts() [2][]row { return [2][]row{i.rows[:i.plain], i.rows[i.plain:]} }
 
 // contentOf hashes a domain, the whole key and the fingerprint, so that two keys that share their first bytes have
 // different contents.
@@ -138,8 +147,10 @@ func (s *span) mayHold(r *record) bool {
 	if s.first == (position{}) && s.last == (position{}) || !hasPosition(r.Owner.Sequence) {
 		return true
 	}
-	p := positionOf(r.Owner.Sequence)
-	return bytes.Compare(s.first[:], p[:]) <= 0 && bytes.Compare(p[:], s.last[:]) <= 0
+	if !r.placed {
+		r.position, r.placed = positionOf(r.Owner.Sequence), true
+	}
+	return bytes.Compare(s.first[:], r.position[:]) <= 0 && bytes.Compare(r.position[:], s.last[:]) <= 0
 }
 
 // spanOf finds the span of records.

@@ -22,6 +22,8 @@ type lane struct {
 	rows   []int // how many entries each of epochs has in memory
 	// floor is the least arrival that can be decided: no epoch before the first of epochs counts for it.
 	floor int64
+	// complete is the least arrival for which all items of epochs are in memory that count for it.
+	complete int64
 	// next is the index behind the last item of the last epoch that was read, or appended by this process.
 	next   int
 	sealed bool // the item before next is the seal
@@ -74,6 +76,9 @@ func (l *lane) place(epoch, index int) Place { return Place{l.LaneID, epoch, ind
 
 // prepare makes the memory complete for the arrivals that are wanted, up to the end of the log at some time.
 func (l *lane) prepare(ctx context.Context) error {
+	if l.wanted < l.complete {
+		l.forget()
+	}
 	if len(l.epochs) == 0 {
 		if err := l.load(ctx); err != nil || len(l.epochs) == 0 {
 			return err
@@ -98,7 +103,7 @@ func (l *lane) load(ctx context.Context) error {
 		return err
 	}
 	l.ledger.counts.loads.Add(1)
-	l.epochs, l.rows, l.floor = epochs, []int{0}, floor
+	l.epochs, l.rows, l.floor, l.complete = epochs, []int{0}, floor, beginning
 	l.next, l.sealed, l.alone = 0, false, false
 	return nil
 }

@@ -171,8 +171,8 @@ func (l *Ledger) lanesOf(scope string) []*lane {
 	return lanes
 }
 
-// farthestAhead is how far behind an arrival the clock may be. An arrival in the future would end an epoch early, and
-// entries would be kept long.
+// farthestAhead is how far behind an arrival the clock may be. An arrival in the future makes an epoch longer, and the
+// entries of a longer one are in memory for longer.
 const farthestAhead = time.Hour
 
 func checkRetention(r dedupe.Retention) error {

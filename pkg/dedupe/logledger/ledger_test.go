@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/memlog"
@@ -207,6 +208,69 @@ func laneOf(t *testing.T, id string) int {
 	return slices.Index(l.Stats().LaneUnits, 1)
 }
 
+// TestMemoryOfLateBatches: what another process enters of old batches does not fill the memory.
+func TestMemoryOfLateBatches(t *testing.T) {
+	t.Parallel()
+	const aMinute = 100
+	log := memlog.New()
+	needed := logledger.NeededMemory(aMinute/60.0, retention.Window)
+	live := newLedger(t, log, logledger.Options{Lanes: 1, Memory: int64(1.3 * needed)})
+	redrive := newLedger(t, log, logledger.Options{Lanes: 1})
+	batch := func(l *logledger.Ledger, name string, after time.Duration) {
+		t.Helper()
+		var records []dedupe.Candidate
+		for n := range aMinute {
+			id := fmt.Sprint(name, "-", after, "-", n)
+			records = append(records, candidate(id, id, "x", after))
+		}
+		if a := enter(t, l, records...)[0]; a.Found != dedupe.Put {
+			t.Fatalf("%s at %s: %+v", name, after, a)
+		}
+	}
+	for n := range 480 {
+		minute := time.Duration(n) * time.Minute
+		batch(live, "live", minute)
+		if n >= 240 && n < 330 {
+			batch(redrive, "redrive", minute-12*time.Hour)
+		}
+	}
+	if got := enter(t, live, candidate("live-7h30m0s-5", "again", "x", 7*time.Hour+40*time.Minute))[0]; got.Found != dedupe.Same {
+		t.Errorf("a late copy: %+v", got)
+	}
+}
+
+// TestLateCopyOfADroppedItem: what was dropped while another scope had the memory is read again when it counts.
+func TestLateCopyOfADroppedItem(t *testing.T) {
+	t.Parallel()
+	log := memlog.New()
+	live := newLedger(t, log, logledger.Options{Lanes: 1, Memory: 120_000})
+	redrive := newLedger(t, log, logledger.Options{Lanes: 1})
+	batch := func(l dedupe.Ledger, scope, name string, size int, after time.Duration) []dedupe.Answer {
+		t.Helper()
+		q := dedupe.Question{Scope: scope, Retention: retention}
+		for n := range size {
+			q.Records = append(q.Records, candidate(fmt.Sprint(name, "-", n), fmt.Sprint(scope, name, n, after), "x", after))
+		}
+		answers, err := l.Enter(t.Context(), q)
+		if err != nil || answers[0].Err != nil {
+			t.Fatal(err, answers[0])
+		}
+		return answers
+	}
+	batch(live, "returns", "a", 10, 0)
+	batch(live, "orders", "a", 700, 6*time.Hour)
+	batch(redrive, "orders", "b", 800, 0)
+	batch(live, "orders", "c", 300, 6*time.Hour)
+	if s := live.Stats(); s.Evictions != 1 {
+		t.Fatalf("nothing was dropped: %+v", s)
+	}
+	for _, a := range batch(live, "orders", "b", 800, time.Second) {
+		if a.Found != dedupe.Same {
+			t.Fatalf("got %+v", a)
+		}
+	}
+}
+
 // TestLoadInParts: a cold load that ends early goes on where it was.
 func TestLoadInParts(t *testing.T) {
 	t.Parallel()
@@ -308,6 +372,30 @@ func TestProcessesInTurns(t *testing.T) {
 	}
 }
 
+// TestOthersAlwaysFirst: a process that loses every race gives up, and can try again.
+func TestOthersAlwaysFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // the pauses take no time
+		log, n := memlog.New(), 0
+		other := newLedger(t, log, logledger.Options{Lanes: 1})
+		always := &betweenCalls{Log: log, always: true, work: func() {
+			n++
+			enter(t, other, candidate(fmt.Sprint("other-", n), fmt.Sprint("other-", n), "x", 0))
+		}}
+		ledger := newLedger(t, always, logledger.Options{Lanes: 1})
+		if got := enter(t, ledger, candidate("a", "1", "x", 0))[0]; !errors.Is(got.Err, dedupe.ErrTryAgain) {
+			t.Errorf("got %+v", got)
+		}
+		if conflicts := ledger.Stats().Conflicts; conflicts < 32 {
+			t.Errorf("it gave up after %d conflicts", conflicts)
+		}
+		always.always = false
+		if got := enter(t, ledger, candidate("a", "1", "x", 0))[0]; got.Found != dedupe.Put {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // TestRollWhileAnotherDoes: another process ends an epoch at any moment while this one is about to. Its seal is not taken
 // for one that is purged.
 func TestRollWhileAnotherDoes(t *testing.T) {
@@ -328,12 +416,13 @@ func TestRollWhileAnotherDoes(t *testing.T) {
 // betweenCalls does work before a call.
 type betweenCalls struct {
 	*memlog.Log
-	at   int
-	work func()
+	at     int
+	always bool // before each one
+	work   func()
 }
 
 func (b *betweenCalls) step() {
-	if b.at--; b.at == -1 {
+	if b.at--; b.at == -1 || b.always {
 		b.work()
 	}
 }

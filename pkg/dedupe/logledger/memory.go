@@ -45,31 +45,41 @@ func (l *lane) read(ctx context.Context, h *held) (item, error) {
 	return item{}, l.purged(l.epochs[epoch-l.epochs[0].Number], index)
 }
 
-// makeRoom makes room for an item with some entries. If the memory is used up, it evicts epochs that do not count for
-// what is wanted. If that does not suffice, nothing has changed, and the error has the numbers.
+// makeRoom makes room for an item with some entries. If the memory is used up, it drops what does not count for what is
+// wanted: whole epochs, and if these do not suffice, items of the others. If that does not suffice either, nothing that
+// counts has changed, and the error has the numbers.
 func (l *lane) makeRoom(rows int) error {
-	if l.items.needsPage() {
-		if l.take(heldPageItems * heldSize) {
-			l.items.grow()
-		} else if l.evict(rows); l.items.needsPage() {
-			return l.full(rows)
-		}
-	}
-	pages := l.entries.need(rows)
-	if pages == 0 {
-		return nil
-	}
-	if !l.ledger.memory.take(pages * pageSize) {
-		if l.evict(rows); l.entries.need(rows) == 0 {
+	for _, drop := range []func(){func() { l.evict(rows) }, l.thin, nil} {
+		if l.hasRoom(rows) {
 			return nil
 		}
-		return l.full(rows)
+		if drop != nil {
+			drop()
+		}
 	}
-	l.entries.grow(pages)
-	return nil
+	return l.full(rows)
 }
 
-func (l *lane) take(bytes int) bool { return l.ledger.memory.take(bytes) }
+// hasRoom takes memory for an item with some entries, if there is enough.
+func (l *lane) hasRoom(rows int) bool {
+	if l.items.needsPage() {
+		if !l.ledger.memory.take(heldPageItems * heldSize) {
+			return false
+		}
+		l.items.grow()
+	}
+	least, usual := l.entries.need(rows)
+	for _, pages := range []int{usual, least} {
+		if pages == 0 {
+			return true
+		}
+		if l.ledger.memory.take(pages * pageSize) {
+			l.entries.grow(pages)
+			return true
+		}
+	}
+	return false
+}
 
 // evict drops the entries of the oldest epochs that do not count for what is wanted: as many epochs as have the room,
 // and an eighth of all entries, since it goes through all of them.
@@ -91,6 +101,21 @@ func (l *lane) dropEpochs(n int) {
 	l.epochs, l.rows = l.epochs[n:], l.rows[n:]
 	first := l.epochs[0].Number
 	l.drop(func(h *held) bool { return int(h.epoch) < first })
+	l.ledger.counts.evictions.Add(1)
+}
+
+// thin drops the items of late batches, which do not count for what is wanted, although their epochs do. The memory is
+// then complete for what is wanted, and for what comes a little later than that.
+func (l *lane) thin() {
+	complete := l.wanted - epochLength(l.last().Window).Milliseconds()
+	l.drop(func(h *held) bool { return h.until < complete })
+	l.complete = max(l.complete, complete)
+	clear(l.rows)
+	l.entries.walk(func(s *slot) {
+		if n := int(l.items.at(s.ref).epoch) - l.epochs[0].Number; n >= 0 { // below 0: its epoch is being loaded
+			l.rows[n]++
+		}
+	})
 	l.ledger.counts.evictions.Add(1)
 }
 

@@ -50,8 +50,8 @@ type Item struct {
 }
 
 // Storage is where a log is stored. Engines are dynamostore's and, for tests, one in memory; package enginetest has their
-// suite. A Storage that is busy,
-// throttled or out of reach returns an error of the family dedupe.ErrTryAgain; a write may have had its effect then.
+// suite. A Storage that is busy, throttled or out of reach returns an error of the family dedupe.ErrTryAgain; a write may
+// have had its effect then.
 type Storage interface {
 	// Epochs returns chain rows of a lane with numbers below a number, the latest first, up to a limit. It reads
 	// consistently.

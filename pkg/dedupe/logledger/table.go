@@ -86,15 +86,23 @@ func (t *table) each(k rowKey, f func(content, ref) bool) {
 	}
 }
 
-// need returns how many pages have to be added before a number of entries can be.
-func (t *table) need(entries int) int {
+// need returns how many pages have to be added before a number of entries can be: at least, and as usual.
+func (t *table) need(entries int) (least, usual int) {
 	if len(t.pages) > 0 && t.count+entries <= t.most(len(t.pages)) {
-		return 0
+		return 0, 0
 	}
-	pages := int(step * float64(len(t.pages)))
-	for pages++; t.most(len(t.pages)+pages) < t.count+entries; pages++ {
+	for least = 1; t.most(len(t.pages)+least) < t.count+entries; least++ {
 	}
-	return pages
+	return least, least + int(step*float64(len(t.pages)))
+}
+
+// walk calls f for all entries.
+func (t *table) walk(f func(*slot)) {
+	for i := range t.slots() {
+		if s := t.at(i); s.ref != 0 {
+			f(s)
+		}
+	}
 }
 
 // most is how many entries a number of pages may have.
