@@ -10,13 +10,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -157,7 +157,7 @@ func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
 			return nil, nil, err
 		}
 		o.Ledger.Memory = cmp.Or(o.Ledger.Memory, memoryOfLog)
-		store, err = kinesishandler.NewStore(client, g.DedupeTable, o)
+		store, err = kinesishandler.NewStore(ctx, sdkconfig.Load, client, g.DedupeTable, o)
 		return store, func() {}, err
 	case o.Ledger.Valkey != nil:
 		return g.openValkey(ctx, o)
@@ -173,7 +173,7 @@ func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, err := valkeystore.Open(*o.Ledger.Valkey)
+	ledger, err := kinesishandler.OpenValkey(ctx, sdkconfig.Load, o)
 	if err != nil {
 		closeRows()
 		return nil, nil, err

@@ -26,7 +26,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	store, err := kinesishandler.NewStore(client, "oncebox-dedupe", options)
+	store, err := kinesishandler.NewStore(ctx, awsclient.FromEnvironment, client, "oncebox-dedupe", options)
 	if err != nil {
 		log.Fatal(err)
 	}

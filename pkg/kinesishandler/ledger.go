@@ -22,6 +22,7 @@ type LedgerSetting struct {
 	Lanes  int                  // of the log ledger; 0: logledger.DefaultLanes
 	Memory int64                // bytes of entries of the log ledger in memory; 0: logledger.DefaultMemory
 	Valkey *valkeystore.Options // the ledger is on servers of Valkey or Redis
+	Secret string               // the ARN of a secret of AWS Secrets Manager with the password for Valkey; "": none
 }
 
 // The kinds of ONCEBOX_LEDGER.
@@ -60,6 +61,7 @@ var ofLedgers = []struct{ variable, kind string }{
 	{varLedgerPrevious, ledgerValkey},
 	{varLedgerSince, ledgerValkey},
 	{varLedgerPassword, ledgerValkey},
+	{varLedgerSecret, ledgerValkey},
 	{varConcurrency, ledgerKeys},
 }
 
@@ -107,7 +109,7 @@ func (p parser) ledger(sink SinkSetting, memory int64) LedgerSetting {
 			Memory: p.ledgerMemory(memory),
 		}
 	case ledgerValkey:
-		return LedgerSetting{Valkey: p.valkey()}
+		return LedgerSetting{Valkey: p.valkey(), Secret: p.secret()}
 	}
 	return LedgerSetting{}
 }
@@ -149,9 +151,11 @@ func ledgerOf(s Store) dedupe.Ledger {
 	return s
 }
 
-// NewStore makes the Store of the function: on a table of DynamoDB, with the ledger that the options name. It makes no
-// request.
-func NewStore(client dynamostore.Client, table string, o Options) (Store, error) {
+// NewStore makes the Store of the function: on a table of DynamoDB, with the ledger that the options name. load is that of
+// Open. NewStore makes no request.
+func NewStore(
+	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, table string, o Options,
+) (Store, error) {
 	store := dynamostore.New(client, table, dynamostore.WithConcurrency(o.Concurrency))
 	switch {
 	case o.Ledger.Log:
@@ -160,7 +164,7 @@ func NewStore(client dynamostore.Client, table string, o Options) (Store, error)
 		})
 		return Stores{ledger, store, store}, err
 	case o.Ledger.Valkey != nil:
-		ledger, err := valkeystore.Open(*o.Ledger.Valkey)
+		ledger, err := OpenValkey(ctx, load, o)
 		return Stores{ledger, store, store}, err
 	}
 	return store, nil
@@ -171,7 +175,7 @@ func OpenFunction(
 	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, s Settings,
 	log *slog.Logger,
 ) (*Handler, error) {
-	store, err := NewStore(client, s.DedupeTable, s.Options)
+	store, err := NewStore(ctx, load, client, s.DedupeTable, s.Options)
 	if err != nil {
 		return nil, err
 	}

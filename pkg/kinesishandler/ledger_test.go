@@ -97,7 +97,7 @@ func TestNewStore(t *testing.T) {
 	} {
 		s, err := kinesishandler.ParseSettings(with(environ...))
 		must(t, err)
-		store, err := kinesishandler.NewStore(nil, "entries", s.Options)
+		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, nil, "entries", s.Options)
 		must(t, err)
 		stores, several := store.(kinesishandler.Stores)
 		if !several {
@@ -106,7 +106,7 @@ func TestNewStore(t *testing.T) {
 		const table = "*dynamostore.Store"
 		equal(t, "engines of "+kind, fmt.Sprintf("%T %T %T", stores.Ledger, stores.Acks, stores.Consumers), kind+" "+table+" "+table)
 	}
-	_, err := kinesishandler.NewStore(nil, "entries", kinesishandler.Options{Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: -1}})
+	_, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, nil, "entries", kinesishandler.Options{Ledger: kinesishandler.LedgerSetting{Log: true, Lanes: -1}})
 	if err == nil {
 		t.Error("-1 lanes were taken")
 	}

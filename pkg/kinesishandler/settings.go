@@ -64,6 +64,7 @@ const (
 	varLedgerPrevious    = "ONCEBOX_LEDGER_PREVIOUS"
 	varLedgerSince       = "ONCEBOX_LEDGER_SINCE"
 	varLedgerPassword    = "ONCEBOX_LEDGER_PASSWORD_FILE"
+	varLedgerSecret      = "ONCEBOX_LEDGER_SECRET_ARN"
 	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -78,7 +79,7 @@ var known = []string{
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
 	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varLedgerBuckets, varLedgerPrevious,
-	varLedgerSince, varLedgerPassword, varConcurrency, varLogLevel,
+	varLedgerSince, varLedgerPassword, varLedgerSecret, varConcurrency, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -240,6 +241,7 @@ type Settings struct {
 //	ONCEBOX_LEDGER_PREVIOUS   servers of Valkey before a change, with ?buckets=N if their number was another one
 //	ONCEBOX_LEDGER_SINCE      the arrival from which on the servers of ONCEBOX_LEDGER are used
 //	ONCEBOX_LEDGER_PASSWORD_FILE  the file with the password of Valkey, or with a JSON object of username and password
+//	ONCEBOX_LEDGER_SECRET_ARN  the secret of AWS Secrets Manager that has what such a file has, instead of a file
 //	ONCEBOX_CONCURRENCY       requests to a ledger with one row a key at the same time, 1 to 1000; default 32
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //

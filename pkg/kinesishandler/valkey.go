@@ -2,10 +2,13 @@ package kinesishandler
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 )
@@ -32,6 +35,33 @@ func (p parser) valkey() *valkeystore.Options {
 	}
 	o.Previous, o.Since = p.previousServers(servers.Buckets, secure), p.since()
 	return o
+}
+
+// secret reads where the password is in the account.
+func (p parser) secret() string {
+	arn := p.Text(varLedgerSecret)
+	if arn != "" && regionOfSecret(arn) == "" {
+		p.Wrong(varLedgerSecret, "is not the ARN of a secret of AWS Secrets Manager", secretForm)
+	}
+	if arn != "" && p.Text(varLedgerPassword) != "" {
+		p.Wrong(varLedgerSecret, "is set, and so is "+varLedgerPassword, "one of them")
+	}
+	return arn
+}
+
+// OpenValkey opens the Valkey ledger that the options name. load is that of Open. OpenValkey makes no request.
+func OpenValkey(
+	ctx context.Context, load func(context.Context) (aws.Config, error), o Options,
+) (*valkeystore.Ledger, error) {
+	servers := *o.Ledger.Valkey
+	if arn := o.Ledger.Secret; arn != "" {
+		secret, err := openSecret(ctx, load, arn, o.Clock)
+		if err != nil {
+			return nil, err
+		}
+		servers.Credentials = secret.read
+	}
+	return valkeystore.Open(servers)
 }
 
 func (p parser) servers(name, text, form string) (servers valkeystore.Servers, secure bool) {
