@@ -40,6 +40,7 @@ var (
 		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
 		"sink-max-record", "sink-encoding", "sink-delimiter", "sink-key", "sink-version", "sink-delete", "concurrency",
 		"ledger", "ledger-lanes", "ledger-memory", "expected-rate",
+		"ledger-buckets", "ledger-previous", "ledger-since", "ledger-secret-arn", "subnet-ids", "security-group-ids",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
 		"destination-bucket", "destination-prefix", "sink-object-format", "sink-compression", "sink-object-size",
 		"destination-table", "dead-letter-bucket", "notify-queue-arn",
@@ -142,15 +143,21 @@ func (c contextReader) oneOf(name string, words ...string) string {
 	return text
 }
 
-// arnNames are what stands before the name in the ARNs of a service.
-var arnNames = map[string]string{"kinesis": "stream/", "kms": "key/", "sns": "", "sqs": ""}
+// arnNames are what stands behind the account in the ARNs of a service, as a user writes it and as a pattern.
+var arnNames = map[string]struct{ form, pattern string }{
+	"kinesis":        {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
+	"kms":            {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
+	"secretsmanager": {"secret:NAME-XXXXXX", `secret:[a-zA-Z0-9/_+=.@-]+-[a-zA-Z0-9]{6}`},
+	"sns":            {"NAME", `[a-zA-Z0-9_.-]+`},
+	"sqs":            {"NAME", `[a-zA-Z0-9_.-]+`},
+}
 
 // arn reads the ARN of an existing resource of a service. It returns "" for a malformed one, over which the CDK would
 // panic.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
-	resource := arnNames[service] + `[a-zA-Z0-9_.-]+`
-	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + resource + `$`)
+	resource := arnNames[service]
+	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + resource.pattern + `$`)
 	if text == "" || form.MatchString(text) {
 		return text
 	}
@@ -158,8 +165,20 @@ func (c contextReader) arn(name, service string) string {
 		c.refuse(name, "it is a consumer of a stream; write the ARN of the stream: "+enhancedFanOut)
 		return ""
 	}
-	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+arnNames[service]+"NAME")
+	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+resource.form)
 	return ""
+}
+
+// ids reads the ids of resources of EC2, which begin with the name of their kind.
+func (c contextReader) ids(name, kind string) []string {
+	all := c.list(name)
+	form := regexp.MustCompile(`^` + kind + `-([0-9a-f]{8}|[0-9a-f]{17})$`)
+	wrong := func(id string) bool { return !form.MatchString(id) }
+	if slices.ContainsFunc(all, wrong) || len(slices.Compact(slices.Sorted(slices.Values(all)))) < len(all) {
+		c.refuse(name, "write different ids with commas between, as in "+kind+"-0a1b2c3d4e5f60718")
+		return nil
+	}
+	return all
 }
 
 // stackName is CloudFormation's rule. The CDK panics over other names.

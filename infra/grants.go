@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -75,12 +76,19 @@ func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, hasLog, acks bool) []grant {
-	entries := onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")
-	if hasLog {
-		entries = onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")
+// entryGrants are for the ledger. The entries of a Valkey ledger are not in AWS.
+func (p RecordDedupeProps) entryGrants(dedupe awsdynamodb.ITableV2, scope string) []grant {
+	switch {
+	case p.hasValkey():
+		return nil
+	case p.hasLog():
+		return []grant{onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")}
 	}
-	grants := []grant{entries, onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem")}
+	return []grant{onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
+}
+
+func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant {
+	grants := []grant{onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem")}
 	if acks {
 		grants = append(grants, onRows(dedupe, "ack#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query"))
 	}
@@ -144,6 +152,29 @@ func putObjects(bucket awss3.IBucket, prefix string) grant {
 func sendMessages(queue awssqs.IQueue) []grant {
 	return append(onKey(queue.EncryptionMasterKey(), "sqs", "kms:Decrypt", "kms:GenerateDataKey"),
 		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
+}
+
+// readSecret is for the password of a Valkey ledger.
+func readSecret(secret awssecretsmanager.ISecret) []grant {
+	if secret == nil {
+		return nil
+	}
+	return append(onKey(secret.EncryptionKey(), "secretsmanager", "kms:Decrypt"),
+		grant{[]string{"secretsmanager:GetSecretValue"}, *secret.SecretArn(), nil})
+}
+
+// interfaceGrants are for Lambda, which makes the network interfaces of a function in a VPC with the function's role. It
+// needs all of them (AWS managed policy AWSLambdaVPCAccessExecutionRole), and on all resources (Lambda Developer Guide,
+// "Giving Lambda functions access to resources in an Amazon VPC"). Requests of the function itself name their function
+// (the same, "Using source function ARN to control function access behavior"), and are not allowed.
+func (p RecordDedupeProps) interfaceGrants() []grant {
+	if len(p.Subnets) == 0 {
+		return nil
+	}
+	return []grant{{[]string{
+		"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
+		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
+	}, "*", map[string]any{"Null": map[string]any{"lambda:SourceFunctionArn": "true"}}}}
 }
 
 func writeLogs(group awslogs.LogGroup) grant {

@@ -31,6 +31,9 @@ var contextNaming = naming{
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
 	"Ledger": "oncebox:ledger", "LedgerLanes": "oncebox:ledger-lanes", "LedgerMemory": "oncebox:ledger-memory",
+	"LedgerBuckets": "oncebox:ledger-buckets", "LedgerPrevious": "oncebox:ledger-previous",
+	"LedgerSince": "oncebox:ledger-since", "LedgerSecret": "oncebox:ledger-secret-arn",
+	"Subnets": "oncebox:subnet-ids", "SecurityGroups": "oncebox:security-group-ids",
 	"ExpectedRate": "oncebox:expected-rate", "MemoryMiB": "oncebox:dedupe-memory",
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
 	"PoisonLimit":     "oncebox:poison-limit",
@@ -89,7 +92,7 @@ var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 // variableProps are the props behind variables whose names differ from theirs.
 var variableProps = map[string]string{
 	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
-	memoryVariable: "MemoryMiB",
+	"ONCEBOX_LEDGER_SECRET_ARN": "LedgerSecret", memoryVariable: "MemoryMiB",
 }
 
 // ofFunction returns an error of a function's parser with the user's names for the variables.

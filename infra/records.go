@@ -7,10 +7,12 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -69,6 +71,14 @@ type RecordDedupeProps struct {
 	// a key of its own.
 	EncryptionKey awskms.IKey
 
+	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and password.
+	LedgerSecret awssecretsmanager.ISecret
+
+	// Subnets and SecurityGroups put the function into a VPC, as for a Valkey ledger: set both. The function needs a way
+	// from there to the services of AWS (docs/valkey-ledger.md).
+	Subnets        []awsec2.ISubnet
+	SecurityGroups []awsec2.ISecurityGroup
+
 	// ExpectedRate is the most records a second that you expect, of all shards together. It is for the log ledger, and
 	// refuses settings that cannot take it: a window whose entries do not fit into memory, and too few lanes. It limits
 	// nothing.
@@ -114,11 +124,16 @@ type RecordRules struct {
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
 
-	// Ledger is ONCEBOX_LEDGER: keys or log. With log, ExpectedRate is required, and the function and its mapping have
-	// other defaults.
+	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the function
+	// and its mapping have other defaults.
 	Ledger       string
-	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, fixed with the first record of the scope
-	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, as in 4GiB
+	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, of the log, fixed with the first record of the scope
+	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, of the log, as in 4GiB
+
+	// These are for a Valkey ledger. Its password is in LedgerSecret.
+	LedgerBuckets  int    // ONCEBOX_LEDGER_BUCKETS, fixed with the first record of the scope
+	LedgerPrevious string // ONCEBOX_LEDGER_PREVIOUS: the servers before a change
+	LedgerSince    string // ONCEBOX_LEDGER_SINCE, as in 2027-03-01T09:00:00Z
 
 	// These are for a DestinationTable.
 	SinkKey     []string // ONCEBOX_SINK_KEY, required: the key attributes, each as NAME or NAME=PATH
@@ -191,11 +206,12 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	}
 	env := p.environment(resourceNames{
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(p),
-		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
+		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(), secret: secretARN(p.LedgerSecret),
 	})
 	// Another id of this construct gives the function another name, and a function of another name may not read the
 	// stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
+	p.joinVPC(r.Function)
 	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
 	r.newAlarms(p.Alarms, p.hasLog())
 	return r, nil
@@ -240,11 +256,14 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	env := p.environment(resourceNames{
 		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
+		secret: secretToCheck(p.LedgerSecret),
 	})
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	settings, err := kinesishandler.ParseSettings(env.known())
 	wrong.join(names.ofFunction(err))
+	p.checkSecret(&wrong)
+	p.checkVPC(&wrong, settings.Options)
 	if p.checkRate(&wrong) && err == nil {
 		p.checkSizes(&wrong, settings.Options)
 	}
@@ -325,7 +344,7 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 }
 
 // resourceNames are the names of resources in the environment.
-type resourceNames struct{ table, scope, sink, bucket, queueURL string }
+type resourceNames struct{ table, scope, sink, bucket, queueURL, secret string }
 
 func (p RecordDedupeProps) environment(n resourceNames) environment {
 	return environment{
@@ -360,11 +379,15 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_LEDGER":           p.Rules.Ledger,
 		"ONCEBOX_LEDGER_LANES":     numberText(p.Rules.LedgerLanes),
 		"ONCEBOX_LEDGER_MEMORY":    p.Rules.LedgerMemory,
+		"ONCEBOX_LEDGER_BUCKETS":   numberText(p.Rules.LedgerBuckets),
+		"ONCEBOX_LEDGER_PREVIOUS":  p.Rules.LedgerPrevious,
+		"ONCEBOX_LEDGER_SINCE":     p.Rules.LedgerSince,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
 		"ONCEBOX_SINK_OBJECT_FORMAT": p.Rules.SinkObjectFormat,
 		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
+		"ONCEBOX_LEDGER_SECRET_ARN":  n.secret,
 	}
 }
 
@@ -386,8 +409,9 @@ func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
 	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects say themselves what is done
 	for _, grants := range [][]grant{
-		dedupeGrants(r.DedupeTable, scope, p.hasLog(), acks), readStream(r.Source), r.writeDestination(p),
-		storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
+		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
+		r.writeDestination(p), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
+		readSecret(p.LedgerSecret), p.interfaceGrants(),
 	} {
 		all = append(all, grants...)
 	}

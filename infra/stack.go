@@ -8,9 +8,11 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
@@ -157,7 +159,10 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			SinkKey: s.list("sink-key"), SinkVersion: s.text("sink-version"), SinkDelete: s.text("sink-delete"),
 			Concurrency: s.number("concurrency", 1),
 			Ledger:      s.text("ledger"), LedgerLanes: s.number("ledger-lanes", 1), LedgerMemory: s.text("ledger-memory"),
+			LedgerBuckets: s.number("ledger-buckets", 1), LedgerPrevious: s.text("ledger-previous"),
+			LedgerSince: s.text("ledger-since"),
 		},
+		LedgerSecret: s.existingSecret(), Subnets: s.subnets(), SecurityGroups: s.securityGroups(),
 		ExpectedRate:    s.number("expected-rate", 1),
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
@@ -239,6 +244,32 @@ func (s *contextStack) existingQueue(id, name string) awssqs.IQueue {
 		attributes.KeyArn = s.key.KeyArn()
 	}
 	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String(id), attributes)
+}
+
+func (s *contextStack) existingSecret() awssecretsmanager.ISecret {
+	arn := s.arn("ledger-secret-arn", "secretsmanager")
+	if arn == "" {
+		return nil
+	}
+	return awssecretsmanager.Secret_FromSecretAttributes(s.stack, jsii.String("LedgerSecret"),
+		&awssecretsmanager.SecretAttributes{SecretCompleteArn: &arn, EncryptionKey: s.key})
+}
+
+func (s *contextStack) subnets() (all []awsec2.ISubnet) {
+	for _, id := range s.ids("subnet-ids", "subnet") {
+		subnet := awsec2.Subnet_FromSubnetId(s.stack, &id, &id)
+		awscdk.Annotations_Of(subnet).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"),
+			jsii.String("nothing reads its route table"))
+		all = append(all, subnet)
+	}
+	return all
+}
+
+func (s *contextStack) securityGroups() (all []awsec2.ISecurityGroup) {
+	for _, id := range s.ids("security-group-ids", "sg") {
+		all = append(all, awsec2.SecurityGroup_FromSecurityGroupId(s.stack, &id, &id, nil))
+	}
+	return all
 }
 
 func (s *contextStack) addClaims(p ClaimAPIProps) error {

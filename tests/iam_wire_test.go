@@ -90,6 +90,7 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 const (
 	withKeys = "With one row a key"
 	withLog  = "With the log ledger"
+	password = "With the password of a Valkey ledger"
 	withAcks = "With acks"
 	toStream = "With a stream as the destination"
 	toTable  = "With a table as the destination"
@@ -112,6 +113,7 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 		"dedupe without acks": {"dedupe", []string{"Always", withKeys, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
 		"dedupe to a table":   {"dedupe", []string{"Always", withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
 		"dedupe with the log": {"dedupe", []string{"Always", withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
+		"dedupe with Valkey":  {"dedupe", []string{"Always", password, toStream, withAcks}, askWithValkey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,6 +254,7 @@ func askAsDedupe(
 	sink, word, settings := newSink(t)
 	aws.names = map[string]string{
 		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
+		valkeySecret: "secret",
 	}
 	b := startDedupe(t, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
 		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
@@ -271,6 +274,12 @@ func askAsDedupe(
 	equal(t, "skipped some", all.Skipped > 0, acks == "on")
 	equal(t, "retried some", all.Retry > 0, acks == "off")
 	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.DeadLettered > 0, true)
+}
+
+// askWithValkey has the entries on a server that asks for the password of a secret.
+func askWithValkey(t *testing.T, aws *cloud) {
+	server := testengine.FreshValkey(t, "--requirepass", valkeyPassword)
+	askAsDedupe(t, aws, "on", newStreamSink, "ONCEBOX_LEDGER=valkey://"+server.Addr, "ONCEBOX_LEDGER_SECRET_ARN="+valkeySecret)
 }
 
 // TestOtherAsksAreRefused checks that the harness notices what the claim function may not do:
@@ -313,6 +322,8 @@ func TestOtherAsksAreRefused(t *testing.T) {
 const (
 	deadLetterBucket = "failures"
 	notifyQueue      = "https://sqs.us-east-1.amazonaws.com/123456789012/notifier"
+	valkeySecret     = "arn:aws:secretsmanager:us-east-1:123456789012:secret:valkey-a1B2c3"
+	valkeyPassword   = "hunter2"
 )
 
 // cloud stands for all of AWS. It records the permissions that requests need and passes the
@@ -331,6 +342,7 @@ func newCloud(t *testing.T, function string) *cloud {
 	c := &cloud{function: function, engines: map[string]http.Handler{
 		"dynamodb": proxy(t, testengine.Dynoxide(t)), "kinesis": proxy(t, testengine.Kinesis(t)),
 		"s3": proxy(t, testengine.S3(t, deadLetterBucket)), "sqs": http.HandlerFunc(takeMessage),
+		"secretsmanager": http.HandlerFunc(tellSecret),
 	}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
@@ -354,6 +366,10 @@ func takeMessage(w http.ResponseWriter, r *http.Request) {
 	sum := md5.Sum([]byte(in.MessageBody)) // the SDK compares it
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	_ = json.NewEncoder(w).Encode(map[string]string{"MessageId": "1", "MD5OfMessageBody": hex.EncodeToString(sum[:])})
+}
+
+func tellSecret(w http.ResponseWriter, _ *http.Request) {
+	_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": valkeyPassword})
 }
 
 func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -394,7 +410,7 @@ func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) 
 		RequestItems  map[string]struct {
 			Keys []map[string]struct{ S string }
 		} // by table
-		StreamName, QueueUrl string
+		StreamName, QueueUrl, SecretId string
 	}
 	if target != "" {
 		if err := json.Unmarshal(body, &in); err != nil {
@@ -421,6 +437,8 @@ func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) 
 		return "kinesis", []ask{{action: operation, resource: in.StreamName}}
 	case "AmazonSQS":
 		return "sqs", []ask{{action: operation, resource: in.QueueUrl}}
+	case "secretsmanager":
+		return "secretsmanager", []ask{{action: operation, resource: in.SecretId}}
 	case "":
 		bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		action := r.Method

@@ -74,10 +74,7 @@ var notSettings = map[string]string{
 	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
 	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 
-	"ONCEBOX_LEDGER_BUCKETS":       "the stack makes no Valkey ledger",
-	"ONCEBOX_LEDGER_PREVIOUS":      "the stack makes no Valkey ledger",
-	"ONCEBOX_LEDGER_SINCE":         "the stack makes no Valkey ledger",
-	"ONCEBOX_LEDGER_PASSWORD_FILE": "the stack makes no Valkey ledger",
+	"ONCEBOX_LEDGER_PASSWORD_FILE": "ledger-secret-arn: a function on Lambda has only the files of its code",
 }
 
 // TestEveryVariableCanBeSet checks that oncebox:x-y sets ONCEBOX_X_Y, except for the variables above.

@@ -33,6 +33,8 @@ const (
 	otherStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
 	theirQueue  = "arn:aws:sqs:eu-west-1:123456789012:theirs"
 	fifoQueue   = "arn:aws:sqs:eu-west-1:123456789012:unique.fifo"
+	theirCache  = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
+	theirSecret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
 	theirTopic  = "arn:aws:sns:eu-west-1:123456789012:theirs"
 )
 
@@ -86,6 +88,9 @@ var goldens = []golden{
 		"sink-version=changed_at; sink-delete=change=delete; key-arn=" + theirKey)},
 	{name: "log", context: values("jobs=records; ledger=log; ledger-lanes=16; ledger-memory=4GiB; dedupe-memory=6144; " +
 		"expected-rate=33000; window=1h")},
+	{name: "valkey", context: values("jobs=records; ledger=valkeys://" + theirCache + "; ledger-buckets=864000; " +
+		"ledger-previous=valkeys://old." + theirCache + "?buckets=65536; ledger-since=2027-03-01T09:00:00Z; " +
+		"ledger-secret-arn=" + theirSecret + "; subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718; key-arn=" + theirKey)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }

@@ -23,6 +23,8 @@ const (
 	always       = "Always"
 	withKeys     = "With one row a key"
 	withLog      = "With the log ledger"
+	withSecret   = "With the password of a Valkey ledger"
+	inVPC        = "In a VPC"
 	withAcks     = "With acks"
 	withKey      = "With a key of yours"
 	toStream     = "With a stream as the destination"
@@ -31,6 +33,7 @@ const (
 	toBucket     = "With a bucket as the destination"
 	keyOfBuckets = "With a key of yours and a bucket as the destination"
 	toTable      = "With a table as the destination"
+	keyOfSecrets = "With a key of yours and the password of a Valkey ledger"
 	keyOfStreams = "With a key of yours and a stream as the destination"
 )
 
@@ -78,7 +81,10 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		"objects":       {sections: []string{always, withKeys, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
 		"table":         {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
 		"log":           {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
-		"queue":         {sections: []string{always, withKeys, withAcks, toQueue, withKey}, function: "dedupe"},
+		"valkey": {
+			sections: []string{always, withSecret, inVPC, withAcks, toStream, withKey, keyOfStreams, keyOfSecrets}, function: "dedupe",
+		},
+		"queue": {sections: []string{always, withKeys, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -214,7 +220,7 @@ const prefixWord = "PREFIX"
 
 // describe tells which job a function does, and the words for the ARNs of the resources that its variables name.
 func describe(tpl template, function resource) (job string, words map[string]string) {
-	words = map[string]string{theirKey: "key"}
+	words = map[string]string{theirKey: "key", theirSecret: "secret", "*": "all"}
 	name := func(word, service, name string) {
 		if id, ok := strings.CutPrefix(name, "${"); ok {
 			words[attribute(strings.TrimSuffix(id, "}"))] = word
@@ -304,6 +310,9 @@ func conditionInWords(condition any, words map[string]string) string {
 	text := scopeInWords(rendered(joined(condition)), words)
 	if accountCondition.MatchString(text) {
 		return ofTheAccount
+	}
+	if text == `{"Null":{"lambda:SourceFunctionArn":"true"}}` {
+		return "not from the function itself"
 	}
 	for word, pattern := range conditions {
 		if parts := pattern.FindStringSubmatch(text); parts != nil {

@@ -59,6 +59,7 @@ var invariants = []invariant{
 		{"all actions", "", policyType, "Properties.PolicyDocument.Statement.0.Action", "dynamodb:*"},
 		{"all resources", "", policyType, "Properties.PolicyDocument.Statement.0.Resource", "*"},
 		{"all actions but some", "", policyType, "Properties.PolicyDocument.Statement.0.Action", nil},
+		{"network interfaces for the function", "valkey", policyType, "Properties.PolicyDocument.Statement.15.Condition", nil},
 	}},
 	{"functions start", each(functionType, starts), []fault{
 		{"a variable that the function does not know", "", functionType, variables + ".ONCEBOX_NO_SUCH", "1"},
@@ -279,12 +280,19 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 			}
 		}
 		for _, arn := range list(s["Resource"]) {
-			if text := rendered(arn); strings.Contains(text, "*") && !starredObjects.MatchString(text) {
+			if text := rendered(arn); strings.Contains(text, "*") && !starredObjects.MatchString(text) && !forInterfaces(s) {
 				return "is for " + text
 			}
 		}
 	}
 	return ""
+}
+
+// forInterfaces reports whether a statement is for the network interfaces of a function in a VPC, which Lambda makes.
+// The function itself may not use it.
+func forInterfaces(statement map[string]any) bool {
+	return rendered(statement["Condition"]) == `{"Null":{"lambda:SourceFunctionArn":"true"}}` &&
+		!slices.ContainsFunc(list(statement["Action"]), func(action any) bool { return !strings.HasPrefix(rendered(action), "ec2:") })
 }
 
 // starts checks that the function's own parser takes the variables.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
@@ -23,6 +24,9 @@ import (
 
 // logOf33000 is a log ledger for two million records a minute.
 const logOf33000 = "ledger=log; expected-rate=33000"
+
+// valkey is a Valkey ledger that may be outside of a VPC.
+const valkey = "ledger=valkey://cache.example:6379"
 
 // refusals are context values that are wrong, and what the error says. Dots stand between parts of the error.
 var refusals = []struct{ context, says string }{
@@ -271,6 +275,45 @@ var refusals = []struct{ context, says string }{
 			"takes at most 1000; choose at least 3, in a scope that has no records yet",
 	},
 
+	// The Valkey ledger.
+	{"ledger=valkey://cache", "oncebox:ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
+	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger does not name servers of Valkey ... without a user and a password"},
+	{valkey + "; ledger-buckets=0", "oncebox:ledger-buckets"},
+	{valkey + "; ledger-buckets=16777217", "oncebox:ledger-buckets ... 1 to 16777216"},
+	{"ledger-buckets=8", "oncebox:ledger-buckets is not a setting of oncebox:ledger=keys"},
+	{valkey + "; ledger-lanes=8", "oncebox:ledger-lanes is not a setting of oncebox:ledger=valkey"},
+	{valkey + "; concurrency=8", "oncebox:concurrency is not a setting of oncebox:ledger=valkey"},
+	{valkey + "; expected-rate=8", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
+	{valkey + "; ledger-previous=valkey://old:6379", "oncebox:ledger-since is missing"},
+	{valkey + "; ledger-since=2027-03-01T09:00:00Z", "oncebox:ledger-previous is missing"},
+	{
+		valkey + "; ledger-previous=valkeys://old:6379; ledger-since=tomorrow",
+		"oncebox:ledger-previous is with TLS and oncebox:ledger without ... oncebox:ledger-since is not a time",
+	},
+	{valkey + "; destination-table=their-items; sink-key=id", "oncebox:ledger is not keys, but with oncebox:destination-table=dynamodb"},
+	{"ledger-secret-arn=" + theirSecret, "oncebox:ledger-secret-arn is not a setting of oncebox:ledger=keys"},
+	{
+		valkey + "; ledger-secret-arn=valkey/theirs",
+		`oncebox:ledger-secret-arn is "valkey/theirs"; write an ARN, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX`,
+	},
+	{valkey + "; ledger-secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "oncebox:ledger-secret-arn"},
+	{
+		"ledger=valkeys://" + theirCache,
+		"oncebox:subnet-ids is missing: " + theirCache + " is reached from its VPC only; set oncebox:subnet-ids and " +
+			"oncebox:security-group-ids",
+	},
+	{
+		valkey + "; ledger-previous=valkey://theirs.memorydb.eu-west-1.amazonaws.com:6379; ledger-since=2027-03-01T09:00:00Z",
+		"oncebox:subnet-ids is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
+	},
+	{"subnet-ids=subnet-0a1b2c3d", "oncebox:subnet-ids and oncebox:security-group-ids belong together"},
+	{"security-group-ids=sg-0a1b2c3d", "oncebox:subnet-ids and oncebox:security-group-ids belong together"},
+	{
+		"subnet-ids=private; security-group-ids=sg-0a1b2c3d",
+		`oncebox:subnet-ids is "private"; write different ids with commas between, as in subnet-0a1b2c3d4e5f60718`,
+	},
+	{"subnet-ids=subnet-0a1b2c3d; security-group-ids=sg-0a1b2c3d,sg-0a1b2c3d", "oncebox:security-group-ids ... different ids"},
+
 	// Everything at once.
 	{
 		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=11; scope=A; horizon=100h; record-age=200h; " +
@@ -442,6 +485,13 @@ var (
 		},
 		"LedgerMemory is above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
 			p.Rules.Ledger, p.Rules.LedgerMemory = "log", "3GiB"
+		},
+		"LedgerSecret has no complete ARN; import it": func(stack awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger = "valkey://cache:6379"
+			p.LedgerSecret = awssecretsmanager.Secret_FromSecretNameV2(stack, jsii.String("Secret"), jsii.String("theirs"))
+		},
+		"Subnets is missing: c.memorydb.eu-west-1.amazonaws.com:1 is": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger = "valkey://c.memorydb.eu-west-1.amazonaws.com:1"
 		},
 		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
 			p.Table.WarmWriteUnits = 4000

@@ -1,0 +1,81 @@
+package infra
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+func (p RecordDedupeProps) hasValkey() bool { return strings.HasPrefix(p.Rules.Ledger, "valkey") }
+
+// onlyInVPC are the names of servers of ElastiCache and MemoryDB, which are reached from their VPC. Other servers may be
+// anywhere.
+var onlyInVPC = regexp.MustCompile(`\.(cache|memorydb\.[a-z0-9-]+)\.amazonaws\.com(\.cn)?:`)
+
+// checkVPC refuses half a VPC, and servers that the function could not reach without one. o are the settings as the
+// function understands them.
+func (p RecordDedupeProps) checkVPC(wrong *problems, o kinesishandler.Options) {
+	subnets, groups := wrong.of("Subnets"), wrong.of("SecurityGroups")
+	if (len(p.Subnets) == 0) != (len(p.SecurityGroups) == 0) {
+		wrong.add("%s and %s belong together: Lambda needs both to put the function into a VPC; set both, or none",
+			subnets, groups)
+	}
+	valkey := o.Ledger.Valkey
+	if valkey == nil || len(p.Subnets) > 0 {
+		return
+	}
+	servers := valkey.Addresses
+	if valkey.Previous != nil {
+		servers = slices.Concat(servers, valkey.Previous.Addresses)
+	}
+	if i := slices.IndexFunc(servers, onlyInVPC.MatchString); i >= 0 {
+		wrong.add("%s is missing: %s is reached from its VPC only; set %s and %s", subnets, servers[i], subnets, groups)
+	}
+}
+
+// joinVPC puts the function into the VPC of the props. Without subnets it changes nothing.
+func (p RecordDedupeProps) joinVPC(function awslambda.Function) {
+	if len(p.Subnets) == 0 {
+		return
+	}
+	var subnets, groups []*string
+	for _, s := range p.Subnets {
+		subnets = append(subnets, s.SubnetId())
+	}
+	for _, g := range p.SecurityGroups {
+		groups = append(groups, g.SecurityGroupId())
+	}
+	function.Node().DefaultChild().(awslambda.CfnFunction).SetVpcConfig(&awslambda.CfnFunction_VpcConfigProperty{
+		SubnetIds: &subnets, SecurityGroupIds: &groups,
+	})
+}
+
+// checkSecret refuses a secret whose whole ARN is not known: a policy for a part of it allows nothing.
+func (p RecordDedupeProps) checkSecret(wrong *problems) {
+	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
+		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
+	}
+}
+
+// secretARN returns the variable ONCEBOX_LEDGER_SECRET_ARN.
+func secretARN(secret awssecretsmanager.ISecret) string {
+	if secret == nil {
+		return ""
+	}
+	return *secret.SecretArn()
+}
+
+// secretToCheck is secretARN with a stand-in for an ARN that only the deployment knows.
+func secretToCheck(secret awssecretsmanager.ISecret) string {
+	arn := secretARN(secret)
+	if *awscdk.Token_IsUnresolved(arn) {
+		return "arn:aws:secretsmanager:us-east-1:123456789012:secret:stand-in-XXXXXX"
+	}
+	return arn
+}
