@@ -16,7 +16,7 @@ import (
 const (
 	bucketsOfPrevious = "?buckets="
 	previousForm      = valkeyForm + ", and " + bucketsOfPrevious + "N behind it if the number was another one"
-	mostBuckets       = 1 << 24
+	mostBuckets       = 1 << 27 // for 13 billion keys in a slice
 )
 
 // valkey reads the settings of the Valkey ledger.
@@ -84,7 +84,7 @@ func (p parser) previousServers(buckets int, secure bool) *valkeystore.Servers {
 	}
 	n, err := strconv.Atoi(cmp.Or(of, strconv.Itoa(buckets)))
 	if err != nil || n < 1 || n > mostBuckets {
-		p.Wrong(varLedgerPrevious, "has a wrong number of buckets", "1 to 16777216")
+		p.Wrong(varLedgerPrevious, "has a wrong number of buckets", "1 to 134217728")
 	}
 	servers.Buckets = n
 	return &servers

@@ -279,7 +279,7 @@ var refusals = []struct{ context, says string }{
 	{"ledger=valkey://cache", "oncebox:ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
 	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger does not name servers of Valkey ... without a user and a password"},
 	{valkey + "; ledger-buckets=0", "oncebox:ledger-buckets"},
-	{valkey + "; ledger-buckets=16777217", "oncebox:ledger-buckets ... 1 to 16777216"},
+	{valkey + "; ledger-buckets=134217729", "oncebox:ledger-buckets ... 1 to 134217728"},
 	{"ledger-buckets=8", "oncebox:ledger-buckets is not a setting of oncebox:ledger=keys"},
 	{valkey + "; ledger-lanes=8", "oncebox:ledger-lanes is not a setting of oncebox:ledger=valkey"},
 	{valkey + "; concurrency=8", "oncebox:concurrency is not a setting of oncebox:ledger=valkey"},
