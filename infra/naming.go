@@ -92,7 +92,7 @@ var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 // variableProps are the props behind variables whose names differ from theirs.
 var variableProps = map[string]string{
 	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
-	"ONCEBOX_LEDGER_SECRET_ARN": "LedgerSecret", memoryVariable: "MemoryMiB",
+	memoryVariable: "MemoryMiB",
 }
 
 // ofFunction returns an error of a function's parser with the user's names for the variables.

@@ -9,9 +9,12 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticache"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
@@ -131,6 +134,43 @@ func TestStacksShareATable(t *testing.T) {
 		if !slices.Equal(dependsOn, []string{"data"}) {
 			t.Errorf("%s depends on %v", *stack.StackName(), dependsOn)
 		}
+	}
+}
+
+// TestServersMayBeMadeInTheStack takes VPC, password and address of a Valkey ledger from the stack: only the deployment
+// knows their names.
+func TestServersMayBeMadeInTheStack(t *testing.T) {
+	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
+		vpc := awsec2.NewVpc(stack, jsii.String("Vpc"), nil)
+		cache := awselasticache.NewCfnServerlessCache(stack, jsii.String("Cache"), &awselasticache.CfnServerlessCacheProps{
+			Engine: jsii.String("valkey"), ServerlessCacheName: jsii.String("theirs"),
+		})
+		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
+			Rules:    infra.RecordRules{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
+			Function: functionProps(t), LedgerSecret: awssecretsmanager.NewSecret(stack, jsii.String("Password"), nil),
+			Subnets:        *vpc.PrivateSubnets(),
+			SecurityGroups: []awsec2.ISecurityGroup{awsec2.NewSecurityGroup(stack, jsii.String("Group"), &awsec2.SecurityGroupProps{Vpc: vpc})},
+		})
+		must(t, err)
+	})
+	var got []string
+	for _, function := range tpl.resources(functionType) {
+		got = append(got, rendered(at(function, variables+".ONCEBOX_LEDGER")),
+			rendered(at(function, variables+".ONCEBOX_LEDGER_SECRET_ARN")),
+			rendered(at(function, "Properties.VpcConfig.SubnetIds.0")), rendered(at(function, "Properties.VpcConfig.SecurityGroupIds.0")))
+	}
+	for _, policy := range tpl.resources(policyType) {
+		for _, s := range policyStatements(policy) {
+			if rendered(s["Action"]) == "secretsmanager:GetSecretValue" {
+				got = append(got, rendered(s["Resource"]))
+			}
+		}
+	}
+	if want := []string{
+		"valkeys://${Cache.Endpoint.Address}:6379", "${Password67973E0B}", "${VpcPrivateSubnet1Subnet536B997A}",
+		"${GroupC77FDACD.GroupId}", "${Password67973E0B}",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
