@@ -11,7 +11,7 @@ import (
 )
 
 // mostRecords is how many records a script call enters at most. A server does nothing else during a call: this one
-// takes a few milliseconds. The slices that so many records see have numbers of 2 bytes.
+// takes a few milliseconds if each id has few contents. The slices that so many records see have numbers of 2 bytes.
 const mostRecords = 1000
 
 // calls divides records into script calls: one for each group, or several if a group has many records. The calls of a

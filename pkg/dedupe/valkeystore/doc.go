@@ -5,7 +5,8 @@
 //
 // Replication of Valkey is asynchronous. A failover loses the entries that the new primary has not received, usually
 // those of the last second. Their records are delivered again if a copy or a retry comes. No record is lost, as long as
-// one primary answers at a time: an entry that is missing never makes a record a duplicate. Eviction, a flush, or a restart without persistence forget all
+// one primary answers at a time, and servers that are being changed do not lose entries one after the other: an entry
+// that is missing never makes a record a duplicate. Eviction, a flush, or a restart without persistence forget all
 // entries in the same way. A server that evicts is refused. docs/valkey-ledger.md says how to lose less.
 //
 // # Rows
