@@ -3,20 +3,21 @@ package cost
 import (
 	"math"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 )
 
 const (
-	// putsAtOnce is dynamostore.DefaultConcurrency.
-	putsAtOnce = 32
-	// entrySize is that of an entry with an id and a fingerprint of usual lengths, and the 100 bytes that DynamoDB adds to
-	// each item (Developer Guide, "DynamoDB item sizes and formats").
-	entrySize = 250 + 100
+	// entrySize is that of an entry with an id and a fingerprint of usual lengths, in bytes.
+	entrySize = 250
+	// addedBytes are what DynamoDB adds to each item that is stored (Developer Guide, "DynamoDB item sizes and formats").
+	addedBytes = 100
 )
 
 // keys is the ledger with one row a key: one write unit for each record, also for a copy.
 func (l Load) keys() Estimate {
 	puts := Units{Write: float64(l.Batch)}
-	stored := l.added() * (l.Window + l.Horizon).Seconds() * entrySize
-	rounds := math.Ceil(float64(l.Batch) / putsAtOnce)
+	stored := l.added() * (l.Window + l.Horizon).Seconds() * (entrySize + addedBytes)
+	rounds := math.Ceil(float64(l.Batch) / dynamostore.DefaultConcurrency)
 	return l.estimate(puts, Units{}, stored, 0, time.Duration(rounds)*request, plainMemory)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
 // Load is what a ledger is asked for.
@@ -28,9 +30,6 @@ const (
 	mostParallelization = 10
 )
 
-// mostLanes is that of logledger.
-const mostLanes = 256
-
 // Check returns an error that names the flag of a value that is wrong.
 func (l Load) Check() error {
 	switch {
@@ -46,8 +45,8 @@ func (l Load) Check() error {
 		return fmt.Errorf("--shards %d: use a number from 1", l.Shards)
 	case l.Parallelization < 1 || l.Parallelization > mostParallelization:
 		return fmt.Errorf("--parallelization %d: use 1 to %d", l.Parallelization, mostParallelization)
-	case l.Lanes < 1 || l.Lanes > mostLanes:
-		return fmt.Errorf("--lanes %d: use 1 to %d", l.Lanes, mostLanes)
+	case l.Lanes < 1 || l.Lanes > logledger.MostLanes:
+		return fmt.Errorf("--lanes %d: use 1 to %d", l.Lanes, logledger.MostLanes)
 	case !(l.Copies >= 0) || l.Copies >= 1:
 		return fmt.Errorf("--copies %g: use a share from 0 to below 1, as in 0.05", l.Copies)
 	case l.FunctionMemory != 0 && (l.FunctionMemory < 128 || l.FunctionMemory > MostMemory):

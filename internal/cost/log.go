@@ -6,22 +6,17 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// The sizes of the log, in bytes: see logledger and dynamostore.NewLog.
+// Sizes of the log, in bytes.
 const (
-	logRow     = 26
-	logHeader  = 98
-	logNames   = 45 // the names of the attributes, the key with a scope of six letters, the purge time
-	logItem    = logNames + logHeader
-	addedBytes = 100 // by DynamoDB, to each item that is stored
-	entryBytes = 32  // of memory, at most
-	muchToRead = 16 << 10
-	partOf     = 16 // an epoch is this part of the window
-)
+	logRow  = float64(logledger.RowSize)
+	logItem = float64(logledger.BesidesData + logledger.HeaderSize) // without rows
 
-// shareForEntries is the part of the function's memory that entries may take: the default of ONCEBOX_LEDGER_MEMORY.
-const shareForEntries = 0.6
+	muchToRead = 16 << 10 // logledger reads again after more
+)
 
 // Sizes are those of a log ledger.
 type Sizes struct {
@@ -163,7 +158,7 @@ func (l Load) catchUp(size, times float64) float64 {
 	failed := times - 1
 	items := max(0, (environments-1)*l.touched()/float64(l.Lanes)-failed)
 	units := started(items*size, readUnit)/2 + failed
-	if items*(size-logNames) > muchToRead {
+	if items*(size-logledger.BesidesData) > muchToRead {
 		units++
 	}
 	return units
@@ -177,25 +172,23 @@ func (l Load) epochs() Units {
 }
 
 // epoch is how long an epoch lasts.
-func (l Load) epoch() time.Duration { return max(l.Window/partOf, time.Minute) }
+func (l Load) epoch() time.Duration { return l.inMemory() - l.Window }
 
 // inMemory is of what time entries are needed: the window, and what remains of the epoch in which it begins.
-func (l Load) inMemory() time.Duration { return l.Window + l.epoch() }
+func (l Load) inMemory() time.Duration {
+	return time.Duration(logledger.NeededEntries(1, l.Window) * float64(time.Second))
+}
 
 // memory returns the memory of the function, and what entries take of it.
 func (l Load) memory() (megabytes int, g Sizes) {
-	g.Entries = l.added() * l.inMemory().Seconds()
-	g.EntryBytes = g.Entries * entryBytes
-	megabytes = l.FunctionMemory
-	if megabytes == 0 {
-		megabytes = int(min(MostMemory, max(plainMemory, math.Ceil(g.EntryBytes/shareForEntries/(1<<20)))))
+	g.Entries = logledger.NeededEntries(l.added(), l.Window)
+	g.EntryBytes = logledger.NeededMemory(l.added(), l.Window)
+	if megabytes = l.FunctionMemory; megabytes == 0 {
+		needed := math.Ceil(g.EntryBytes / (1 << 20) * 100 / kinesishandler.UsualLedgerShare)
+		megabytes = int(min(MostMemory, max(plainMemory, needed)))
 	}
-	fits := float64(MostMemory) * (1 << 20) * shareForEntries
-	if l.FunctionMemory != 0 {
-		fits = float64(megabytes) * (1 << 20) * shareForEntries
-	}
-	seconds := fits / entryBytes / l.added()
-	g.longest = time.Duration(min(seconds*partOf/(partOf+1), 1e9) * 1e9).Truncate(time.Minute)
+	forEntries := int64(l.memoryLimit()) << 20 / 100 * kinesishandler.UsualLedgerShare
+	g.longest = logledger.LongestWindow(l.added(), forEntries)
 	g.LongestWindow = settings.FormatDuration(g.longest)
 	return megabytes, g
 }
@@ -205,7 +198,7 @@ func (l Load) problem(g Sizes, known bool) string {
 	switch {
 	case l.Window > g.longest:
 		return fmt.Sprintf("%.1f million entries need %.1f GiB of each environment's memory, and %d%% of %d MB are for entries: "+
-			"the longest window that fits is %s", g.Entries/1e6, g.EntryBytes/(1<<30), int(100*shareForEntries),
+			"the longest window that fits is %s", g.Entries/1e6, g.EntryBytes/(1<<30), kinesishandler.UsualLedgerShare,
 			l.memoryLimit(), g.LongestWindow)
 	case g.DeploySeconds > longestRun:
 		return fmt.Sprintf("after a deployment %d environments read %.1f GB each, which takes %.0f minutes with a table's default "+

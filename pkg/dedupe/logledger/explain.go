@@ -14,7 +14,7 @@ type Entry struct {
 	// Content is a hash of the key and the fingerprint: copies of a record have the same. HasContent compares it.
 	Content [contentSize]byte
 	// Tag is the part of the owner's digest that is stored. HasOwner compares it.
-	Tag [tagSize]byte
+	Tag [TagSize]byte
 	// First and Last are the least and the greatest arrival in the row's item; the row's own lies between them.
 	First, Last time.Time
 	Window      time.Duration // how far from these an arrival may be for which the row counts

@@ -20,14 +20,15 @@ const (
 	kindSeal = 's' // the end of an epoch; it has no rows
 )
 
-// The sizes of what items are made of, in bytes.
+// The data of an item is a header and a row for each entry. A row ends with the tag of its owner. The sizes are in bytes.
 const (
+	HeaderSize = 2 + 8 + len(dedupe.Digest{}) + 2*8 + 2*4 + 2*positionSize
+	RowSize    = keySize + contentSize + TagSize
+	TagSize    = 6
+
 	keySize      = 12
 	contentSize  = 8
-	tagSize      = 6
-	rowSize      = keySize + contentSize + tagSize
 	positionSize = 24 // a sequence number of Kinesis has 56 decimal digits
-	headerSize   = 2 + 8 + len(dedupe.Digest{}) + 2*8 + 2*4 + 2*positionSize
 )
 
 // rowKey is the part of a key that rows have, in two numbers that compare fast. In a scope of three billion entries two
@@ -56,11 +57,11 @@ type content [contentSize]byte
 
 // tag is the part of an owner's digest that rows have. It is compared within one item at a time. So another record is
 // taken for the owner once in 2.8 * 10^14 comparisons; it is then delivered a second time.
-type tag [tagSize]byte
+type tag [TagSize]byte
 
 func tagOf(o dedupe.Owner) tag {
 	digest := o.Digest()
-	return tag(digest[:tagSize])
+	return tag(digest[:TagSize])
 }
 
 // row is an entry.
@@ -195,7 +196,7 @@ func (i item) encode() []byte {
 	if i.seal {
 		kind = kindSeal
 	}
-	b := make([]byte, 0, headerSize+len(i.rows)*rowSize)
+	b := make([]byte, 0, HeaderSize+len(i.rows)*RowSize)
 	b = append(b, layout, kind)
 	b = binary.BigEndian.AppendUint64(b, i.nonce)
 	b = append(b, i.span.source[:]...)
@@ -213,7 +214,7 @@ func (i item) encode() []byte {
 
 // decode reads the data of an item. Nothing may be decided by data that this version did not write.
 func decode(b []byte) (i item, err error) {
-	if len(b) < headerSize || b[0] != layout || b[1] != kindRows && b[1] != kindSeal {
+	if len(b) < HeaderSize || b[0] != layout || b[1] != kindRows && b[1] != kindSeal {
 		return i, errLayout
 	}
 	i.seal, b = b[1] == kindSeal, b[2:]
@@ -228,7 +229,7 @@ func decode(b []byte) (i item, err error) {
 	plain, derived := binary.BigEndian.Uint32(take(4)), binary.BigEndian.Uint32(take(4))
 	copy(i.span.first[:], take(positionSize))
 	copy(i.span.last[:], take(positionSize))
-	if uint64(len(b)) != (uint64(plain)+uint64(derived))*rowSize {
+	if uint64(len(b)) != (uint64(plain)+uint64(derived))*RowSize {
 		return i, fmt.Errorf("logledger: an item has %d bytes of rows, and its header says %d rows", len(b), plain+derived)
 	}
 	i.plain, i.rows = int(plain), make([]row, plain+derived)
@@ -236,7 +237,7 @@ func decode(b []byte) (i item, err error) {
 		r := &i.rows[n]
 		r.key = rowKey{binary.BigEndian.Uint64(take(8)), binary.BigEndian.Uint32(take(4))}
 		copy(r.content[:], take(contentSize))
-		copy(r.tag[:], take(tagSize))
+		copy(r.tag[:], take(TagSize))
 	}
 	return i, nil
 }

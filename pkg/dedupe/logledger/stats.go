@@ -50,12 +50,11 @@ type counts struct {
 	units                                           []atomic.Int64 // by lane, of all scopes
 }
 
-// The size of an item of DynamoDB without its data: the names of its attributes, its key and its purge time. A write unit
-// is 1 KB.
-const (
-	aboutItem = 100
-	unit      = 1024
-)
+// BesidesData is the size of an item of DynamoDB without its data, in bytes: the names of its attributes, its key with a
+// scope of six letters, and its purge time.
+const BesidesData = 45
+
+const unit = 1024 // bytes
 
 func (c *counts) appended(lane, bytes int) {
 	c.appends.Add(1)
@@ -63,7 +62,7 @@ func (c *counts) appended(lane, bytes int) {
 }
 
 // unitsOf returns the write units of an item whose data has so many bytes.
-func unitsOf(bytes int) int64 { return int64(bytes+aboutItem+unit-1) / unit }
+func unitsOf(bytes int) int64 { return int64(bytes+BesidesData+unit-1) / unit }
 
 // Stats returns the counts since New.
 func (l *Ledger) Stats() Stats {

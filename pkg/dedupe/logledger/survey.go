@@ -62,7 +62,7 @@ func (s scan) surveyEpoch(ctx context.Context, epoch int, found *Surveyed) error
 		if err != nil {
 			return err
 		}
-		bytes := headerSize + len(i.rows)*rowSize
+		bytes := HeaderSize + len(i.rows)*RowSize
 		found.Bytes += int64(bytes)
 		found.Units += unitsOf(bytes)
 		if i.seal {
