@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/cost"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -23,14 +24,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Goals of ledgers.
+// Goals of ledgers. Those of write units are simulated.LogGoals.
 const (
-	maxLogMicroseconds  = 1e6 / 300_000 // a key, in batches of 5,000
-	maxUnitsOfSmall     = 0.05          // write units a key, in batches of 1,000
-	maxUnitsOfLarge     = 0.035         // the same, from 2,500 on
-	maxAgainstPerKey    = 1. / 20       // times the time with one put a key, through the whole function
-	maxBytesInMemory    = 32            // a key
-	readUnitsMillionUSD = 0.125         // on demand, us-east-1
+	maxLogMicroseconds = 1e6 / 300_000 // a key, in batches of 5,000
+	maxAgainstPerKey   = 1. / 20       // times the time with one put a key, through the whole function
+	maxBytesInMemory   = 32            // a key
 )
 
 // logBatches are the sizes of batches of the log ledger.
@@ -47,7 +45,7 @@ type subject struct {
 	keys, batch int
 	timed       entering // with the usual client
 	counted     entering // with the client that counts; nil: there are no units of DynamoDB
-	goal, units float64
+	goal        float64
 
 	took           []float64 // microseconds a key
 	allocs, memory []float64 // a key
@@ -85,14 +83,10 @@ func (s *shop) subjects() []*subject {
 		},
 	}
 	for _, batch := range logBatches {
-		of := &subject{
+		all = append(all, &subject{
 			name: fmt.Sprintf("log, batches of %d", batch), keys: logKeys, batch: batch,
-			timed: s.log(usual), counted: s.log(s.client), units: maxUnitsOfLarge,
-		}
-		if batch == logBatches[0] {
-			of.units = maxUnitsOfSmall
-		}
-		all = append(all, of)
+			timed: s.log(usual), counted: s.log(s.client),
+		})
 	}
 	all[len(all)-1].goal = maxLogMicroseconds
 	return append(all, s.valkey())
@@ -219,7 +213,7 @@ func (of *subject) report(s *shop) {
 	before := s.meter.read()
 	s.must(of.enter(s.Context(), present(of.keys), of.counted))
 	spent := s.meter.read().minus(before).each(of.keys)
-	note("write units of a new key: "+of.name, spent.writeUnits, of.units, fmt.Sprintf(
+	note("write units of a new key, one process: "+of.name, spent.writeUnits, 0, fmt.Sprintf(
 		"%.4f requests, %.4f read units, %.0f bytes sent", spent.requests, spent.readUnits, spent.sent))
 }
 
@@ -357,7 +351,7 @@ func (s *shop) coldStart(scope string, keys int) {
 	name := fmt.Sprintf("cold start of a log of %d keys: ", keys)
 	note(name+"seconds", took.Seconds(), 0, fmt.Sprintf(
 		"%.0f keys a second; %.0f requests", float64(keys)/took.Seconds(), spent.requests))
-	note(name+"read units", spent.readUnits, 0, fmt.Sprintf("%.5f USD", spent.readUnits/1e6*readUnitsMillionUSD))
+	note(name+"read units", spent.readUnits, 0, fmt.Sprintf("%.5f USD", spent.readUnits*cost.ReadUnit))
 	note(name+"bytes of entries a key", memory, maxBytesInMemory, "as the ledger counts them")
 	note(name+"bytes of the heap a key", inMemory, maxBytesInMemory, "of the process")
 }

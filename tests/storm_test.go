@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/internal/faultproxy"
@@ -104,10 +102,7 @@ func newStorm(t *testing.T, rate float64) *storm {
 	t.Cleanup(stop)
 	own := newTables()
 	own.create(t, endpoint)
-	s.storage = dedupestore.NewLog(dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: &endpoint,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	}), own.dedupe)
+	s.storage = dedupestore.NewLog(newEngineClient(endpoint), own.dedupe)
 	proxy := faultproxy.New(t, endpoint, func(_ int, operation string) faultproxy.Fault {
 		return s.fault(faultproxy.Of(operation))
 	})

@@ -31,6 +31,25 @@ type LogLoad struct {
 	Duration time.Duration // of the count
 }
 
+// LogGoal is how many write units a record may take in batches of a size, with appends that find another item.
+type LogGoal struct {
+	Batch      int     // records
+	WriteUnits float64 // 0: no goal
+}
+
+// LogGoals are the goals of the log ledger.
+var LogGoals = []LogGoal{{500, 0}, {1000, 0.05}, {2500, 0.035}, {5000, 0.035}}
+
+// Load is the stream of the goal: two million records a minute on 40 shards, and 8 lanes.
+func (g LogGoal) Load() LogLoad {
+	const rate, shards, lanes = 33_000, 40, 8
+	fill := time.Duration(float64(g.Batch) / rate * shards * float64(time.Second))
+	return LogLoad{
+		Seed: 1, Rate: rate, Shards: shards, Lanes: lanes, Batch: g.Batch, Window: time.Hour, Rest: 200 * time.Millisecond,
+		Times: LogTimesInRegion, WarmUp: 2 * fill, Duration: 10 * time.Second,
+	}
+}
+
 // LogReport says how a LogLoad went.
 type LogReport struct {
 	Cost, Busiest LogCost

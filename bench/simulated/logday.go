@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
 // LogDay is a model of a LogLoad that is fast enough for a day: it has the requests of the ledgers, and no records. A
@@ -130,6 +132,9 @@ func (h *dayHistory) since(at, window time.Duration, before float64) (bytes floa
 const (
 	noLane     = -1
 	muchToRead = 16 << 10 // bytes: logledger reads again after more
+
+	rowBytes  = float64(logledger.RowSize)
+	itemBytes = float64(logledger.BesidesData + logledger.HeaderSize) // without rows
 )
 
 // Run plays the day.
@@ -203,7 +208,7 @@ func (r *dayRun) look(e event, s *dayShard) {
 	for n := range s.lanes {
 		v := &s.lanes[n]
 		v.rows = max(1, math.Round(mean+r.random.NormFloat64()*math.Sqrt(mean*(1-1/float64(r.Lanes)))))
-		v.bytes = v.rows*logRow + logHeader + aboutLogItem
+		v.bytes = v.rows*rowBytes + itemBytes
 		v.raced, v.total, v.attempt, v.consistent = false, 0, 0, false
 		v.reading = !v.alone
 		r.send(at, e.shard, n, v)
@@ -216,8 +221,9 @@ func (r *dayRun) begin(at time.Duration, s *dayShard) time.Duration {
 	if r.Life > 0 {
 		s.ends = at + time.Duration((0.5+r.random.Float64())*float64(r.Life))
 	}
-	ofRecord := logRow + (logHeader+aboutLogItem)*float64(r.Lanes)/float64(r.Batch)
-	bytes := r.log.since(at, r.Window+r.Window/16, 60*r.Rate(0)*ofRecord)
+	ofRecord := rowBytes + itemBytes*float64(r.Lanes)/float64(r.Batch)
+	inMemory := time.Duration(logledger.NeededEntries(1, r.Window) * float64(time.Second))
+	bytes := r.log.since(at, inMemory, 60*r.Rate(0)*ofRecord)
 	others := 1.0
 	for _, until := range r.loading {
 		if until > at {

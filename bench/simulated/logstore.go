@@ -138,13 +138,7 @@ func (c *logClient) wait(lane int, d time.Duration) {
 	time.Sleep(untilTurn((c.environment*lanes+lane)%turns, d))
 }
 
-// The sizes of an item without its data, and of its header: see dynamostore.Log and logledger.
-const (
-	aboutLogItem = 45
-	logHeader    = 98
-	logRow       = 26
-	chainRow     = 150
-)
+const chainRow = 150 // bytes, about
 
 func started(size, bytes int) float64 { return float64(max(1, (bytes+size-1)/size)) }
 
@@ -192,7 +186,7 @@ func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte,
 		if index < len(items) {
 			existing = items[index].data
 			cost.Conflicts++
-			cost.WriteUnits += started(1024, aboutLogItem+max(len(data), len(existing)))
+			cost.WriteUnits += started(1024, logledger.BesidesData+max(len(data), len(existing)))
 			return len(existing), rowsOf(existing)
 		}
 		if index > len(items) {
@@ -201,13 +195,13 @@ func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte,
 		lag := time.Duration(random.ExpFloat64() * float64(c.times.Lag))
 		c.items[at] = append(items, logItem{data, time.Now().Add(lag)})
 		cost.Rows += rowsOf(data)
-		cost.WriteUnits += started(1024, aboutLogItem+len(data))
+		cost.WriteUnits += started(1024, logledger.BesidesData+len(data))
 		return 0, 0
 	})
 	return existing, ctx.Err()
 }
 
-func rowsOf(data []byte) int { return (len(data) - logHeader) / logRow }
+func rowsOf(data []byte) int { return (len(data) - logledger.HeaderSize) / logledger.RowSize }
 
 // Read is that of logledger.Storage. DynamoDB ends a page at 1 MB.
 func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
@@ -228,7 +222,7 @@ func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, c
 				break
 			}
 			read = append(read, logledger.Item{Index: n, Data: items[n].data})
-			bytes += aboutLogItem + len(items[n].data)
+			bytes += logledger.BesidesData + len(items[n].data)
 			rows += rowsOf(items[n].data)
 		}
 		cost.Reads++

@@ -162,20 +162,15 @@ func (w Way) stale(items []logledger.Item) []logledger.Item {
 	return items
 }
 
-// The rows are the end of an item. The owner's tag is the end of a row: package logledger says so.
-const (
-	logRow = 26
-	logTag = 6
-)
-
-// noteItem notes whose rows are in an item.
+// noteItem notes whose rows are in an item. The rows are its end, and the owner's tag is the end of a row.
 func (w *World) noteItem(data []byte) {
-	tags := map[[logTag]byte]bool{}
-	for end := len(data); end >= logRow; end -= logRow {
-		tags[[logTag]byte(data[end-logTag:end])] = true
+	type tag [logledger.TagSize]byte
+	tags := map[tag]bool{}
+	for end := len(data); end >= logledger.RowSize; end -= logledger.RowSize {
+		tags[tag(data[end-logledger.TagSize:end])] = true
 	}
 	for _, in := range w.inputs {
-		if owner := in.position.Owner().Digest(); tags[[logTag]byte(owner[:])] && w.held[owner] == 0 {
+		if owner := in.position.Owner().Digest(); tags[tag(owner[:])] && w.held[owner] == 0 {
 			w.held[owner] = w.tick()
 		}
 	}

@@ -73,7 +73,8 @@ func Dynoxide(t testing.TB) string {
 func FreshDynoxide(t testing.TB) (endpoint string, stop func()) {
 	t.Helper()
 	e := &engine{name: dynoxide.name, args: dynoxide.args}
-	if err := e.start(Tool(t, e.name), testPort(t)); err != nil {
+	e.process = e.of(Tool(t, e.name), testPort(t))
+	if err := e.process.start(); err != nil {
 		t.Fatalf("testengine: %v", err)
 	}
 	return e.process.url, e.stop
@@ -200,10 +201,12 @@ var (
 	}
 )
 
-// engine is a program that a test process starts at most once.
+// engine is a program that a test process starts at most once. It has args, if it speaks HTTP, or else a function that
+// makes its process.
 type engine struct {
 	name string
 	args func(port string) []string
+	make func(bin string, listen *port) *process
 
 	once    sync.Once
 	process *process
@@ -212,6 +215,12 @@ type engine struct {
 
 func (e *engine) endpoint(t testing.TB) string {
 	t.Helper()
+	return e.shared(t).url
+}
+
+// shared returns the process of all tests. The first call starts it.
+func (e *engine) shared(t testing.TB) *process {
+	t.Helper()
 	bin := Tool(t, e.name)
 	if !managed.Load() {
 		t.Fatal("testengine: nothing would stop the engine: TestMain must call testengine.Main")
@@ -219,24 +228,27 @@ func (e *engine) endpoint(t testing.TB) string {
 	e.once.Do(func() {
 		var listen *port
 		if listen, e.err = freePort(); e.err == nil { // this process holds the port until it ends
-			e.err = e.start(bin, listen)
+			e.process = e.of(bin, listen)
+			e.err = e.process.start()
 		}
 	})
 	if e.err != nil {
 		t.Fatalf("testengine: %v", e.err)
 	}
-	return e.process.url
+	return e.process
 }
 
-func (e *engine) start(bin string, listen *port) error {
-	e.process = &process{
+func (e *engine) of(bin string, listen *port) *process {
+	if e.make != nil {
+		return e.make(bin, listen)
+	}
+	return &process{
 		path: bin,
 		args: e.args(listen.number()),
 		env:  os.Environ(),
 		url:  "http://" + listen.addr(),
 		end:  syscall.SIGKILL, // all its data is in memory
 	}
-	return e.process.start()
 }
 
 func (e *engine) stop() {

@@ -14,24 +14,12 @@ import (
 // tests of the process share it, so each needs scopes of its own.
 func Valkey(t testing.TB) string {
 	t.Helper()
-	bin := Tool(t, valkey.name)
-	if !managed.Load() {
-		t.Fatal("testengine: nothing would stop the engine: TestMain must call testengine.Main")
-	}
-	valkey.once.Do(func() {
-		var listen *port
-		if listen, valkey.err = freePort(); valkey.err == nil { // this process holds the port until it ends
-			valkey.process = valkeyProcess(bin, listen)
-			valkey.err = valkey.process.start()
-		}
-	})
-	if valkey.err != nil {
-		t.Fatalf("testengine: %v", valkey.err)
-	}
-	return valkey.process.addr
+	return valkey.shared(t).addr
 }
 
-var valkey = &engine{name: "redis-server"}
+var valkey = &engine{name: "redis-server", make: newValkey}
+
+func newValkey(bin string, listen *port) *process { return valkeyProcess(bin, listen) }
 
 // ValkeyServer is a server of one test, which can kill it and start it again. Its data is in memory only.
 type ValkeyServer struct {
