@@ -126,6 +126,7 @@ var outcomes = []struct {
 	{dedupe.ErrSharedSequence, exitUsage, "usage"},
 	{dedupe.ErrNotABatch, exitUsage, "usage"},
 	{dedupe.ErrOtherConsumer, exitUsage, "other-consumer"},
+	{dedupe.ErrOtherLedger, exitUsage, "other-ledger"},
 	{dedupe.ErrWrongSetting, exitUsage, "wrong-setting"},
 	{dedupe.ErrTryAgain, exitFailed, "try-again"},
 	{fs.ErrNotExist, exitUsage, "no-file"},

@@ -107,7 +107,8 @@
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
 //   - The order of records holds within a shard as far as the sink keeps it, and not across shards.
-//   - A scope and stream have one consumer; another function is refused with ErrOtherConsumer.
+//   - A scope and stream have one consumer; another function is refused with ErrOtherConsumer. They have one kind of
+//     ledger; another one is refused with ErrOtherLedger.
 //
 // # Programs with a pipeline of their own
 //

@@ -16,6 +16,11 @@ var (
 	ErrOtherConsumer = errors.New("dedupe: another function reads this stream in the same scope; " +
 		"give each consumer a scope of its own")
 
+	// ErrOtherLedger says that a stream was read with another kind of ledger in the same scope. A ledger does not see the
+	// entries of another one, so copies of the records before would be delivered.
+	ErrOtherLedger = errors.New("dedupe: this stream was read with another ledger in the same scope, whose entries " +
+		"this ledger does not see; set the ledger of before (ONCEBOX_LEDGER), or a new scope")
+
 	// ErrWrongSetting says that nearly all records are poison for one reason. That is a wrong setting, such as the path
 	// of the id, and not the records' fault: the batch fails, and nothing is dead-lettered.
 	ErrWrongSetting = errors.New("dedupe: nearly all records are poison for one reason, so a setting is wrong; " +

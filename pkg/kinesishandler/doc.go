@@ -45,8 +45,8 @@
 //   - if the first of several records is not done (ErrNoProgress), so that Lambda bisects the batch;
 //   - if nearly all of the first records are poison for one reason, before they are dead-lettered
 //     (dedupe.ErrWrongSetting);
-//   - if another function reads the stream in the same scope (dedupe.ErrOtherConsumer), or the sink is the source
-//     (ErrLoop);
+//   - if another function reads the stream in the same scope (dedupe.ErrOtherConsumer), the stream was read with another
+//     ledger there (dedupe.ErrOtherLedger), or the sink is the source (ErrLoop);
 //   - for an event that is not a batch of one source (ErrNotKinesis, ErrManyShards, ErrConsumer, dedupe.ErrNotABatch,
 //     dedupe.ErrSharedSequence);
 //   - on a panic.

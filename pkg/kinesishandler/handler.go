@@ -96,8 +96,8 @@ type invocation struct {
 // An error fails the invocation: Lambda delivers all of its records again, and bisects the batch where the event source
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
-//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer and dedupe.ErrWrongSetting: a setting is wrong, and each batch fails
-//     until it is corrected;
+//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger and dedupe.ErrWrongSetting: a setting is
+//     wrong, and each batch fails until it is corrected;
 //   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
 //   - every error, for a message of CloudWatch Logs: no answer can name its log events.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
@@ -185,7 +185,7 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 // faultOf returns why an invocation fails as a whole. It is nil if the answer can say which records are to come again.
 func faultOf(r dedupe.Result, s source) error {
 	for _, stays := range []error{
-		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrWrongSetting,
+		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrWrongSetting,
 	} {
 		if errors.Is(r.Err, stays) {
 			return r.Err

@@ -25,9 +25,20 @@ type LedgerSetting struct {
 	Secret string               // the ARN of a secret of AWS Secrets Manager with the password for Valkey; "": none
 }
 
+// Kind is keys, log or valkey.
+func (l LedgerSetting) Kind() string {
+	switch {
+	case l.Log:
+		return ledgerLog
+	case l.Valkey != nil:
+		return ledgerValkey
+	}
+	return ledgerKeys
+}
+
 // The kinds of ONCEBOX_LEDGER.
 const (
-	ledgerKeys   = "keys"
+	ledgerKeys   = dynamostore.OwnLedger
 	ledgerLog    = "log"
 	ledgerValkey = "valkey"
 
@@ -156,7 +167,7 @@ func ledgerOf(s Store) dedupe.Ledger {
 func NewStore(
 	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, table string, o Options,
 ) (Store, error) {
-	store := dynamostore.New(client, table, dynamostore.WithConcurrency(o.Concurrency))
+	store := dynamostore.New(client, table, dynamostore.WithConcurrency(o.Concurrency), dynamostore.WithLedger(o.Ledger.Kind()))
 	switch {
 	case o.Ledger.Log:
 		ledger, err := logledger.New(dynamostore.NewLog(client, table), logledger.Options{

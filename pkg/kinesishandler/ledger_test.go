@@ -122,3 +122,34 @@ func TestOpenWithAnotherLedger(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestAnotherLedgerInTheScope: a function whose stream was read with another ledger fails its batches, and sends
+// nothing. In a new scope it works.
+func TestAnotherLedgerInTheScope(t *testing.T) {
+	t.Parallel()
+	client, table := dedupeTable(t)
+	raw := rawOf(t, event(`{"id":"a"}`, `{"id":"b"}`))
+	for _, c := range []struct {
+		scope, ledger string
+		want          error
+	}{
+		{"one", "keys", nil}, {"one", "log", dedupe.ErrOtherLedger}, {"one", "keys", nil},
+		{"two", "log", nil}, {"two", "keys", dedupe.ErrOtherLedger}, {"two", "log", nil},
+	} {
+		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SCOPE="+c.scope, "ONCEBOX_LEDGER="+c.ledger, "ONCEBOX_ID_PATH=id"))
+		must(t, err)
+		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, client, table, s.Options)
+		must(t, err)
+		sink := &memory{}
+		parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: noLetters{}, Consumers: store}
+		h, err := kinesishandler.New(parts, s.Options, slog.New(slog.DiscardHandler))
+		must(t, err)
+		_, err = h.Handle(t.Context(), raw)
+		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), "and is "+c.ledger) {
+			t.Errorf("%s, %s: want %v, got %v", c.scope, c.ledger, c.want, err)
+		}
+		if sent := len(sink.data); (sent == 0) != (c.want != nil) {
+			t.Errorf("%s, %s: %d records were sent", c.scope, c.ledger, sent)
+		}
+	}
+}

@@ -26,16 +26,24 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
+// dedupeTable makes a dedupe table.
+func dedupeTable(t *testing.T) (client *dynamodb.Client, name string) {
+	t.Helper()
+	client = dynamodb.New(dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
+	name = "entries-" + rand.Text()
+	must(t, bank.CreateDedupeTable(t.Context(), client, name))
+	return client, name
+}
+
 // TestFunctionThatIsSwitchedToATable: a function with a stream sink fails in the middle of a batch. It gets a table as
 // its sink, in the same scope, and the batch again: each record is an item, and none is written twice.
 func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 	t.Parallel()
-	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	entries, itemTable := "entries-"+rand.Text(), "items-"+rand.Text()
-	must(t, bank.CreateDedupeTable(t.Context(), client, entries))
+	client, entries := dedupeTable(t)
+	itemTable := "items-" + rand.Text()
 	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &itemTable, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -65,11 +66,11 @@ func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) err
 }
 
 // ClaimConsumer puts the function's row IF there is none, and returns the function of the row. The error names a row of
-// another layout: its entries cannot be compared.
+// another layout, whose entries cannot be compared, or is dedupe.ErrOtherLedger: see WithLedger.
 func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
 	consumer string, err error,
 ) {
-	row := consumerRow{consumerKey(scope, stream), function, layout}
+	row := consumerRow{consumerKey(scope, stream), function, layout, s.ledger}
 	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.table), Item: dynamo.Encode(row),
 		ConditionExpression:                 aws.String("attribute_not_exists(pk)"),
@@ -89,6 +90,9 @@ func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.S
 	if row.Layout != layout {
 		return "", fmt.Errorf("dynamodb: the scope %s has rows of layout %d, and this version of oncebox writes layout %d; "+
 			"choose another scope, or use the version that wrote them", scope, row.Layout, layout)
+	}
+	if was := cmp.Or(row.Ledger, OwnLedger); was != s.ledger {
+		return "", fmt.Errorf("%w (scope %s; the ledger was %s, and is %s)", dedupe.ErrOtherLedger, scope, was, s.ledger)
 	}
 	return row.Function, nil
 }

@@ -113,6 +113,7 @@ type consumerRow struct {
 	key
 	Function string `dynamodbav:"function"`
 	Layout   int    `dynamodbav:"layout"`
+	Ledger   string `dynamodbav:"ledger"` // absent in the rows of earlier versions, which had only one row a key
 }
 
 type runRow struct {

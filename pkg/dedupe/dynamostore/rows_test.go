@@ -41,6 +41,7 @@ func TestRowNames(t *testing.T) {
 		{entry, "entry", "r", "1/4711#3"},
 		{entry, "entry", "purge_at", "1.7952e+09"},
 		{"consumer#rows", "123456789012/eu-central-1/clicks", "function", "the-function"},
+		{"consumer#rows", "123456789012/eu-central-1/clicks", "ledger", "keys"},
 	} {
 		if got := attribute(t, client, want.pk, want.sk, want.name); got != want.value {
 			t.Errorf("%s, %s: got %q, want %q", want.pk, want.name, got, want.value)

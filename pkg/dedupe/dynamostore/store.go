@@ -45,6 +45,7 @@ type Store struct {
 	client      Client
 	table       string
 	concurrency int
+	ledger      string
 }
 
 var _ dedupe.Store = (*Store)(nil)
@@ -55,9 +56,16 @@ type Option func(*Store)
 // WithConcurrency sets how many requests a call makes at once, at least one.
 func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
 
+// OwnLedger is the name of a Store's own ledger, with one row a key.
+const OwnLedger = "keys"
+
+// WithLedger says that functions use this Store beside another kind of ledger, and names that kind. A stream is read
+// with one kind of ledger in a scope: ClaimConsumer refuses others.
+func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } }
+
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
-	s := &Store{client, table, DefaultConcurrency}
+	s := &Store{client, table, DefaultConcurrency, OwnLedger}
 	for _, o := range options {
 		o(s)
 	}
