@@ -17,7 +17,6 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -277,7 +276,7 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	}
 	switch c.Ledger {
 	case "":
-		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+		return a.openRows(ctx, c.Scope)
 	case inMemory:
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
-	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
@@ -27,7 +26,7 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 	if job.Forgets {
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
-	below, closeBelow, err := a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	below, closeBelow, err := a.openRows(ctx, c.Scope)
 	if err != nil {
 		return nil, nil, err
 	}

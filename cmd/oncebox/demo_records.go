@@ -19,6 +19,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -209,7 +210,7 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 }
 
 func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (dedupe.Store, error) {
-	ledger, closeLedger, err := d.app.openLedger(ctx, options.Concurrency)
+	ledger, closeLedger, err := d.app.openLedger(ctx, ledgerdynamo.WithConcurrency(options.Concurrency))
 	if err == nil {
 		d.closers = append(d.closers, func() error { closeLedger(); return nil })
 	}

@@ -197,10 +197,7 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.St
 		if c.Lanes != 0 {
 			return c.openLogLedger(ctx, a)
 		}
-		if err := c.refuseLog(ctx, a); err != nil {
-			return nil, nil, err
-		}
-		return a.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+		return a.openRows(ctx, c.Scope)
 	case inMemory:
 		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
 	}
@@ -232,22 +229,6 @@ func (c ledgerImportCommand) openLogLedger(ctx context.Context, a *app) (history
 		return nil, nil, &usageError{fmt.Errorf("--lanes %d: must be from 1 to %d", c.Lanes, logledger.MostLanes), ""}
 	}
 	return logHistory{ledger, ledgerdynamo.New(client, a.DedupeTable)}, func() {}, nil
-}
-
-// refuseLog refuses a scope that has a log ledger, which does not see one row a key.
-func (c ledgerImportCommand) refuseLog(ctx context.Context, a *app) error {
-	if a.Store != dynamodbStore {
-		return nil
-	}
-	_, err := a.openLog(ctx, c.Scope)
-	switch {
-	case errors.Is(err, errNoLog):
-		return nil
-	case err != nil:
-		return err
-	}
-	return &usageError{fmt.Errorf("the scope %s has a log ledger, which does not see one row a key", c.Scope),
-		"Give --lanes and --window, as the function has them."}
 }
 
 // importSummary is what an import prints as JSON.

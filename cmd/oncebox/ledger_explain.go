@@ -11,7 +11,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -95,7 +94,7 @@ func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Expl
 			return logledger.Explainer{Storage: log, Now: time.Now}, func() {}, err
 		}
 	}
-	ledger, closeLedger, err := g.openLedger(ctx, ledgerdynamo.DefaultConcurrency)
+	ledger, closeLedger, err := g.openLedger(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -29,6 +29,24 @@ func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, 
 	return log, err
 }
 
+// refuseLog refuses a scope that has a log ledger, which does not see one row a key.
+func (g globals) refuseLog(ctx context.Context, scope string) error {
+	if g.Store != dynamodbStore {
+		return nil
+	}
+	_, err := g.openLog(ctx, scope)
+	switch {
+	case errors.Is(err, errNoLog):
+		return nil
+	case err != nil:
+		return err
+	}
+	return &usageError{
+		fmt.Errorf("the scope %s has a log ledger, which does not see one row a key: copies would be delivered", scope),
+		"Choose another scope, or enter into the log: `oncebox ledger import --lanes`, or ONCEBOX_LEDGER=log of `oncebox redrive run`.",
+	}
+}
+
 // logScope is the flag of the commands for log ledgers.
 type logScope struct {
 	Scope string `help:"Name space of the ids: that of the function (the stream's name). Default: ${default}." default:"default" placeholder:"NAME"`

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,11 @@ func TestLogLedger(t *testing.T) {
 	s.run(exitDone, "invoke", "dedupe", s.event(100, 0, 9)).saying(t, `"new":10`, `"ledger_appends":2,"ledger_conflicts":0`,
 		`"ledger_memory_limit":2147483648`)
 	s.run(exitDone, "invoke", "dedupe", s.event(200, 0, 9)).saying(t, `"natural":10`, `"ledger_appends":0`)
+	// With one row a key, all of the letters would be new.
+	env := s.env
+	s.env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "ONCEBOX_LEDGER") })
+	s.run(exitFailed, "redrive", "run").saying(t, "the scope orders has a log ledger")
+	s.env = env
 	// Two of the letters are new.
 	s.run(exitDone, "redrive", "run", "--set", "ledger-memory=64MiB").saying(t, "done 12", "delivered 2, dropped 10")
 	if ids := s.delivered(); len(ids) != 12 {
@@ -80,7 +86,11 @@ func TestLogLedger(t *testing.T) {
 	}
 	past := s.file("past", `{"order":{"id":"order-11"}}`+"\n"+`{"order":{"id":"order-12"}}`+"\n")
 	importing := []string{"ledger", "import", past, "--id-path", "order.id", "--scope", "orders"}
-	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "Give --lanes and --window")
+	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "`oncebox ledger import --lanes`")
+	for _, also := range []string{"--dry-run", "--dead-letters=bad"} {
+		s.run(exitUsage, "dedupe", past, "--id-path", "order.id", "--scope", "orders", also).
+			saying(t, "the scope orders has a log ledger")
+	}
 	s.run(exitUsage, append(importing, "--lanes", "2")...).saying(t, "--lanes needs --window")
 	s.run(exitUsage, append(importing, "--lanes", "257", "--window", "48h")...).saying(t, "--lanes 257: must be from 1 to 256")
 	s.run(exitUsage, append(importing, "--lanes", "2", "--window", "48h", "--ledger", "x.db")...).saying(t, "--ledger names a file")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -108,10 +109,26 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	job.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		return h.Processor(ctx, s)
-	}
+	job.Target = a.targets(h, options)
 	return errors.Join(c.run(ctx, a, job), h.Close())
+}
+
+// targets returns what processes the letters of a stream. With one row a key, a scope that has a log ledger is refused.
+func (g globals) targets(h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
+	redrive.Processor, string, error,
+) {
+	var withoutLog sync.Map // scopes
+	return func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
+		p, scope, err := h.Processor(ctx, s)
+		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (kinesishandler.LedgerSetting{}) {
+			return p, scope, err
+		}
+		if err := g.refuseLog(ctx, scope); err != nil {
+			return nil, "", err
+		}
+		withoutLog.Store(scope, true)
+		return p, scope, nil
+	}
 }
 
 // letterSources are where letters come from: a store, or files.

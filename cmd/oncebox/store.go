@@ -121,8 +121,11 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, e
 	return &hintError{err, hint}
 }
 
-// openLedger opens the store of record entries, which must exist. Call closeLedger after use.
-func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe.Store, closeLedger func(), err error) {
+// openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
+// use.
+func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option) (
+	ledger dedupe.Store, closeLedger func(), err error,
+) {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
 		return nil, nil, err
@@ -138,7 +141,15 @@ func (g globals) openLedger(ctx context.Context, concurrency int) (ledger dedupe
 	if err != nil {
 		return nil, nil, err
 	}
-	return ledgerdynamo.New(client, g.DedupeTable, ledgerdynamo.WithConcurrency(concurrency)), func() {}, nil
+	return ledgerdynamo.New(client, g.DedupeTable, options...), func() {}, nil
+}
+
+// openRows opens the ledger with one row a key, to enter records of a scope. A scope that has a log ledger is refused.
+func (g globals) openRows(ctx context.Context, scope string) (ledger dedupe.Store, closeLedger func(), err error) {
+	if err := g.refuseLog(ctx, scope); err != nil {
+		return nil, nil, err
+	}
+	return g.openLedger(ctx)
 }
 
 // memoryOfLog is the memory for entries of a log ledger where ONCEBOX_LEDGER_MEMORY is not set: room for 67 million. It
@@ -162,14 +173,14 @@ func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
 	case o.Ledger.Valkey != nil:
 		return g.openValkey(ctx, o)
 	}
-	return g.openLedger(ctx, o.Concurrency)
+	return g.openLedger(ctx, ledgerdynamo.WithConcurrency(o.Concurrency))
 }
 
 // openValkey opens a Valkey ledger, with acks and consumers in the store.
 func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 	store kinesishandler.Store, closeLedger func(), err error,
 ) {
-	rows, closeRows, err := g.openLedger(ctx, o.Concurrency)
+	rows, closeRows, err := g.openLedger(ctx, ledgerdynamo.WithLedger(o.Ledger.Kind()))
 	if err != nil {
 		return nil, nil, err
 	}
