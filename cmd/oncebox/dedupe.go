@@ -18,7 +18,6 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -226,8 +225,8 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 			"Name a file with --dead-letters. It overrules the variable ONCEBOX_DEAD_LETTERS.",
 		}
 	}
-	if err := itembank.ValidateName("scope", c.Scope); err != nil {
-		return nil, &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+	if err := checkScope(c.Scope); err != nil {
+		return nil, err
 	}
 	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // The values of --format that dedupe does not have.
@@ -81,8 +80,8 @@ Examples:
 }
 
 func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
-	if err := itembank.ValidateName("scope", c.Scope); err != nil {
-		return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+	if err := checkScope(c.Scope); err != nil {
+		return err
 	}
 	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type ledgerExplainCommand struct {
@@ -60,8 +59,8 @@ Examples:
 var errNoEntry = errors.New("the ledger has no entry of this id")
 
 func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
-	if err := itembank.ValidateName("scope", c.Scope); err != nil {
-		return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+	if err := checkScope(c.Scope); err != nil {
+		return err
 	}
 	record, err := c.candidate(ctx, a)
 	if err != nil {

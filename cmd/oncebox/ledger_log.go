@@ -86,6 +86,9 @@ type ledgerStat struct {
 }
 
 func (c ledgerStatCommand) Run(ctx context.Context, a *app) error {
+	if err := checkScope(c.Scope); err != nil {
+		return err
+	}
 	log, err := a.openLog(ctx, c.Scope)
 	if err != nil {
 		return err
@@ -156,6 +159,9 @@ type logProblem struct {
 }
 
 func (c ledgerVerifyCommand) Run(ctx context.Context, a *app) error {
+	if err := checkScope(c.Scope); err != nil {
+		return err
+	}
 	log, err := a.openLog(ctx, c.Scope)
 	if err != nil {
 		return err

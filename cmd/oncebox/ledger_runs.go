@@ -40,6 +40,9 @@ type runJSON struct {
 }
 
 func (c ledgerRuns) Run(ctx context.Context, a *app) error {
+	if err := checkScope(c.Scope); err != nil {
+		return err
+	}
 	if c.Ledger != "" {
 		a.Store = sqlitePrefix + c.Ledger
 	}

@@ -62,5 +62,11 @@ func ledgerImport(s *shell) {
 	s.run(exitUsage, "ledger", "import", "later").saying(s.T, "--id-path is missing")
 	s.run(exitUsage, "ledger", "import", "none", "--id-path", "id").saying(s.T, "none")
 	s.run(exitUsage, "ledger", "import", "later", "--id-path", "id", "--window", "1ms").saying(s.T, "--window")
-	s.run(exitUsage, "ledger", "import", "later", "--id-path", "id", "--scope", "A B").saying(s.T, "--scope")
+	for _, command := range []string{"import later --id-path id", "explain 1", "runs", "stat", "verify"} {
+		s.run(exitUsage, append(strings.Fields("ledger "+command), "--scope", "A B")...).saying(s.T, `--scope "A B"`)
+	}
+	// A function without ONCEBOX_SCOPE has the name of its stream as the scope.
+	s.run(exitDone, "ledger", "import", "later", "--id-path", "id", "--scope", "Orders_v1.0").saying(s.T, "entered 30 ")
+	s.run(exitDone, "ledger", "explain", "2", "--scope", "Orders_v1.0").saying(s.T, "counts       yes")
+	s.run(exitDone, "dedupe", "later", "--id-path", "id", "--scope", "Orders_v1.0", "--out", "none").saying(s.T, "natural 30 ")
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -85,6 +84,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return &usageError{err, ""}
 	}
+	options.Scope = cmp.Or(c.Scope, options.Scope)
 	job, err := c.job(options)
 	if err != nil {
 		return err
@@ -159,9 +159,6 @@ func (c redriveRun) inputs() (environ []string, from letterSources, err error) {
 	if os.Getenv(varDeadLetters) == "" && from.store != "" {
 		environ = append(environ, varDeadLetters+"="+from.store) // new letters, of parts of an old one
 	}
-	if c.Scope != "" {
-		environ = append(environ, "ONCEBOX_SCOPE="+c.Scope)
-	}
 	for _, setting := range c.Set {
 		variable, err := variableOfSetting(setting)
 		if err != nil {
@@ -226,8 +223,8 @@ func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 
 func (c redriveRun) check() error {
 	if c.Scope != "" {
-		if err := itembank.ValidateName("scope", c.Scope); err != nil {
-			return &usageError{fmt.Errorf("--scope %q: %s", c.Scope, strings.TrimPrefix(err.Error(), "scope: ")), ""}
+		if err := checkScope(c.Scope); err != nil {
+			return err
 		}
 	}
 	return c.atOnce.check()

@@ -222,8 +222,8 @@ func TestRedriveRefuses(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY=b", "AWS_ENDPOINT_URL_KINESIS=http://127.0.0.1:1",
 	}
 	s.run(exitLook, "redrive", "run", "dir:failed").saying(t, "refused 1", "the sink is the stream that it comes from")
-	s.run(exitLook, "redrive", "run", "dir:failed", "--scope", "other", "--set", "sink=ndjson:out.ndjson").
-		saying(t, "it is of the scope orders, and this run has other")
+	s.run(exitLook, "redrive", "run", "dir:failed", "--scope", "Orders_v2", "--set", "sink=ndjson:out.ndjson").
+		saying(t, "it is of the scope orders, and this run has Orders_v2")
 }
 
 // TestRedriveTakesNoConsumer: the stream stays the function's, also where the variables of Lambda are set.

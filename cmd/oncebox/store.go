@@ -121,6 +121,15 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, e
 	return &hintError{err, hint}
 }
 
+// checkScope checks a scope of records, for commands that work with those of functions.
+func checkScope(scope string) error {
+	if kinesishandler.IsScope(scope) {
+		return nil
+	}
+	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and _ - / . #", scope)
+	return &usageError{err, "Without ONCEBOX_SCOPE the scope is the name of the stream, queue, table or log group."}
+}
+
 // openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
 // use.
 func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option) (

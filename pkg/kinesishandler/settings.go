@@ -107,6 +107,17 @@ var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
+// IsScope reports whether a text may be the scope of a function: it may be set, or it may be the name of a source, which
+// is the default. AWS takes 1 to 512 letters, digits and _ - / . # for the names of log groups, and some of these for the
+// names of streams, queues and tables (CloudWatch Logs API Reference, CreateLogGroup).
+func IsScope(text string) bool {
+	const longest = 512
+	other := func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-/.#", c))
+	}
+	return text != "" && len(text) <= longest && !strings.ContainsFunc(text, other)
+}
+
 // scopeOfMarkers cannot be a scope: where dead letters have their scope as a folder, as in the stack, the letters of this
 // one would be taken for the markers of others.
 const scopeOfMarkers = "done"
