@@ -100,7 +100,7 @@ SUBJECT ?= .
 
 .PHONY: bench
 bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
-	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie duckdb
+	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie redis duckdb
 	ONCEBOX_REQUIRE=all go test -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
 		-timeout=60m ./bench
 
