@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // TestCost: the command compares the ledgers, says which one to use, and refuses what is no load.
@@ -15,6 +18,12 @@ func TestCost(t *testing.T) {
 	s.json(&c, load...)
 	if c.Use != cost.Log || c.Environments != 40 || c.Window != "1h" || c.Log.Total >= c.Keys.Total || c.Load.Horizon != 0 {
 		t.Errorf("%+v", c)
+	}
+	var usual cost.Comparison // has the defaults of the function
+	s.json(&usual, "cost", "--rate", "1")
+	if usual.Window != settings.FormatDuration(kinesishandler.DefaultWindow) || usual.Load.Lanes != logledger.DefaultLanes ||
+		usual.Horizon != settings.FormatDuration(kinesishandler.DefaultHorizon) {
+		t.Errorf("%+v", usual)
 	}
 	s.run(exitDone, "cost", "--rate", "33000", "--shards", "40").saying(t, "log cannot be used: 6058.8 million entries", "Use keys: ")
 	s.run(exitUsage, "cost").saying(t, "--rate")

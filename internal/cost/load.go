@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
@@ -91,16 +92,12 @@ func (l Load) coldStarts() float64 {
 // started is the number of units of so many bytes, of which each one that is started counts.
 func started(bytes, unit float64) float64 { return max(1, math.Ceil(bytes/unit)) }
 
-// Acks of a batch: two chunks or more, of 500 records each (docs/costs.md has them as they are counted).
-const (
-	chunk     = 500
-	ackHeader = 0.4 * kB
-	ackMark   = 8
-)
+// ackHeader is the size of an ack without its marks, in bytes (docs/costs.md has acks as they are counted).
+const ackHeader = 0.4 * kB
 
 // acks returns the units of the acks of a batch. They are in the dedupe table whatever the ledger is.
 func (l Load) acks() Units {
-	chunks := max(1, l.Batch/chunk)
-	size := ackHeader + ackMark*float64(l.Batch)/float64(chunks)
+	chunks := max(1, l.Batch/dedupe.DefaultChunk)
+	size := ackHeader + dedupe.OwnerMarkSize*float64(l.Batch)/float64(chunks)
 	return Units{Write: float64(chunks) * started(size, kB), Read: 1}
 }

@@ -111,11 +111,8 @@ const maxScope = 63
 // is the default. AWS takes 1 to 512 letters, digits and _ - / . # for the names of log groups, and some of these for the
 // names of streams, queues and tables (CloudWatch Logs API Reference, CreateLogGroup).
 func IsScope(text string) bool {
-	const longest = 512
-	other := func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-/.#", c))
-	}
-	return text != "" && len(text) <= longest && !strings.ContainsFunc(text, other)
+	const longest, allowed = 512, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/.#"
+	return text != "" && len(text) <= longest && strings.Trim(text, allowed) == ""
 }
 
 // scopeOfMarkers cannot be a scope: where dead letters have their scope as a folder, as in the stack, the letters of this

@@ -1,7 +1,6 @@
 package logledger_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,41 +8,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
-
-// between is a log on which another process acts once, before a call.
-type between struct {
-	logledger.Storage
-	calls int // before the other process acts
-	act   func()
-}
-
-func (b *between) called() {
-	if b.calls--; b.calls == -1 {
-		b.act()
-	}
-}
-
-func (b *between) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
-	b.called()
-	return b.Storage.Epochs(ctx, lane, below, limit)
-}
-
-func (b *between) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
-	b.called()
-	return b.Storage.PutEpoch(ctx, lane, e)
-}
-
-func (b *between) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) ([]byte, error) {
-	b.called()
-	return b.Storage.Append(ctx, at, data, purgeAt)
-}
-
-func (b *between) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
-	[]logledger.Item, bool, error,
-) {
-	b.called()
-	return b.Storage.Read(ctx, from, limit, consistent)
-}
 
 // TestBetweenCalls: another process enters a record between any two calls of this one to the storage. That record has
 // the same id as the last one of this process, and begins an epoch. One of the two is new, and the other one is its copy.
@@ -56,7 +20,7 @@ func TestBetweenCalls(t *testing.T) {
 		enter(t, other, candidate("a", "1", "x", 0))
 		var theirs dedupe.Answer
 		met = false
-		l := newLedger(t, &between{Storage: log, calls: n, act: func() {
+		l := newLedger(t, &betweenCalls{Log: log, at: n, work: func() {
 			met = true
 			theirs = enter(t, other, candidate("c", "2", "x", time.Hour))[0]
 		}}, logledger.Options{Lanes: 1})
