@@ -74,10 +74,10 @@ func (p RecordDedupeProps) checkRate(wrong *problems) bool {
 // checkSizes refuses a log ledger that cannot take the rate. o are the settings as the function understands them.
 func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options) {
 	rate, window, memory := float64(p.ExpectedRate), o.Retention.Window, o.Ledger.Memory
-	if needed := logledger.NeededMemory(rate, window); needed > float64(memory) {
+	if needed := logledger.NeededMemory(rate, window, p.recordsInItem(o)); needed > float64(memory) {
 		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
 			"(%s is %d); %s", wrong.of("Window"), text(window), p.ExpectedRate, needed/(1<<30), float64(memory)/(1<<30),
-			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, needed, memory))
+			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, o, needed, memory))
 	}
 	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
 		wrong.add("%s is %d: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
@@ -86,8 +86,14 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 	}
 }
 
+// recordsInItem is how many records a batch has for each lane, if all of them are new. A shard takes 1,000 a second.
+func (p RecordDedupeProps) recordsInItem(o kinesishandler.Options) float64 {
+	batch := min(float64(p.Mapping.BatchSize), max(1, p.Mapping.BatchWindow.Seconds()*min(1000, float64(p.ExpectedRate))))
+	return batch / float64(o.Ledger.Lanes)
+}
+
 // moreMemory says what to do if entries need more memory than there is.
-func (p RecordDedupeProps) moreMemory(names *problems, needed float64, has int64) string {
+func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options, needed float64, has int64) string {
 	rate := float64(p.ExpectedRate)
 	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
 		unset := ""
@@ -95,11 +101,11 @@ func (p RecordDedupeProps) moreMemory(names *problems, needed float64, has int64
 			unset = " and leave out " + names.of("LedgerMemory")
 		}
 		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",
-			mib, unset, text(logledger.LongestWindow(rate, has)))
+			mib, unset, text(logledger.LongestWindow(rate, has, p.recordsInItem(o))))
 	}
 	const most = maxMemoryMiB << 20 / 100 * kinesishandler.UsualLedgerShare
 	return fmt.Sprintf("a function has at most %d MiB, in which a window of %s fits; choose at most that, or another "+
-		"ledger", maxMemoryMiB, text(logledger.LongestWindow(rate, most)))
+		"ledger", maxMemoryMiB, text(logledger.LongestWindow(rate, most, p.recordsInItem(o))))
 }
 
 // logAlarms returns the alarms of the log ledger. Their metrics are made of the function's log lines.

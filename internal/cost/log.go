@@ -181,14 +181,15 @@ func (l Load) inMemory() time.Duration {
 
 // memory returns the memory of the function, and what entries take of it.
 func (l Load) memory() (megabytes int, g Sizes) {
+	perItem := float64(l.Batch) * (1 - l.Copies) / float64(l.Lanes)
 	g.Entries = logledger.NeededEntries(l.added(), l.Window)
-	g.EntryBytes = logledger.NeededMemory(l.added(), l.Window)
+	g.EntryBytes = logledger.NeededMemory(l.added(), l.Window, perItem)
 	if megabytes = l.FunctionMemory; megabytes == 0 {
 		needed := math.Ceil(g.EntryBytes / (1 << 20) * 100 / kinesishandler.UsualLedgerShare)
 		megabytes = int(min(MostMemory, max(plainMemory, needed)))
 	}
 	forEntries := int64(l.memoryLimit()) << 20 / 100 * kinesishandler.UsualLedgerShare
-	g.longest = logledger.LongestWindow(l.added(), forEntries)
+	g.longest = logledger.LongestWindow(l.added(), forEntries, perItem)
 	g.LongestWindow = settings.FormatDuration(g.longest)
 	return megabytes, g
 }

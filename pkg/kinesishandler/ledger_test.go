@@ -57,7 +57,7 @@ func TestLogLedger(t *testing.T) {
 	} {
 		equal(t, "failed", b.do(t, event(records(100)...)), "")
 		line := b.line(t)
-		want["ledger_memory_limit"], want["ledger_memory_share"] = float64(16<<20), 3200./(16<<20)
+		want["ledger_memory_limit"], want["ledger_memory_share"] = float64(16<<20), (31*100+88*2.)/(16<<20)
 		want["ledger_conflicts"], want["level"] = 0., "INFO"
 		for name, value := range want {
 			equal(t, name, line[name], value)
@@ -79,7 +79,7 @@ func TestLogLedgerIsFull(t *testing.T) {
 	}
 	line := b.line(t)
 	if line["level"] != "ERROR" || !strings.Contains(fmt.Sprint(line["error"]), "5000 more do not fit") ||
-		line["ledger_memory_share"] != 1.6 || line["failed"] != 5000. || line["dead_lettered"] != 0. {
+		line["ledger_memory_share"] != 1.55088 || line["failed"] != 5000. || line["dead_lettered"] != 0. {
 		t.Errorf("the log has %v", line)
 	}
 	b.sink.holds(t)

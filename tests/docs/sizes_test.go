@@ -24,7 +24,7 @@ func TestSizesOfTheLog(t *testing.T) {
 			t.Errorf("%d MiB: %s entries, want %s", mib, got, want)
 		}
 		for i, perSecond := range []float64{1_000, 10_000, 33_000} {
-			if want := settings.FormatDuration(logledger.LongestWindow(perSecond, memory)); row[2+i] != want {
+			if want := settings.FormatDuration(logledger.LongestWindow(perSecond, memory, 1000/logledger.DefaultLanes)); row[2+i] != want {
 				t.Errorf("%d MiB, %v/s: the window is %s, want %s", mib, perSecond, row[2+i], want)
 			}
 		}

@@ -85,7 +85,7 @@ func (l *lane) enterRuns(ctx context.Context, q dedupe.Question, records []recor
 		}
 		records = records[n:]
 	}
-	l.noteCounting()
+	l.noteCounting(0)
 	return nil, nil
 }
 

@@ -41,8 +41,8 @@
 //
 // # Limits
 //
-//   - The entries that count have to fit into memory: at most 32 bytes each. A MemoryError says what is missing, before
-//     the memory is exceeded.
+//   - The entries that count have to fit into memory: at most 32 bytes each in large batches. A MemoryError says what is
+//     missing, before the memory is exceeded.
 //   - There are no entries for ever: a window is needed. It may be changed: a longer one counts for the entries that are
 //     written then.
 //   - A process that has decided about a record must append before the record's horizon has ended.

@@ -17,8 +17,7 @@ var (
 
 	// ErrPurged says that entries are needed that are past their purge time, so that copies cannot be recognised. The
 	// record is older than the horizon that the scope had when they were written.
-	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon, " +
-		"and can be delivered in another scope only")
+	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon")
 
 	errLayout = errors.New("logledger: the log has a layout that this version does not know: another version of oncebox " +
 		"wrote it")
@@ -36,7 +35,8 @@ type MemoryError struct {
 // Error has the numbers, and says what to do.
 func (e *MemoryError) Error() string {
 	return fmt.Sprintf("logledger: lane %d of the scope %q has %d entries in memory that count for records from %s on, and "+
-		"%d more do not fit: %.1f of %.1f MiB are used; set more memory or a shorter window, or use a ledger with one row a key",
+		"%d more do not fit: %.1f of %.1f MiB are used; set more memory; if the batch is late, "+
+		"oncebox redrive run can enter it with more memory than a function has",
 		e.Lane, e.Scope, e.Entries, e.Since.Format(time.RFC3339), e.More, float64(e.Used)/(1<<20), float64(e.Limit)/(1<<20))
 }
 

@@ -19,7 +19,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	retention := dedupe.Retention{Window: time.Hour, Horizon: 14 * 24 * time.Hour}
-	memory := int64(logledger.NeededMemory(10_000, retention.Window))
+	memory := int64(logledger.NeededMemory(10_000, retention.Window, 1000/logledger.DefaultLanes))
 	ledger, err := logledger.New(dynamostore.NewLog(client, "oncebox-dedupe"), logledger.Options{Memory: memory})
 	if err != nil {
 		log.Fatal(err)

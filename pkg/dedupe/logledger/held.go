@@ -2,8 +2,7 @@ package logledger
 
 import (
 	"sync/atomic"
-
-	"github.com/oncebox/oncebox/pkg/dedupe"
+	"unsafe"
 )
 
 // held is what the memory has of an item. Its entries count for the arrivals from since to until, in milliseconds.
@@ -14,9 +13,11 @@ type held struct {
 }
 
 const (
-	heldSize      = 8 + 8 + 4 + 4 + len(dedupe.Digest{}) + 2*positionSize
+	heldSize      = 88 // bytes
 	heldPageItems = 256
 )
+
+var _ [heldSize]byte = [unsafe.Sizeof(held{})]byte{}
 
 // heldItems are the items of a lane in memory. Item 0 is none: an empty slot has it.
 type heldItems struct {
@@ -57,6 +58,9 @@ func (h *heldItems) drop(dropped func(*held) bool) {
 		}
 	}
 }
+
+// count is how many items there are.
+func (h *heldItems) count() int { return max(0, h.next-1) - len(h.free) }
 
 // shrink gives back the pages that the items do not need. It returns the new ref of each item.
 func (h *heldItems) shrink() (moved []ref) {

@@ -39,7 +39,7 @@ type lane struct {
 	wanted int64
 	opened map[ref]item // items whose tags were read for these records
 
-	counting atomic.Int64 // entries that count for what was wanted last, for Stats
+	counting atomic.Int64 // bytes of the entries that count for what was wanted last, for Stats
 }
 
 // beginning is before all arrivals.

@@ -30,7 +30,7 @@ type Options struct {
 	// another number refuses the scope.
 	Lanes int
 	// Memory is how many bytes entries may take in memory, for all scopes together; 0 is DefaultMemory. An entry takes at
-	// most 32 bytes.
+	// most 32 bytes: see EntryBytes.
 	Memory int64
 	// Clock is real time by default. Tests set it.
 	Clock dedupe.Clock
@@ -149,7 +149,7 @@ func (l *Ledger) Warm(ctx context.Context, scope string, r dedupe.Retention) err
 			defer lanes[n].unlock()
 			lanes[n].wanted = now
 			if failed[n] = lanes[n].prepare(ctx); failed[n] == nil {
-				lanes[n].noteCounting()
+				lanes[n].noteCounting(0)
 			}
 		}
 	})

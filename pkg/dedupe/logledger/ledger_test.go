@@ -119,7 +119,7 @@ func TestMemoryRefusal(t *testing.T) {
 	}
 	var full *logledger.MemoryError
 	for n := 0; full == nil; n++ {
-		if needed := l.Stats().Needed; needed != int64(32*500*n) {
+		if needed := l.Stats().Needed; needed != int64((31*500+88)*n) {
 			t.Errorf("after %d batches: %d bytes are needed", n, needed)
 		}
 		errors.As(batch(n, time.Duration(n)*time.Minute)[0].Err, &full)
@@ -128,7 +128,7 @@ func TestMemoryRefusal(t *testing.T) {
 		}
 	}
 	refused := l.Stats()
-	if full.Entries < 2000 || refused.Memory > 100_000 || refused.Needed != int64(32*(full.Entries+500)) {
+	if full.Entries < 2000 || refused.Memory > 100_000 || refused.Needed != int64((31*500+88)*(full.Entries/500+1)) {
 		t.Errorf("%v: %+v", full, refused)
 	}
 	for n := range 20 {
@@ -213,7 +213,7 @@ func TestMemoryOfLateBatches(t *testing.T) {
 	t.Parallel()
 	const aMinute = 100
 	log := memlog.New()
-	needed := logledger.NeededMemory(aMinute/60.0, retention.Window)
+	needed := logledger.NeededMemory(aMinute/60.0, retention.Window, aMinute)
 	live := newLedger(t, log, logledger.Options{Lanes: 1, Memory: int64(1.3 * needed)})
 	redrive := newLedger(t, log, logledger.Options{Lanes: 1})
 	batch := func(l *logledger.Ledger, name string, after time.Duration) {
@@ -349,7 +349,7 @@ func TestStats(t *testing.T) {
 	// 200 entries of 26 bytes are 5.1 KB, in two items.
 	if got.Appends != 2 || got.Loads != 0 || got.Conflicts != 0 || got.Units < 5 || got.Units > 8 ||
 		got.BusiestLane != slices.Max(got.LaneUnits) || got.LaneUnits[0]+got.LaneUnits[1] != got.Units ||
-		got.Needed != 32*401 || got.MemoryLimit != logledger.DefaultMemory {
+		got.Needed != 31*401+88*5 || got.MemoryLimit != logledger.DefaultMemory {
 		t.Errorf("%+v", got)
 	}
 }

@@ -162,7 +162,7 @@ func (l *lane) bytes() int {
 
 // full is the error of a lane whose entries take more memory than there is.
 func (l *lane) full(rows int) error {
-	l.counting.Store(int64(l.entries.count + rows))
+	l.noteCounting(rows)
 	return &MemoryError{
 		LaneID: l.LaneID, Entries: l.entries.count, More: rows, Since: time.UnixMilli(l.wanted).UTC(),
 		Used: l.ledger.memory.used.Load(), Limit: l.ledger.memory.limit,

@@ -12,16 +12,26 @@ func NeededEntries(perSecond float64, window time.Duration) float64 {
 	return perSecond * (window + epochLength(window)).Seconds()
 }
 
-// NeededMemory returns how many bytes NeededEntries take, at most.
-func NeededMemory(perSecond float64, window time.Duration) float64 {
-	return entrySize * NeededEntries(perSecond, window)
+// entrySize is the most bytes that an entry takes in memory without its part of what is known of its item, which takes
+// heldSize.
+const entrySize = 31
+
+// EntryBytes returns the most bytes that an entry takes in memory: 32, or more if an item has fewer than 88 entries.
+// perItem is how many it has in the mean: the new records of a batch, divided by the lanes.
+func EntryBytes(perItem float64) float64 {
+	return entrySize + max(1, heldSize/max(1, perItem))
+}
+
+// NeededMemory returns how many bytes NeededEntries take, at most: EntryBytes(perItem) each.
+func NeededMemory(perSecond float64, window time.Duration, perItem float64) float64 {
+	return EntryBytes(perItem) * NeededEntries(perSecond, window)
 }
 
 // LongestWindow returns the longest window, in whole minutes, for which NeededMemory is within a memory. It is 0 if
 // there is none, and never above a century.
-func LongestWindow(perSecond float64, memory int64) time.Duration {
+func LongestWindow(perSecond float64, memory int64, perItem float64) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour // a time.Duration ends at 292 years
-	minutes := min(float64(memory)/entrySize/perSecond/60, century.Minutes())
+	minutes := min(float64(memory)/EntryBytes(perItem)/perSecond/60, century.Minutes())
 	epoch := max(minutes/(partOfWindow+1), shortestEpoch.Minutes())
 	return time.Duration(max(0, minutes-epoch)) * time.Minute
 }

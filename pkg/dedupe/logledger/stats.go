@@ -1,6 +1,7 @@
 package logledger
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -8,8 +9,8 @@ import (
 // Stats says what a Ledger has done and has in memory.
 type Stats struct {
 	Memory, MemoryLimit int64 // bytes of entries, and the most that they may take
-	// Needed are the bytes of the entries that count for the last records of each lane, 32 for each. The others make room
-	// when room is needed, so Memory rises to MemoryLimit in time, and Needed says how far a MemoryError is.
+	// Needed are the bytes that the entries take, at most, that count for the last records of each lane. The others make
+	// room when room is needed, so Memory rises to MemoryLimit in time, and Needed says how far a MemoryError is.
 	Needed    int64
 	Appends   int64 // requests to append an item, those that failed included
 	Conflicts int64 // appends that found another process's item; their records were decided again
@@ -80,22 +81,21 @@ func (l *Ledger) Stats() Stats {
 	defer l.mu.Unlock()
 	for _, lanes := range l.scopes {
 		for _, lane := range lanes {
-			s.Needed += entrySize * lane.counting.Load()
+			s.Needed += lane.counting.Load()
 		}
 	}
 	return s
 }
 
-// entrySize is the most bytes that an entry takes in memory, with its part of what is known of its item.
-const entrySize = 32
-
-// noteCounting notes how many entries count for what is wanted.
-func (l *lane) noteCounting() {
-	counting := 0
+// noteCounting notes how many bytes the entries take that count for what is wanted, with those of one more item, if
+// there are any.
+func (l *lane) noteCounting(more int) {
+	counting := more
 	for n, e := range l.epochs {
 		if e.Until > l.wanted {
 			counting += l.rows[n]
 		}
 	}
-	l.counting.Store(int64(counting))
+	perItem := float64(l.entries.count+more) / float64(l.items.count()+min(1, more))
+	l.counting.Store(int64(math.Round(float64(counting) * (entrySize + heldSize/max(1, perItem)))))
 }

@@ -52,7 +52,7 @@ func (s scan) survey(ctx context.Context, arrival int64, found *Surveyed) error 
 			return err
 		}
 	}
-	found.Memory = entrySize * found.Entries
+	found.Memory = entrySize*found.Entries + heldSize*int64(found.Items)
 	return nil
 }
 
