@@ -49,6 +49,8 @@ type batch struct {
 	Records []int
 	Cold    bool `json:",omitempty"` // the process is a new one, with nothing in memory
 	Warm    bool `json:",omitempty"` // it is warmed up first
+	Beside  bool `json:",omitempty"` // the calls of the process that are running go on meanwhile
+	Cut     int  `json:",omitempty"` // at which of its effects the context ends; 0: never
 	// Changed says that the fingerprints are those of other settings.
 	Changed bool `json:",omitempty"`
 }
@@ -58,6 +60,14 @@ const (
 	contents    = 3
 	scope       = "s"
 	memoryUnit  = 50_000 // suffices for some entries of a lane
+	ahead       = time.Hour
+)
+
+// A crowd is many records of one id, with many contents.
+const (
+	crowd         = 21
+	crowdContents = 40
+	crowdTogether = 7
 )
 
 // begin is the beginning of all histories.
@@ -66,10 +76,15 @@ var begin = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 // ids are three ids, of which two are in one of two lanes.
 var ids = idsInLanes(0, 0, 1)
 
-func idsInLanes(lanes ...uint32) (all []string) {
+func laneOf(id string, lanes int) int {
+	key := format.KeyOf(id)
+	return int(binary.BigEndian.Uint32(key[12:]) % uint32(lanes))
+}
+
+func idsInLanes(lanes ...int) (all []string) {
 	for n := 0; len(all) < len(lanes); n++ {
 		id := fmt.Sprint("id-", n)
-		if key := format.KeyOf(id); binary.BigEndian.Uint32(key[12:])%2 == lanes[len(all)] {
+		if laneOf(id, 2) == lanes[len(all)] {
 			all = append(all, id)
 		}
 	}
@@ -104,7 +119,8 @@ type maker struct {
 	*rand.Rand
 	now    time.Duration
 	window time.Duration // of most processes
-	next   []int         // sequence numbers of the sources
+	crowd  bool
+	next   []int // sequence numbers of the sources
 }
 
 func newHistory(seed uint64) history {
@@ -119,7 +135,11 @@ func newHistory(seed uint64) history {
 	}
 	m.settings()
 	records := 1 + r.IntN(mostRecords)
-	for calls := 3 + r.IntN(3*records+3); calls > 0; {
+	calls := 3 + r.IntN(3*records+3)
+	if m.crowd = chance(r, 0.01); m.crowd {
+		records += crowd
+	}
+	for calls > 0 {
 		switch n := r.IntN(20); {
 		case n < 7 && len(m.Records) < records:
 			m.put(records)
@@ -160,11 +180,16 @@ func (m *maker) put(most int) {
 	arrival := m.now
 	if chance(m.Rand, 0.2) {
 		arrival -= oneOf(m.Rand, time.Second, m.window/16, m.window/3, m.window)
+	} else if chance(m.Rand, 0.04) {
+		arrival += oneOf(m.Rand, time.Second, m.window/3, m.window+time.Second, ahead)
 	}
 	m.next[source]++
 	n := 1
 	if chance(m.Rand, 0.15) {
 		n = 2 + m.IntN(2)
+	}
+	if m.crowd {
+		n = crowdTogether
 	}
 	for sub := range min(n, most-len(m.Records)) {
 		r := record{
@@ -173,6 +198,9 @@ func (m *maker) put(most int) {
 		}
 		if n == 1 {
 			r.Sub = dedupe.Plain
+		}
+		if m.crowd {
+			r.Key, r.Content = 0, m.IntN(crowdContents)
 		}
 		m.Records = append(m.Records, r)
 	}
@@ -248,6 +276,13 @@ func (m *maker) call(records []int) {
 	cold := chance(m.Rand, 0.15)
 	m.Batches = append(m.Batches, batch{
 		At: m.now, Process: m.IntN(len(m.Settings)), Records: slices.Clone(records), Cold: cold,
-		Warm: chance(m.Rand, 0.1), Changed: chance(m.Rand, 0.04),
+		Warm: chance(m.Rand, 0.1), Changed: chance(m.Rand, 0.04), Beside: chance(m.Rand, 0.2), Cut: m.cut(),
 	})
+}
+
+func (m *maker) cut() int {
+	if chance(m.Rand, 0.94) {
+		return 0
+	}
+	return 1 + m.IntN(12)
 }

@@ -44,20 +44,22 @@ func (w *world) told(n int) (all []verdict) {
 	return all
 }
 
-// refusals: all records are within their horizon. So a record is refused only if a call has failed, the memory is full,
-// or the number of lanes is another one.
+// refusals: all records are within their horizon. So a record is refused only if a call has failed or its context has
+// ended, the memory is full, or the number of lanes is another one.
 func (w *world) refusals() error {
-	full := func(err error) bool {
-		var full *logledger.MemoryError
-		return w.Settings[0].Memory > 0 && errors.As(err, &full)
-	}
 	for _, v := range w.verdicts {
-		failed := w.Trouble > 0 && errors.Is(v.Err, dedupe.ErrTryAgain)
-		if v.Err != nil && !failed && !full(v.Err) && !w.mixedLanes() {
+		failed := w.Trouble > 0 && errors.Is(v.Err, dedupe.ErrTryAgain) || v.cut && errors.Is(v.Err, context.Canceled)
+		if v.Err != nil && !failed && !v.memoryIsFull() && !w.mixedLanes() {
 			return fmt.Errorf("refused: record %d: %w", v.record, v.Err)
 		}
 	}
 	return nil
+}
+
+// memoryIsFull reports whether a record was refused since the memory is full, and it is.
+func (v verdict) memoryIsFull() bool {
+	var full *logledger.MemoryError
+	return !v.fits && errors.As(v.Err, &full)
 }
 
 func (w *world) mixedLanes() bool {
@@ -125,9 +127,9 @@ func (w *world) steady() error {
 	return nil
 }
 
-// lost: a record is a duplicate only if another record with its content is in the log, and counts for it (G6). With
-// KeepIDs it keeps its id only if one with another content is. The entries are known by their owners: the keys and
-// contents of the log are not asked.
+// lost: a record is a duplicate only if another record with its content is in the log, counts for it, and is no duplicate
+// itself (G6). With KeepIDs it keeps its id only if one with another content is. The entries are known by their owners:
+// the keys and contents of the log are not asked.
 func (w *world) lost() error {
 	var entries [3][]logledger.Entry
 	for _, v := range w.verdicts {
@@ -137,9 +139,7 @@ func (w *world) lost() error {
 		key := w.Records[v.record].Key
 		if entries[key] == nil {
 			var err error
-			everything, k := view{&w.store, true}, format.KeyOf(ids[key])
-			entries[key], err = logledger.Explain(context.Background(), everything, scope, k, time.Time{})
-			if err != nil {
+			if entries[key], err = w.entries(key); err != nil {
 				return err
 			}
 		}
@@ -150,12 +150,16 @@ func (w *world) lost() error {
 	return nil
 }
 
+// entries are all that were ever appended under a key.
+func (w *world) entries(key int) ([]logledger.Entry, error) {
+	return logledger.Explain(context.Background(), view{&w.store, true}, scope, format.KeyOf(ids[key]), time.Time{})
+}
+
 // justifies reports whether an entry was there, counts for the record of a verdict, and is of a record that makes it a
 // duplicate.
 func (w *world) justifies(e logledger.Entry, v verdict) bool {
 	r := w.Records[v.record]
-	arrival := begin.Add(r.Arrival)
-	if w.cell(e.Place).order > v.appends || arrival.Before(e.First.Add(-e.Window)) || arrival.After(e.Last.Add(e.Window)) {
+	if w.cell(e.Place).order > v.appends || !w.counts(e, r) {
 		return false
 	}
 	for n, other := range w.Records {
@@ -163,11 +167,28 @@ func (w *world) justifies(e logledger.Entry, v verdict) bool {
 			continue
 		}
 		copies := other.Key == r.Key && other.fingerprint(false) == r.fingerprint(v.changed)
-		if copies == (v.Found == dedupe.Same) || other.Key == r.Key && w.changed(n) {
+		if other.Key == r.Key && w.changed(n) || copies == (v.Found == dedupe.Same) && !w.onlyDuplicate(n) {
 			return true
 		}
 	}
 	return false
+}
+
+// counts reports whether an entry counts for a record: whether a record that may be in its item is near enough. What the
+// item says of its arrivals is not enough.
+func (w *world) counts(e logledger.Entry, r record) bool {
+	return slices.ContainsFunc(w.Records, func(other record) bool {
+		arrival := begin.Add(other.Arrival)
+		return !arrival.Before(e.First) && !arrival.After(e.Last) && (other.Arrival-r.Arrival).Abs() <= e.Window
+	})
+}
+
+// onlyDuplicate reports whether a record was told to be a duplicate, and never that it may be delivered. If it was told
+// nothing, its caller asks again, up to its horizon.
+func (w *world) onlyDuplicate(n int) bool {
+	return len(w.told(n)) == 0 && slices.ContainsFunc(w.verdicts, func(v verdict) bool {
+		return v.record == n && (v.Found == dedupe.Same || v.Found == dedupe.Other)
+	})
 }
 
 // log: Verify finds nothing, neither in all that was ever appended nor in what is left of it.

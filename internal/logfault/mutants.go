@@ -1,9 +1,12 @@
 package logfault
 
 import (
+	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // mutant breaks a rule of the storage.
@@ -15,6 +18,8 @@ type mutant struct {
 	lostIsDone bool
 	// read changes an answer.
 	read func(from logledger.Place, items []logledger.Item) []logledger.Item
+	// answer changes what a caller is told.
+	answer func(w *world, v *verdict)
 	// after runs after items were deleted.
 	after func(s *store, now time.Time, deleted func() bool)
 }
@@ -30,6 +35,7 @@ var mutants = []mutant{
 	{name: "chain-rows-deleted", after: deleteChain},
 	{name: "purge-without-horizon", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Horizon })},
 	{name: "purge-without-window", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Window })},
+	{name: "copy-before-the-own-row", answer: copyFirst},
 }
 
 // plainPut puts an item, whatever is there.
@@ -79,5 +85,23 @@ func purgedEarlier(by func(logledger.Epoch) time.Duration) func(*store, logledge
 	return func(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
 		e := s.lanes[at.Lane].chain[at.Epoch].Epoch
 		return s.append(at, data, purgeAt-int64(by(e)/time.Second))
+	}
+}
+
+// copyFirst lets a record be a duplicate of a copy although it has a row of its own, unless it was to be delivered
+// already.
+func copyFirst(w *world, v *verdict) {
+	if v.Found != dedupe.Mine || len(w.told(v.record)) > 0 {
+		return
+	}
+	r := w.Records[v.record]
+	entries, err := w.entries(r.Key)
+	if err != nil {
+		panic(err) // the storage never fails
+	}
+	if slices.ContainsFunc(entries, func(e logledger.Entry) bool {
+		return !e.HasOwner(r.owner()) && e.HasContent(format.KeyOf(ids[r.Key]), r.fingerprint(v.changed)) && w.counts(e, r)
+	}) {
+		v.Answer = dedupe.Answer{Found: dedupe.Same}
 	}
 }

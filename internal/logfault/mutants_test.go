@@ -72,6 +72,7 @@ const (
 	table   = "pkg/dedupe/logledger/table.go"
 	held    = "pkg/dedupe/logledger/held.go"
 	making  = "internal/logfault/history.go"
+	fitting = "internal/logfault/fits.go"
 	appends = "data, last.PurgeAt())"
 )
 
@@ -93,6 +94,8 @@ var collidingKeys = change{
 var smallPages = []change{
 	{table, "pageSlots = 1024", "pageSlots = 4"}, {table, "firstSlack = 64", "firstSlack = 1"},
 	{held, "heldPageItems = 256", "heldPageItems = 2"}, {making, "memoryUnit  = 50_000", "memoryUnit  = 400"},
+	{fitting, "pageEntries = 1024", "pageEntries = 4"}, {fitting, "slackAtEnd  = 64", "slackAtEnd  = 1"},
+	{fitting, "pageItems   = 256", "pageItems   = 2"},
 }
 
 var sourceMutants = []sourceMutant{

@@ -13,7 +13,7 @@ import (
 type port struct {
 	*world
 	name string
-	call *call // that is running; nil: it runs to its end at once, and nothing fails
+	busy [mostLanes]bool // the lanes on which calls work
 }
 
 var _ logledger.Storage = (*port)(nil)
@@ -33,18 +33,49 @@ const (
 	ways
 )
 
-// enter waits until this call goes on, and says how it fails.
+// enter waits until this call goes on, and says how it fails. Without a call nothing fails.
 func (p *port) enter() (how way, err error) {
-	if p.call == nil {
+	c := p.current
+	if c == nil {
 		return none, nil
 	}
-	if p.call.killed || !p.call.yield(struct{}{}) {
-		return none, errKilled
+	if err := c.wait(); err != nil {
+		return none, err
 	}
-	if p.chance(p.Trouble) {
+	if c.effects++; c.effects == c.Cut {
+		p.note("the context ends")
+		c.cancel()
+	}
+	if c.effects == c.Cut || p.chance(p.Trouble) {
 		how = way(1 + p.random.IntN(int(ways-1)))
 	}
 	return how, nil
+}
+
+// wait lets other calls go on. The error says that this one has ended.
+func (c *call) wait() error {
+	if !c.killed && c.context.Err() != nil {
+		return c.context.Err()
+	}
+	if c.killed || !c.yield(struct{}{}) {
+		return errKilled
+	}
+	return nil
+}
+
+// enterLane waits for the call that works on a lane. A Ledger does so as well, but in a way that does not let the other
+// call go on.
+func (p *port) enterLane(n int, f func(int)) {
+	c := p.current
+	for p.busy[n] {
+		if c.wait() != nil {
+			f(n) // the Ledger does not wait either
+			return
+		}
+	}
+	p.busy[n] = true
+	f(n)
+	p.busy[n] = false
 }
 
 func (p *port) note(format string, args ...any) {
@@ -53,7 +84,12 @@ func (p *port) note(format string, args ...any) {
 	}
 }
 
-func (p *port) fails(how string) error { return fmt.Errorf("%w: %s", dedupe.ErrTryAgain, how) }
+func (p *port) fails(how string) error {
+	if err := p.current.context.Err(); err != nil {
+		return fmt.Errorf("%w: %s", err, how)
+	}
+	return fmt.Errorf("%w: %s", dedupe.ErrTryAgain, how)
+}
 
 // Epochs is that of logledger.Storage.
 func (p *port) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
@@ -118,7 +154,7 @@ func (p *port) write(effect func()) error {
 	case failBefore:
 		return p.fails("no effect")
 	case late:
-		p.delayed = append(p.delayed, delayed{p.call.deadline, p.name, effect})
+		p.delayed = append(p.delayed, delayed{p.current.deadline, p.name, effect})
 		return p.fails("the effect comes later")
 	case loseReply:
 		effect()
@@ -146,10 +182,10 @@ func (p *port) Read(
 		limit = p.Page
 	}
 	items, more, err = view{store: &p.store}.Read(ctx, from, limit, true)
-	if p.call != nil && !consistent && p.chance(p.Stale) {
+	if p.current != nil && !consistent && p.chance(p.Stale) {
 		items, more = p.stale(items, more)
 	}
-	if p.call != nil && len(items) > 0 && p.chance(0.1) {
+	if p.current != nil && len(items) > 0 && p.chance(0.1) {
 		more = true // a page may end at the end
 	}
 	if p.mutant != nil && p.mutant.read != nil {

@@ -51,6 +51,11 @@ func (h history) parts() (all []history) {
 		}
 	}
 	for n := range h.Batches {
+		if b := h.Batches[n]; b.Beside || b.Cut > 0 {
+			add(func(h *history) { h.Batches[n].Beside, h.Batches[n].Cut = false, 0 })
+		}
+	}
+	for n := range h.Batches {
 		for i := range h.Batches[n].Records {
 			if len(h.Batches[n].Records) > 1 {
 				add(func(h *history) { h.Batches[n].Records = slices.Delete(h.Batches[n].Records, i, i+1) })

@@ -94,6 +94,9 @@ func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing
 // isSeal knows the kind of an item.
 func isSeal(data []byte) bool { return data[1] == 's' }
 
+// rowsOf knows how many rows an item has.
+func rowsOf(data []byte) int { return (len(data) - 98) / 26 }
+
 func (s *store) put(c *cell, data []byte, purgeAt int64) {
 	s.appends++
 	*c = cell{data: data, purgeAt: purgeAt, order: s.appends, there: true}

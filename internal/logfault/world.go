@@ -24,6 +24,7 @@ type world struct {
 	now       time.Duration
 	processes []*process
 	running   []*call
+	current   *call // the one of running that goes on now
 	delayed   []delayed
 	verdicts  []verdict
 
@@ -31,20 +32,22 @@ type world struct {
 	trace   []string
 }
 
-// process is a Ledger, which is used by one call at a time.
+// process is a Ledger, which may be used by several calls at the same time.
 type process struct {
 	setting
 	name   string
 	port   *port
-	ledger *logledger.Ledger
-	call   *call // that is running
-	cold   int   // how many processes took its place
+	ledger *logledger.Ledger // nil: the process has not begun
+	cold   int               // how many processes took its place
 }
 
 // call is a call of a ledger, which stops before each effect.
 type call struct {
 	batch
 	process  *process
+	port     *port
+	context  context.Context
+	cancel   context.CancelFunc
 	deadline time.Duration // no effect may come later: the records are past their horizon then
 	next     func() (struct{}, bool)
 	stop     func()
@@ -52,6 +55,8 @@ type call struct {
 	killed   bool
 	left     bool // nobody waits for the answers
 	begun    int  // how many verdicts there were
+	effects  int  // how many it has come to
+	shared   bool // another call has used the Ledger at the same time
 }
 
 // delayed is an effect that comes later.
@@ -66,6 +71,8 @@ type verdict struct {
 	dedupe.Answer
 	record  int
 	changed bool // under changed fingerprints
+	cut     bool // the context of the call has an end
+	fits    bool // what counts fits into the memory of the process
 	appends int  // how many items had been appended
 	begun   int  // how many verdicts there were when the call began
 	window  time.Duration
@@ -100,8 +107,13 @@ func (w *world) note(format string, args ...any) {
 
 func since(arrival int64) time.Duration { return time.UnixMilli(arrival).Sub(begin) }
 
-func (w *world) run() error {
+func (w *world) run() (err error) {
 	defer w.end()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
 	for _, b := range w.Batches {
 		for len(w.running) > 0 && w.chance(w.Eager) {
 			if err := w.step(); err != nil {
@@ -127,13 +139,35 @@ func (w *world) run() error {
 // end ends what is running.
 func (w *world) end() {
 	for _, c := range w.running {
-		c.kill()
+		w.kill(c)
 	}
 }
 
-func (c *call) kill() {
+// kill ends a call before its next effect.
+func (w *world) kill(c *call) {
 	c.killed = true
+	c.cancel()
+	w.current = c
 	c.stop()
+	w.current = nil
+}
+
+// callsOf are the running calls of a process.
+func (w *world) callsOf(p *port) (all []*call) {
+	for _, c := range w.running {
+		if c.port == p {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// killProcess ends all calls of a process.
+func (w *world) killProcess(p *port) {
+	for _, c := range w.callsOf(p) {
+		w.kill(c)
+	}
+	w.running = slices.DeleteFunc(w.running, func(c *call) bool { return c.killed })
 }
 
 // step lets one effect come, or one call go on.
@@ -150,11 +184,12 @@ func (w *world) step() error {
 
 // goOn lets a call go on up to its next effect.
 func (w *world) goOn(c *call) error {
-	if _, more := c.next(); !more {
+	w.current = c
+	_, more := c.next()
+	w.current = nil
+	if !more {
+		c.cancel()
 		w.running = slices.DeleteFunc(w.running, func(other *call) bool { return other == c })
-		if c.process.call == c {
-			c.process.call = nil
-		}
 	}
 	return w.unbroken()
 }
@@ -173,14 +208,15 @@ func (w *world) advance(now time.Duration) {
 		return
 	}
 	w.now = now
-	for _, c := range w.running {
-		if c.deadline < now {
+	for _, c := range slices.Clone(w.running) {
+		if c.deadline < now && !c.killed {
 			w.note("%s: killed, since its records are past their horizon", c.process.name)
-			c.kill()
-			c.process.restart(c)
+			w.killProcess(c.port)
+			if c.process.port == c.port {
+				c.process.restart()
+			}
 		}
 	}
-	w.running = slices.DeleteFunc(w.running, func(c *call) bool { return c.killed })
 	w.delayed = slices.DeleteFunc(w.delayed, func(d delayed) bool { return d.deadline < now })
 	deleted := func() bool { return w.chance(w.Purge) }
 	w.purge(begin.Add(now), deleted)
@@ -189,39 +225,50 @@ func (w *world) advance(now time.Duration) {
 	}
 }
 
-// restart puts a new process in the place of one, unless that was done already.
-func (p *process) restart(c *call) {
-	if p.call == c {
-		p.ledger, p.call = nil, nil
-		p.cold++
-	}
+// restart puts a new process in the place of one.
+func (p *process) restart() {
+	p.ledger, p.port = nil, nil
+	p.cold++
 }
 
 // begin begins a batch.
 func (w *world) begin(b batch) error {
 	p := w.processes[b.Process]
-	switch c := p.call; {
-	case b.Cold && c != nil:
+	calls := w.callsOf(p.port)
+	switch {
+	case b.Cold && len(calls) > 0:
 		if w.chance(0.5) {
 			w.note("%s: killed", p.name)
-			c.kill()
-			w.running = slices.DeleteFunc(w.running, func(other *call) bool { return other == c })
+			w.killProcess(p.port)
 		} else {
 			w.note("%s: goes on, and nobody waits for it", p.name)
-			c.left = true
-		}
-		p.restart(c)
-	case b.Cold:
-		p.ledger = nil
-		p.cold++
-	default:
-		for p.call != nil {
-			if err := w.goOn(p.call); err != nil {
-				return err
+			for _, c := range calls {
+				c.left = true
 			}
+		}
+		p.restart()
+	case b.Cold:
+		p.restart()
+	case !b.Beside:
+		if err := w.finish(p.port); err != nil {
+			return err
 		}
 	}
 	w.start(p, b)
+	return nil
+}
+
+// finish lets the calls of a process end. They may wait for one another.
+func (w *world) finish(p *port) error {
+	for calls := w.callsOf(p); len(calls) > 0; calls = w.callsOf(p) {
+		c := calls[0]
+		if len(calls) > 1 {
+			c = oneOf(w.random, calls...)
+		}
+		if err := w.goOn(c); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -231,26 +278,31 @@ func (w *world) start(p *process, b batch) {
 		p.port = &port{world: w, name: fmt.Sprintf("%s (number %d)", p.name, p.cold)}
 		p.ledger = w.open(p.port, p.setting)
 	}
-	c := &call{batch: b, process: p, deadline: w.Records[b.Records[0]].Arrival, begun: len(w.verdicts)}
+	c := &call{
+		batch: b, process: p, port: p.port, deadline: w.Records[b.Records[0]].Arrival, begun: len(w.verdicts),
+	}
+	c.context, c.cancel = context.WithCancel(context.Background())
+	for _, other := range w.callsOf(p.port) {
+		c.shared, other.shared = true, true
+	}
 	for _, n := range b.Records {
 		c.deadline = min(c.deadline, w.Records[n].Arrival)
 	}
 	c.deadline += w.horizon()
 	w.noteBatch(p.port.name, b)
-	ledger, port := p.ledger, p.port
-	port.call, p.call = c, c
+	ledger := p.ledger
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
 		retention := dedupe.Retention{Window: p.Window, Horizon: p.Horizon}
 		if b.Warm {
-			_ = ledger.Warm(context.Background(), scope, retention) // it is allowed to fail
+			_ = ledger.Warm(c.context, scope, retention) // it is allowed to fail
 		}
-		answers, err := ledger.Enter(context.Background(), w.question(b, retention))
+		answers, err := ledger.Enter(c.context, w.question(b, retention))
 		if err != nil {
 			panic(err) // the retention is right
 		}
 		if !c.left && !c.killed {
-			w.answer(port.name, b, c.begun, p.Window, answers)
+			w.answer(c, answers)
 		}
 	})
 	w.running = append(w.running, c)
@@ -264,7 +316,7 @@ func (w *world) open(p *port, s setting) *logledger.Ledger {
 	return l
 }
 
-// clock is virtual time. Of lanes that may be entered at the same time, the seed says which comes first.
+// clock is virtual time. Of the lanes that a call may enter at the same time, the seed says which comes first.
 func (w *world) clock(p *port) dedupe.Clock {
 	return dedupe.Clock{
 		Now: func() time.Time { return begin.Add(w.now) },
@@ -274,7 +326,7 @@ func (w *world) clock(p *port) dedupe.Clock {
 		},
 		Each: func(n, _ int, f func(int)) {
 			for _, i := range w.random.Perm(n) {
-				f(i)
+				p.enterLane(i, f)
 			}
 		},
 	}
@@ -307,15 +359,22 @@ func (w *world) noteBatch(name string, b batch) {
 }
 
 // answer takes down what a caller was told.
-func (w *world) answer(name string, b batch, begun int, window time.Duration, answers []dedupe.Answer) {
-	for i, n := range b.Records {
+func (w *world) answer(c *call, answers []dedupe.Answer) {
+	for i, n := range c.Records {
 		if w.Records[n].Poison {
 			continue
 		}
-		if w.tracing {
-			w.note("%s: record %d: %s", name, n, describe(answers[i]))
+		v := verdict{
+			Answer: answers[i], record: n, changed: c.Changed, appends: w.appends, begun: c.begun, window: c.process.Window,
+			cut: c.Cut > 0, fits: !c.shared && w.fits(c),
 		}
-		w.verdicts = append(w.verdicts, verdict{answers[i], n, b.Changed, w.appends, begun, window})
+		if w.mutant != nil && w.mutant.answer != nil {
+			w.mutant.answer(w, &v)
+		}
+		if w.tracing {
+			w.note("%s: record %d: %s", c.port.name, n, describe(v.Answer))
+		}
+		w.verdicts = append(w.verdicts, v)
 	}
 }
 
@@ -330,30 +389,44 @@ func describe(a dedupe.Answer) string {
 	return found
 }
 
-// settle enters all records again whose horizon has not ended, in a new process, and nothing fails. So it finds out
-// whether the log is of use.
+// settle enters all records again whose horizon has not ended, in each process that has survived and in a new one, and
+// nothing fails. So it finds out whether the log is of use, and whether a process is stuck.
 func (w *world) settle() error {
 	b := batch{At: w.now}
 	for n, r := range w.Records {
-		if r.Arrival <= w.now && w.now <= r.Arrival+w.horizon() {
+		if r.Arrival <= w.now+ahead && w.now <= r.Arrival+w.horizon() {
 			b.Records = append(b.Records, n)
 		}
 	}
 	if len(b.Records) == 0 {
 		return nil
 	}
-	p := &port{world: w, name: "the last process"}
-	w.noteBatch(p.name, b)
-	s := w.Settings[0]
-	answers, err := w.open(p, setting{Lanes: w.lanesOfScope()}).Enter(context.Background(),
-		w.question(b, dedupe.Retention{Window: s.Window, Horizon: s.Horizon}))
+	lanes := w.lanesOfScope()
+	for _, p := range w.processes {
+		if p.ledger != nil && (lanes == 0 || lanes == cmp.Or(p.Lanes, w.Lanes)) {
+			if err := w.settleIn(p, b); err != nil {
+				return err
+			}
+		}
+	}
+	p := &process{setting: w.Settings[0], port: &port{world: w, name: "the last process"}}
+	p.Lanes, p.Memory = lanes, 0
+	p.ledger = w.open(p.port, p.setting)
+	return w.settleIn(p, b)
+}
+
+func (w *world) settleIn(p *process, b batch) error {
+	w.noteBatch(p.port.name, b)
+	answers, err := p.ledger.Enter(context.Background(),
+		w.question(b, dedupe.Retention{Window: p.Window, Horizon: p.Horizon}))
 	if err != nil {
 		return err
 	}
-	w.answer(p.name, b, len(w.verdicts), s.Window, answers)
-	for _, a := range answers {
-		if w.judges == all && a.Err != nil {
-			return fmt.Errorf("refused: %w", a.Err)
+	first := len(w.verdicts)
+	w.answer(&call{batch: b, process: p, port: p.port, begun: first}, answers)
+	for _, v := range w.verdicts[first:] {
+		if w.judges == all && v.Err != nil && !v.memoryIsFull() {
+			return fmt.Errorf("refused: %s is stuck: %w", p.port.name, v.Err)
 		}
 	}
 	return w.unbroken()

@@ -1,0 +1,67 @@
+package logfault
+
+import (
+	"cmp"
+	"math"
+	"time"
+)
+
+// The sizes of the memory of a Ledger.
+const (
+	pageEntries = 1024 // that have room in a page
+	entryBytes  = 24
+	slackAtEnd  = 64  // entries at the end of a lane's pages that are kept free, at least
+	pageItems   = 256 // that have room in a page
+	itemBytes   = 88
+)
+
+// fits reports whether all entries that count for the records of a call fit into the memory of its process, with those
+// that the call may add. Other lanes keep what counts for the least of the arrivals.
+func (w *world) fits(c *call) bool {
+	if c.process.Memory == 0 {
+		return true
+	}
+	least, needed := time.Duration(math.MaxInt64), 0
+	var more [mostLanes]int
+	for _, n := range c.Records {
+		if r := w.Records[n]; !r.Poison {
+			least = min(least, r.Arrival)
+			more[laneOf(ids[r.Key], cmp.Or(w.lanesOfScope(), w.Lanes))]++
+		}
+	}
+	for n := range w.lanes {
+		needed += w.lanes[n].needed(begin.Add(least).UnixMilli(), more[n])
+	}
+	return int64(needed) <= c.process.Memory
+}
+
+// needed is how many bytes the entries of a lane need, at most, that count for an arrival, with some more.
+func (l *laneStore) needed(arrival int64, more int) int {
+	rows, items, ever := more, 1+more, more
+	for n, e := range l.chain {
+		if !e.there || n >= len(l.epochs) {
+			continue
+		}
+		for _, c := range l.epochs[n] {
+			if !c.there || isSeal(c.data) {
+				continue
+			}
+			ever += rowsOf(c.data)
+			if e.Until > arrival || n == len(l.chain)-1 {
+				rows += rowsOf(c.data)
+				items++
+			}
+		}
+	}
+	if rows == 0 {
+		return 0
+	}
+	slack, pages := slackAtEnd, 0
+	for slack < ever { // all of them may ask for the last place
+		slack *= 2
+		pages += 1 + slack/pageEntries
+	}
+	pages += 1 + (rows*100/86+slack)/pageEntries
+	pages += pages / 10
+	return pages*pageEntries*entryBytes + (items+pageItems-1)/pageItems*pageItems*itemBytes
+}
