@@ -73,7 +73,11 @@ func (h *heldItems) shrink() (moved []ref) {
 		}
 	}
 	h.next, h.free = next, nil
-	h.pages = keep(h.pages, min(len(h.pages), (next+heldPageItems-1)/heldPageItems))
+	pages := 0 // item 0 alone needs none
+	if next > 1 {
+		pages = (next + heldPageItems - 1) / heldPageItems
+	}
+	h.pages = keep(h.pages, pages)
 	return moved
 }
 

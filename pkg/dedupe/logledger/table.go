@@ -158,7 +158,7 @@ func (t *table) shrink(moved []ref) {
 		}
 	}
 	pages := 0
-	for pages < len(t.pages) && t.most(pages) < n {
+	for n > 0 && pages < len(t.pages) && t.most(pages) < n {
 		pages++
 	}
 	t.pages = keep(t.pages, pages)

@@ -137,3 +137,27 @@ func TestMemoryOfEntries(t *testing.T) {
 	}
 	t.Logf("at most %.1f bytes an entry", worst)
 }
+
+// TestMemoryOfAnEmptyLane: a lane that took memory for entries whose append failed gives all of it back, so that another
+// lane has room.
+func TestMemoryOfAnEmptyLane(t *testing.T) {
+	t.Parallel()
+	failed := &lane{ledger: &Ledger{memory: budget{limit: 50_000}}, epochs: []Epoch{{Until: 2}}, rows: []int{0}}
+	if err := failed.makeRoom(1); err != nil {
+		t.Fatal(err)
+	}
+	failed.giveBack(1)
+	if n := failed.bytes(); n != 0 {
+		t.Errorf("it keeps %d bytes", n)
+	}
+	for _, l := range []*lane{{ledger: failed.ledger}, failed} {
+		it := item{rows: make([]row, 1), plain: 1, at: arrivals{1, 1}}
+		if err := l.hold(Epoch{}, 0, it); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.bytes(); int64(n) != l.ledger.memory.used.Load() || l.entries.count != 1 {
+			t.Errorf("%d entries in %d bytes, and %d are counted", l.entries.count, n, l.ledger.memory.used.Load())
+		}
+		l.forget()
+	}
+}
