@@ -181,7 +181,7 @@ func (m *maker) put(most int) {
 	if chance(m.Rand, 0.2) {
 		arrival -= oneOf(m.Rand, time.Second, m.window/16, m.window/3, m.window)
 	} else if chance(m.Rand, 0.04) {
-		arrival += oneOf(m.Rand, time.Second, m.window/3, m.window+time.Second, ahead)
+		arrival += oneOf(m.Rand, time.Second, m.window/3, min(m.window+time.Second, ahead), ahead)
 	}
 	m.next[source]++
 	n := 1

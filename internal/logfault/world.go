@@ -401,16 +401,15 @@ func (w *world) settle() error {
 	if len(b.Records) == 0 {
 		return nil
 	}
-	lanes := w.lanesOfScope()
 	for _, p := range w.processes {
-		if p.ledger != nil && (lanes == 0 || lanes == cmp.Or(p.Lanes, w.Lanes)) {
+		if lanes := cmp.Or(p.Lanes, w.Lanes); p.ledger != nil && cmp.Or(w.lanesOfScope(), lanes) == lanes {
 			if err := w.settleIn(p, b); err != nil {
 				return err
 			}
 		}
 	}
 	p := &process{setting: w.Settings[0], port: &port{world: w, name: "the last process"}}
-	p.Lanes, p.Memory = lanes, 0
+	p.Lanes, p.Memory = w.lanesOfScope(), 0
 	p.ledger = w.open(p.port, p.setting)
 	return w.settleIn(p, b)
 }
