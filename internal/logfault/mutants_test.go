@@ -137,6 +137,28 @@ var sourceMutants = []sourceMutant{
 	{name: "content-without-the-key", changes: []change{collidingKeys, {
 		item, "append(append(text, k[:]...), fingerprint...)", "append(text, fingerprint...)",
 	}}},
+	{name: "item-with-wrong-arrivals", changes: []change{{
+		decide, "at: arrivals{run[0].arrival, run[0].arrival}, rows", "at: arrivals{run[0].arrival - 5000, run[0].arrival}, rows",
+	}}},
+	{name: "stuck-after-a-lost-reply", refuses: true, changes: []change{
+		{lane, "type lane struct {\n", "type lane struct {\n\tfailed error\n"},
+		{lane, "\tif l.wanted < l.complete {", "\tif l.failed != nil { return l.failed }\n\tif l.wanted < l.complete {"},
+		{lane, "\t\tl.alone = false\n\t\treturn false, err", "\t\tif ctx.Err() == nil { l.failed = err }\n\t\treturn false, err"},
+	}},
+	{name: "memory-not-given-back", refuses: true, changes: []change{{ledger, "l.giveBack(q.Scope, least)", ""}}},
+	{name: "arrival-ahead-refused", refuses: true, changes: []change{{
+		ledger, "farthestAhead = time.Hour", "farthestAhead = 59 * time.Minute",
+	}}},
+	{name: "memory-taken-from-a-running-call", changes: append(smallPages, change{
+		ledger, "if lane.tryLock() {\n\t\t\t\tlane.giveBack(arrival)\n\t\t\t\tlane.unlock()\n\t\t\t}", "lane.giveBack(arrival)",
+	})},
+	{name: "part-of-a-load-is-all", changes: []change{{
+		lane, "if l.floor = floor; i > 0 {", "if l.floor = floor; false {",
+	}}},
+	{name: "only-some-rows-of-a-key", changes: []change{{
+		table, "for i := t.find(k); i < t.slots(); i++ {",
+		"for i, first := t.find(k), t.find(k); i < t.slots() && i < first+16; i++ {",
+	}}},
 }
 
 // TestSourceMutants: the histories find each broken rule of the ledger.
