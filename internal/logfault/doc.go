@@ -6,6 +6,7 @@
 //   - port.go: the storage as a process sees it, with lost and late effects and stale reads.
 //   - store.go: the storage, which deletes what is past its purge time.
 //   - judge.go: the guarantees.
+//   - fits.go: whether the memory of a process suffices.
 //   - shrink.go: makes a history smaller that breaks one.
 //   - mutants.go: rules of the ledger that are broken. The search must find each.
 package logfault
