@@ -12,7 +12,7 @@ import (
 // mutant breaks a rule of the storage.
 type mutant struct {
 	name string
-	rare bool // it takes long to find
+	rare bool // it takes long to find, and what callers are told suffices
 	// append is the effect of an Append.
 	append func(s *store, at logledger.Place, data []byte, purgeAt int64) (existing []byte)
 	// lostIsDone takes each append that failed for one that is done.
