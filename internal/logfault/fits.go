@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// The sizes of the memory of a Ledger.
+// The memory of a lane consists of pages of entries and of pages of items: see table.go and held.go of package logledger.
 const (
-	pageEntries = 1024 // that have room in a page
+	pageEntries = 1024 // places of a page
 	entryBytes  = 24
-	slackAtEnd  = 64  // entries at the end of a lane's pages that are kept free, at least
-	pageItems   = 256 // that have room in a page
+	slackAtEnd  = 64   // places at the end that no entry asks for, at least
+	fullest     = 0.86 // the part of the other places that may be taken
+	pageItems   = 256
 	itemBytes   = 88
 )
 
@@ -35,9 +36,10 @@ func (w *world) fits(c *call) bool {
 	return int64(needed) <= c.process.Memory
 }
 
-// needed is how many bytes the entries of a lane need, at most, that count for an arrival, with some more.
+// needed is how many bytes the entries of a lane need, at most, that count for an arrival, with some more. An epoch
+// counts as a whole.
 func (l *laneStore) needed(arrival int64, more int) int {
-	rows, items, ever := more, 1+more, more
+	rows, items, ever := more, 1+more, more // item 0 is none
 	for n, e := range l.chain {
 		if !e.there || n >= len(l.epochs) {
 			continue
@@ -56,12 +58,12 @@ func (l *laneStore) needed(arrival int64, more int) int {
 	if rows == 0 {
 		return 0
 	}
-	slack, pages := slackAtEnd, 0
+	slack, pages := slackAtEnd, 1
 	for slack < ever { // all of them may ask for the last place
 		slack *= 2
 		pages += 1 + slack/pageEntries
 	}
-	pages += 1 + (rows*100/86+slack)/pageEntries
-	pages += pages / 10
+	pages += (int(float64(rows)/fullest) + slack) / pageEntries
+	pages += pages / 10 // the table grows by such a step
 	return pages*pageEntries*entryBytes + (items+pageItems-1)/pageItems*pageItems*itemBytes
 }

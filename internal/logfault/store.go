@@ -94,8 +94,14 @@ func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing
 // isSeal knows the kind of an item.
 func isSeal(data []byte) bool { return data[1] == 's' }
 
+// The sizes of what items are made of, in bytes.
+const (
+	headerSize = 98
+	rowSize    = 26
+)
+
 // rowsOf knows how many rows an item has.
-func rowsOf(data []byte) int { return (len(data) - 98) / 26 }
+func rowsOf(data []byte) int { return (len(data) - headerSize) / rowSize }
 
 func (s *store) put(c *cell, data []byte, purgeAt int64) {
 	s.appends++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func (w *world) run() (err error) {
 	defer w.end()
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
 	for _, b := range w.Batches {
@@ -360,13 +361,14 @@ func (w *world) noteBatch(name string, b batch) {
 
 // answer takes down what a caller was told.
 func (w *world) answer(c *call, answers []dedupe.Answer) {
+	fits := !c.shared && w.fits(c)
 	for i, n := range c.Records {
 		if w.Records[n].Poison {
 			continue
 		}
 		v := verdict{
 			Answer: answers[i], record: n, changed: c.Changed, appends: w.appends, begun: c.begun, window: c.process.Window,
-			cut: c.Cut > 0, fits: !c.shared && w.fits(c),
+			cut: c.Cut > 0, fits: fits,
 		}
 		if w.mutant != nil && w.mutant.answer != nil {
 			w.mutant.answer(w, &v)
