@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,6 +303,44 @@ func TestLoadInParts(t *testing.T) {
 		if calls > 20 {
 			t.Fatalf("not loaded after %d calls: %v, %v", calls, err, answers[0].Err)
 		}
+	}
+}
+
+// TestCallsAtOnce: several calls of a ledger at once, in two scopes, with little memory. One record of each id is put.
+func TestCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	const calls, batches, size = 8, 40, 300
+	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2, Memory: 300_000})
+	for n := range batches {
+		var group sync.WaitGroup
+		var put [2]atomic.Int64
+		for call := range calls {
+			group.Go(func() {
+				q := dedupe.Question{Scope: fmt.Sprint("scope-", call%2), Retention: retention}
+				for i := range size {
+					owner := fmt.Sprint(call, "-", n, "-", i)
+					q.Records = append(q.Records, candidate(fmt.Sprint(n, "-", i), owner, "x", time.Duration(n)*time.Hour))
+				}
+				answers, err := l.Enter(t.Context(), q)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, a := range answers {
+					switch {
+					case a.Found == dedupe.Put:
+						put[call%2].Add(1)
+					case a.Found != dedupe.Same:
+						t.Errorf("got %+v", a)
+					}
+				}
+			})
+		}
+		if group.Wait(); put[0].Load() != size || put[1].Load() != size {
+			t.Fatalf("at %d hours %d and %d records are put, want %d", n, put[0].Load(), put[1].Load(), size)
+		}
+	}
+	if s := l.Stats(); s.Memory > s.MemoryLimit || s.Evictions == 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
