@@ -83,6 +83,10 @@ build: ## Build bin/oncebox
 release: ## Build what a tag publishes into dist/release; VERSION=v1.2.3, by default from git
 	go run ./tools/release '$(VERSION)' dist/release
 
+.PHONY: templates
+templates: ## Make the CloudFormation templates of a release into dist/templates; VERSION=v1.2.3
+	go run ./infra/templates '$(VERSION:v%=%)' dist/templates
+
 .PHONY: image
 image: release ## Build the container image oncebox:VERSION of the release, with Docker
 	scripts/build-image '$(VERSION)'

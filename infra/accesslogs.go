@@ -11,7 +11,9 @@ import (
 )
 
 // accessLogFields are the members of a line of the access log. None holds personal data: path and caller name the
-// claimant, and address and user agent tell a person. The request id leads to the line in the function's log.
+// claimant, and address and user agent tell a person. The request id leads to the line in the function's log. The errors
+// are texts of API Gateway and of its authorizers: why a request was refused before it reached the function. They hold no
+// token and no claim of one.
 var accessLogFields = map[string]string{
 	"requestId":               "$context.requestId",
 	"requestTime":             "$context.requestTime",
@@ -22,19 +24,26 @@ var accessLogFields = map[string]string{
 	"integrationStatus":       "$context.integration.status",
 	"integrationLatency":      "$context.integration.latency",
 	"integrationErrorMessage": "$context.integrationErrorMessage",
+	"errorMessage":            "$context.error.message",
+	"authorizerError":         "$context.authorizer.error",
 }
 
 // newAccessLogGroup makes a log group whose name begins with /aws/vendedlogs/. API Gateway adds every other group to a
 // resource policy of the region, which has room for a few dozen (CloudWatch Logs User Guide, "Enable logging from AWS
 // services"). The name ends with a part of the stack's id, so that a group that stayed does not collide with the group
 // of the next stack.
-func newAccessLogGroup(scope constructs.Construct, retention awslogs.RetentionDays, disposable bool) awslogs.LogGroup {
-	id := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Stack_Of(scope).StackId(), nil))
+func newAccessLogGroup(scope constructs.Construct, p FunctionProps, disposable bool) awslogs.LogGroup {
 	return awslogs.NewLogGroup(scope, jsii.String("AccessLogs"), &awslogs.LogGroupProps{
-		LogGroupName:  jsii.String("/aws/vendedlogs/" + apiName(scope) + "/" + *id),
-		Retention:     retention,
-		RemovalPolicy: removalPolicy(disposable),
+		LogGroupName:  accessLogGroupName(scope, apiName(scope)),
+		Retention:     p.LogRetention,
+		EncryptionKey: p.LogKey,
+		RemovalPolicy: keptOnceMade(disposable),
 	})
+}
+
+func accessLogGroupName(scope constructs.Construct, api string) *string {
+	id := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Stack_Of(scope).StackId(), nil))
+	return jsii.String("/aws/vendedlogs/" + api + "/" + *id)
 }
 
 func writeAccessLogs(stage awsapigatewayv2.HttpStage, logs awslogs.LogGroup) {

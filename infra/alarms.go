@@ -2,6 +2,7 @@ package infra
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -13,66 +14,128 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// AlarmProps are the settings of alarms.
+// AlarmProps are the settings of alarms. All are optional.
 type AlarmProps struct {
 	// Topic gets a message when an alarm goes off and another when it is over. Without a topic, alarms only show in
 	// CloudWatch.
 	Topic awssns.ITopic
+
+	// RunbookURL is the https address of the page that the description of each alarm links to, with the alarm's section
+	// behind a #. The default is docs/operations.md of this project. Another page needs the same sections.
+	RunbookURL string
 }
 
-// runbook has a section for each alarm.
-const runbook = "https://github.com/oncebox/oncebox/blob/main/docs/operations.md#"
+// defaultRunbook has a section for each alarm.
+const defaultRunbook = "https://github.com/oncebox/oncebox/blob/main/docs/operations.md"
 
-// An alarm goes off in the first period of five minutes in which its metric reaches the threshold. Missing data is
-// good: these metrics count failures or things that wait.
+func (p AlarmProps) withDefaults() AlarmProps {
+	if p.RunbookURL == "" {
+		p.RunbookURL = defaultRunbook
+	}
+	return p
+}
+
+// check returns everything that is wrong with props that have their defaults.
+func (p AlarmProps) check(names naming) error {
+	wrong := problems{naming: names}
+	u, err := url.Parse(p.RunbookURL)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.Fragment != "" || len(p.RunbookURL) > longestRunbook {
+		wrong.add("%s is %q; write the https address of a page, without a # and with at most %d characters",
+			wrong.of("RunbookURL"), p.RunbookURL, longestRunbook)
+	}
+	return wrong.err()
+}
+
+// longestRunbook leaves room for the rest of a description, which has at most 1,024 characters (CloudWatch API
+// Reference, "PutMetricAlarm").
+const longestRunbook = 512
+
+// An alarm goes off when its metric reaches a threshold in some of the latest periods. Missing data is always good: the
+// metrics count failures, or things that wait, and a stack that nobody uses yet has none.
 type alarm struct {
 	id        string // of the construct
 	section   string // of the runbook
 	means     string // begins the description
 	metric    awscloudwatch.IMetric
 	threshold float64
-	// silentPeriods inverts the alarm if it is above 0: it goes off after so many periods in a row in which the metric
-	// is below the threshold or missing.
-	silentPeriods int
+	when      datapoints
+	below     bool // the alarm goes off at the threshold and below
 }
+
+// datapoints says how many of the latest periods must reach the threshold.
+type datapoints struct{ breaching, of int }
+
+// The datapoints of alarms. What repeats itself and is retried may pass: it has to last. What needs a person anyway is
+// told at once.
+var (
+	atOnce  = datapoints{1, 1}
+	twice   = datapoints{2, 3}
+	lasting = datapoints{3, 3}
+)
 
 const alarmPeriod = 5 * time.Minute
 
-func (a alarm) add(scope constructs.Construct, p AlarmProps) {
+// An alarmSet makes the alarms of a construct.
+type alarmSet struct {
+	AlarmProps
+	scope constructs.Construct
+	made  map[string]awscloudwatch.Alarm // by section
+}
+
+func newAlarmSet(scope constructs.Construct, p AlarmProps) alarmSet {
+	return alarmSet{p, scope, map[string]awscloudwatch.Alarm{}}
+}
+
+// in returns the same set for alarms in another scope.
+func (s alarmSet) in(scope constructs.Construct) alarmSet {
+	s.scope = scope
+	return s
+}
+
+func (s alarmSet) add(all ...alarm) {
+	for _, a := range all {
+		s.made[a.section] = s.newAlarm(a)
+	}
+}
+
+func (s alarmSet) newAlarm(a alarm) awscloudwatch.Alarm {
 	props := &awscloudwatch.AlarmProps{
-		AlarmDescription:   jsii.String(a.means + " " + runbook + a.section),
+		AlarmDescription:   jsii.String(a.means + " " + s.RunbookURL + "#" + a.section),
 		Metric:             a.metric,
 		Threshold:          jsii.Number(a.threshold),
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-		EvaluationPeriods:  jsii.Number(1),
+		EvaluationPeriods:  jsii.Number(a.when.of),
+		DatapointsToAlarm:  jsii.Number(a.when.breaching),
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
 	}
-	if a.silentPeriods > 0 {
-		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_THRESHOLD
-		props.EvaluationPeriods = jsii.Number(a.silentPeriods)
-		props.TreatMissingData = awscloudwatch.TreatMissingData_BREACHING
+	if a.below {
+		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_OR_EQUAL_TO_THRESHOLD
 	}
-	addTopic(awscloudwatch.NewAlarm(scope, jsii.String(a.id), props), p)
+	made := awscloudwatch.NewAlarm(s.scope, jsii.String(a.id), props)
+	s.tell(made)
+	return made
 }
 
 // topicMetadata marks an alarm with the topics that get its messages.
 const topicMetadata = "oncebox:topic"
 
-// addTopic lets a topic get the messages of an alarm. It changes nothing if the topic gets them already.
-func addTopic(made awscloudwatch.Alarm, p AlarmProps) {
-	if p.Topic == nil {
+// tell lets the topic get the messages of an alarm. It changes nothing if the topic gets them already.
+func (s alarmSet) tell(made awscloudwatch.Alarm) {
+	if s.Topic == nil {
 		return
 	}
-	arn := *p.Topic.TopicArn()
+	arn := *s.Topic.TopicArn()
 	for _, m := range *made.Node().Metadata() {
 		if *m.Type == topicMetadata && m.Data == arn {
 			return
 		}
 	}
 	made.Node().AddMetadata(jsii.String(topicMetadata), arn, nil)
-	action := awscloudwatchactions.NewSnsAction(p.Topic)
+	action := awscloudwatchactions.NewSnsAction(s.Topic)
 	made.AddAlarmAction(action)
 	made.AddOkAction(action)
 }
@@ -85,125 +148,103 @@ func metric(namespace, name, statistic, dimension string, value *string) awsclou
 	})
 }
 
-func (c *ClaimAPI) newAlarms(p AlarmProps) {
-	alarm{
-		"ServerErrorsAlarm", "claim-server-errors", "The claim API answers with 5xx.",
-		metric("AWS/ApiGateway", "5xx", "Sum", "ApiId", c.API.ApiId()), 1, 0,
-	}.add(c.Construct, p)
-	functionAlarms(c.Construct, p, c.Function, "claim")
-	throttledKeys(c.Construct, p, c.BankTable)
-	throttledKeys(c.Construct, p, c.DedupeTable)
-}
+type metrics = map[string]awscloudwatch.IMetric
 
-// oldestRecord is the age of unread records at which the iterator-age alarm goes off. Lambda gives records up much
-// later: at 80 % of the retention, which is at least a day.
-const oldestRecord = 10 * time.Minute
-
-func (r *RecordDedupe) newAlarms(p AlarmProps, hasLog bool) {
-	function, mapping := r.Function.FunctionName(), r.Mapping.Ref()
-	alarms := []alarm{
-		{
-			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
-			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), 0,
-		},
-		{
-			// IteratorAge has no value while the function does not run. A mapping that polls counts every poll, also
-			// one without records.
-			"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.",
-			metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", mapping), 1, 3,
-		},
-		{
-			"DeadLettersAlarm", "dead-letters", "The function stored records in the dead-letter bucket.",
-			metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()), 1, 0,
-		},
-		{
-			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave up batches and stored them in the dead-letter bucket.",
-			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
-		},
-		{
-			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the dead-letter bucket.",
-			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, 0,
-		},
-		{
-			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
-			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, 0,
-		},
-		{
-			"PastHorizonAlarm", "records-past-horizon",
-			"Records were older than the horizon, which must be at least the stream's retention.", r.pastHorizon(), 1, 0,
-		},
-	}
-	if hasLog {
-		alarms = append(alarms, r.logAlarms()...)
-	}
-	for _, a := range alarms {
-		a.add(r.Construct, p)
-	}
-	functionAlarms(r.Construct, p, r.Function, "dedupe")
-	throttledKeys(r.Construct, p, r.DedupeTable)
-}
-
-// pastHorizon counts the records of the function's log lines that were older than the horizon. No metric of AWS can
-// tell: the retention of a stream can be raised after the deployment.
-func (r *RecordDedupe) pastHorizon() awscloudwatch.IMetric {
-	return r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon").Metric(over("Sum"))
-}
-
-// counted makes a metric of a member of the function's log lines, where it is above 0.
-func (r *RecordDedupe) counted(id, name, member string) awslogs.MetricFilter {
-	pattern := awslogs.FilterPattern_NumberValue(jsii.String(member), jsii.String(">"), jsii.Number(0))
-	return r.filter(id, name, pattern, member)
-}
-
-// filter makes a metric of the function's log lines with a pattern.
-func (r *RecordDedupe) filter(id, name string, pattern awslogs.IFilterPattern, value string) awslogs.MetricFilter {
-	return awslogs.NewMetricFilter(r.Construct, jsii.String(id), &awslogs.MetricFilterProps{
-		LogGroup:        r.Function.LogGroup(),
-		FilterPattern:   pattern,
-		MetricNamespace: jsii.String("oncebox/" + *r.Function.FunctionName()),
-		MetricName:      jsii.String(name),
-		MetricValue:     jsii.String(value),
+// calculated is an expression of metrics over a period.
+func calculated(expression string, of metrics, period time.Duration) awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: &expression, UsingMetrics: &of, Period: seconds(period),
 	})
+}
+
+// fewest is the number of requests or invocations below which a share would say little: one failure among three is not
+// a third of the traffic. Fewer count as so many.
+const fewest = 100
+
+// percent is the share of a part in a whole, which is an expression of the metrics.
+func percent(part, whole string, of metrics) awscloudwatch.IMetric {
+	const share = "100 * FILL(%[1]s, 0) / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
+	return calculated(fmt.Sprintf(share, part, whole, fewest), of, alarmPeriod)
+}
+
+// Thresholds in percent. One failure reaches failing among up to 100 requests, so that the alarm also sees an API with
+// little traffic; it goes off if that happens in two of three periods.
+const (
+	failing  = 1
+	limited  = 5
+	rejected = 50
+)
+
+// addFunction adds the alarms of a function.
+func (s alarmSet) addFunction(function awslambda.Function, job string, errors datapoints) {
+	count := func(name string) awscloudwatch.IMetric {
+		return metric("AWS/Lambda", name, "Sum", "FunctionName", function.FunctionName())
+	}
+	s.add(
+		alarm{
+			"FunctionErrorsAlarm", job + "-function-errors", fmt.Sprintf("The %s function fails.", job),
+			percent("errors", "FILL(invocations, 0)", metrics{"errors": count("Errors"), "invocations": count("Invocations")}),
+			failing, errors, false,
+		},
+		alarm{
+			// Invocations leaves out what was throttled (Lambda Developer Guide, "Types of metrics for Lambda functions").
+			"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
+			percent("throttles", "(FILL(invocations, 0) + FILL(throttles, 0))",
+				metrics{"throttles": count("Throttles"), "invocations": count("Invocations")}),
+			failing, twice, false,
+		},
+	)
+}
+
+// throttledRequests is the number of throttled requests to a table in a period at which its alarm goes off. On-demand
+// tables throttle a few while they grow, and the functions try them again.
+const throttledRequests = 100
+
+// addTable adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts hot
+// key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling metrics").
+func (s alarmSet) addTable(name string, table awsdynamodb.ITableV2) {
+	stack, id := awscdk.Stack_Of(s.scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
+	made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm)
+	if ok {
+		s.tell(made)
+	} else {
+		made = s.in(stack).newAlarm(alarm{
+			id, "throttled-keys", "DynamoDB throttles the table.", throttles(table), throttledRequests, twice, false,
+		})
+	}
+	s.made[name] = made
+}
+
+// throttles counts the requests to a table that DynamoDB throttled. One to a hot key range counts twice.
+func throttles(table awsdynamodb.ITableV2) awscloudwatch.IMetric {
+	count := func(name string) awscloudwatch.IMetric {
+		return metric("AWS/DynamoDB", name, "Sum", "TableName", table.TableName())
+	}
+	return calculated("FILL(reads, 0) + FILL(writes, 0) + FILL(readKeys, 0) + FILL(writeKeys, 0)", metrics{
+		"reads": count("ReadThrottleEvents"), "readKeys": count("ReadKeyRangeThroughputThrottleEvents"),
+		"writes": count("WriteThrottleEvents"), "writeKeys": count("WriteKeyRangeThroughputThrottleEvents"),
+	}, alarmPeriod)
+}
+
+// filtered makes a metric of the lines of a log that have a pattern. Its namespace is that of the function's metrics.
+func filtered(
+	scope constructs.Construct, id, name string, logs awslogs.ILogGroup, pattern awslogs.IFilterPattern, value string,
+	function awslambda.Function,
+) awscloudwatch.Metric {
+	filter := awslogs.NewMetricFilter(scope, jsii.String(id), &awslogs.MetricFilterProps{
+		LogGroup: logs, FilterPattern: pattern, MetricValue: jsii.String(value),
+		MetricNamespace: metricsNamespace(function), MetricName: jsii.String(name),
+	})
+	return filter.Metric(over("Sum"))
+}
+
+// metricsNamespace holds the metrics of a function: those that it writes into its log lines, and those that filters make
+// of other members of the lines.
+func metricsNamespace(function awslambda.Function) *string {
+	return jsii.String(settings.MetricsNamespace + *function.FunctionName())
 }
 
 // over is a statistic over an alarm's period.
 func over(statistic string) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: jsii.String(statistic), Period: seconds(alarmPeriod)}
-}
-
-func functionAlarms(scope constructs.Construct, p AlarmProps, function awslambda.Function, job string) {
-	name := function.FunctionName()
-	alarm{
-		"FunctionErrorsAlarm", job + "-function-errors", fmt.Sprintf("The %s function fails.", job),
-		metric("AWS/Lambda", "Errors", "Sum", "FunctionName", name), 1, 0,
-	}.add(scope, p)
-	alarm{
-		"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
-		metric("AWS/Lambda", "Throttles", "Sum", "FunctionName", name), 1, 0,
-	}.add(scope, p)
-}
-
-// throttledKeys adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It
-// counts hot key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling
-// metrics").
-func throttledKeys(scope constructs.Construct, p AlarmProps, table awsdynamodb.ITableV2) {
-	stack, id := awscdk.Stack_Of(scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
-	if made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm); ok {
-		addTopic(made, p)
-		return
-	}
-	count := func(name string) awscloudwatch.IMetric {
-		return metric("AWS/DynamoDB", name, "Sum", "TableName", table.TableName())
-	}
-	alarm{
-		id, "throttled-keys", "DynamoDB throttles the table.",
-		awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-			Expression: jsii.String("FILL(reads, 0) + FILL(writes, 0) + FILL(readKeys, 0) + FILL(writeKeys, 0)"),
-			UsingMetrics: &map[string]awscloudwatch.IMetric{
-				"reads": count("ReadThrottleEvents"), "readKeys": count("ReadKeyRangeThroughputThrottleEvents"),
-				"writes": count("WriteThrottleEvents"), "writeKeys": count("WriteKeyRangeThroughputThrottleEvents"),
-			},
-			Period: seconds(alarmPeriod),
-		}), 1, 0,
-	}.add(stack, p)
 }

@@ -15,7 +15,9 @@ type Auth struct {
 	kind         authKind
 	issuer       string
 	audience     []string
-	claimantFrom string // the default of ONCEBOX_CLAIMANT_FROM
+	scopes       []string // of tokens
+	linkKeys     string   // ONCEBOX_LINK_KEYS
+	claimantFrom string   // the default of ONCEBOX_CLAIMANT_FROM
 }
 
 type authKind string
@@ -23,6 +25,7 @@ type authKind string
 const (
 	authIAM  authKind = "AuthIAM"
 	authJWT  authKind = "AuthJWT"
+	authLink authKind = "AuthLink"
 	authOpen authKind = "AuthOpen"
 )
 
@@ -34,7 +37,30 @@ func AuthJWT(issuer string, audience ...string) Auth {
 	return Auth{kind: authJWT, issuer: issuer, audience: audience, claimantFrom: "jwt:sub"}
 }
 
-// AuthOpen accepts every caller, who may claim under any name. It is for private networks and tests.
+// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for [AuthJWT].
+// API Gateway tests the scopes on all routes, except those of the claim page.
+func (a Auth) WithScopes(scopes ...string) Auth {
+	a.scopes = scopes
+	return a
+}
+
+// routeScopes returns nil for no scopes.
+func (a Auth) routeScopes() *[]*string {
+	if len(a.scopes) == 0 {
+		return nil
+	}
+	return jsii.Strings(a.scopes...)
+}
+
+// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are those of package claimlink,
+// with commas or white space between them: public ones, since everybody who may read the stack's template sees them.
+// The function verifies the links, so the routes have no authorizer, and a refused request costs an invocation.
+func AuthLink(publicKeys string) Auth {
+	return Auth{kind: authLink, linkKeys: strings.TrimSpace(publicKeys), claimantFrom: "link"}
+}
+
+// AuthOpen accepts every caller, who may claim under any name. An HTTP API is always on the internet, so that is
+// everybody. A challenge slows programs down, and does not stop them.
 func AuthOpen() Auth { return Auth{kind: authOpen, claimantFrom: "body"} }
 
 // check returns everything that is wrong, also with the source of the claimant: the function finds no identity in a
@@ -44,7 +70,7 @@ func (a Auth) check(names naming, claimantFrom string) error {
 	from, jwt := p.of("ClaimantFrom")+"="+claimantFrom, p.of(string(authJWT))
 	switch a.kind {
 	case "":
-		p.add("Auth is missing; choose AuthIAM, AuthJWT, or AuthOpen for an API that everybody may call")
+		p.add("Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen for an API that everybody may call")
 		return p.err()
 	case authJWT:
 		issuer := token.ReplaceAllString(a.issuer, "stand-in")
@@ -59,10 +85,20 @@ func (a Auth) check(names naming, claimantFrom string) error {
 			p.add("%s needs %s without empty names", jwt, p.of("an audience"))
 		}
 	}
+	if len(a.scopes) > 0 && a.kind != authJWT {
+		p.add("%s need %s: %s verifies no token", p.of("scopes"), jwt, p.of(string(a.kind)))
+	} else if slices.ContainsFunc(a.scopes, wrongScope) {
+		p.add("%s are %q; write scopes without white space and without empty ones", p.of("scopes"), a.scopes)
+	}
 	switch source, _, _ := strings.Cut(claimantFrom, ":"); {
 	case source == "body" && a.kind == authJWT:
 		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s",
 			from, jwt, p.of(string(authIAM)))
+	case source == "body" && a.kind == authLink:
+		p.add("%s with %s would let everybody claim under any name; for a back end choose %s",
+			from, p.of(string(authLink)), p.of(string(authIAM)))
+	case source == "link" && a.kind != authLink:
+		p.add("%s needs %s", from, p.of(string(authLink)))
 	case source == "iam" && a.kind != authIAM:
 		p.add("%s needs %s: %s verifies no IAM identity", from, p.of(string(authIAM)), p.of(string(a.kind)))
 	case source == "jwt" && a.kind != authJWT:
@@ -71,7 +107,10 @@ func (a Auth) check(names naming, claimantFrom string) error {
 	return p.err()
 }
 
-// authorizer makes the authorizer of all routes.
+// wrongScope reports whether a text cannot be a scope: white space separates those of a token (RFC 6749, 3.3).
+func wrongScope(scope string) bool { return scope == "" || strings.ContainsAny(scope, " \t\r\n\"\\") }
+
+// authorizer makes the authorizer of all routes. With AuthLink it is the function.
 func (a Auth) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	switch a.kind {
 	case authIAM:

@@ -1,13 +1,17 @@
 package infra
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -16,12 +20,12 @@ import (
 
 // ClaimAPIProps are the settings of a [ClaimAPI]. Only Auth is required.
 type ClaimAPIProps struct {
-	// Auth says who may call the API: [AuthIAM], [AuthJWT] or [AuthOpen].
+	// Auth says who may call the API: [AuthIAM], [AuthJWT], [AuthLink] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role or body. The default is jwt:sub with
-	// AuthJWT. With AuthIAM it is body, because the caller is usually a back end that names the claimant. With AuthOpen
-	// it is body, too.
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is jwt:sub
+	// with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end that names
+	// the claimant. With AuthOpen it is body, too.
 	ClaimantFrom string
 
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
@@ -31,9 +35,31 @@ type ClaimAPIProps struct {
 	// With ClaimantFrom body it changes nothing: the callers are back ends, and may always confirm.
 	ClaimantsConfirm bool
 
+	// Page makes the routes of the claim page, and turns it on in the function. Everybody may read the page. It is for
+	// AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
+	Page bool
+
+	// Challenge is a check that visitors are persons, before they claim. Nil is none.
+	Challenge *ChallengeProps
+
+	// CORSOrigins are the origins of sites that embed the claim page's element, or call the API from a browser, as in
+	// https://shop.example. API Gateway answers for the API.
+	CORSOrigins []string
+
+	// Domain is a domain name of yours for the API. Nil leaves the API at the address that API Gateway chooses.
+	Domain *DomainProps
+
+	// DisableExecuteAPIEndpoint turns off the address that API Gateway chooses, so that the API has Domain only: callers
+	// cannot go around what stands before the domain.
+	DisableExecuteAPIEndpoint bool
+
 	// BankTable and DedupeTable are existing tables. Where one is nil, [NewTable] makes it with the settings of Table.
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
+
+	// FormerKeys encrypted the tables, or the secret of the challenge, before they got another key or none of yours. The
+	// functions may still decrypt with them (docs/operations.md, "Change the key").
+	FormerKeys []awskms.IKey
 
 	// RateLimit and BurstLimit throttle each route: requests per second, and requests at once. The default of both is
 	// 1,000. That is half of what new on-demand tables take: they have 4,000 write units a second each, and a claim
@@ -55,9 +81,20 @@ type ClaimAPI struct {
 	Construct              constructs.Construct // the scope of the parts that are made
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Function               awslambda.Function
+	Alias                  awslambda.Alias    // of the function; the API calls it
 	Sweep                  awslambda.Function // nil if it is off
+	SweepAlias             awslambda.Alias    // of the sweep; the schedule calls it
 	API                    awsapigatewayv2.HttpApi
-	URL                    string // of the API, without a slash at the end; a CDK token until the API is deployed
+	URL                    string                     // of the API, without a slash at the end; a CDK token until the API is deployed
+	Domain                 awsapigatewayv2.DomainName // nil without a domain
+
+	// Alarms are the alarms by their sections in docs/operations.md, as in "claim-server-errors". The alarm of the bank
+	// table is "throttled-keys-bank". Constructs that share a table share its alarm.
+	Alarms map[string]awscloudwatch.Alarm
+
+	auth       authKind
+	metrics    bool // the functions write them
+	accessLogs awslogs.LogGroup
 }
 
 var claimFunction = functionKind{
@@ -73,7 +110,8 @@ const defaultClaimRate = 1000
 // claimRoutes are the routes of the claim API. All have the same authorizer. API Gateway itself answers 404 to every
 // other request, so that it costs no invocation. The claimant is a greedy parameter because API Gateway decodes the
 // path: an encoded slash in a claimant arrives as a slash. A greedy parameter can only be the last part of a path, so
-// that of POST takes in the /confirmation behind the claimant, which the function looks for.
+// that of POST takes in the /confirmation behind the claimant, which the function looks for. /openapi.json has the
+// authorizer, too, so that nobody causes an invocation who may not call the API.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string
@@ -82,8 +120,13 @@ var claimRoutes = []struct {
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/claims/{claimant+}"},
 	{awsapigatewayv2.HttpMethod_POST, "/campaigns/{campaign}/claims/{claimant+}"},
 	{awsapigatewayv2.HttpMethod_DELETE, "/campaigns/{campaign}/claims/{claimant+}"},
+	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/items"},
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}"},
+	{awsapigatewayv2.HttpMethod_GET, "/openapi.json"},
 }
+
+// pageRoutes are the routes of the claim page. They never have an authorizer, and serve nothing but the page.
+var pageRoutes = []string{"/c/{campaign}", "/c/{campaign}/{file}"}
 
 // NewClaimAPI makes a claim API. The error lists everything that is wrong with the props; then nothing is made.
 func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
@@ -93,7 +136,7 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 	}
 	c := &ClaimAPI{
 		Construct: constructs.NewConstruct(scope, jsii.String(id)),
-		BankTable: p.BankTable, DedupeTable: p.DedupeTable,
+		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth.kind, metrics: !p.Function.NoMetrics,
 	}
 	if c.BankTable == nil {
 		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
@@ -102,17 +145,24 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 		c.DedupeTable = newDedupeTable(c.Construct, "DedupeTable", p.Table)
 	}
 	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
-	c.Function = newFunction(c.Construct, p.Function, env, claimGrants(c.BankTable, c.DedupeTable), p.Disposable)
+	grants := slices.Concat(claimGrants(c.BankTable, c.DedupeTable), p.Challenge.grants(), p.formerKeyGrants())
+	c.Function = newFunction(c.Construct, p.Function, env, grants, p.Disposable)
+	c.Alias = newLive(c.Construct, c.Function)
 	c.newAPI(p)
-	c.newAlarms(p.Alarms)
+	alarms := newAlarmSet(c.Construct, p.Alarms)
+	c.newAlarms(alarms, p)
+	addCanary(c.Construct, p.Function, c.Alias, alarms.made["claim-server-errors"], alarms.made["claim-function-errors"])
 	if !p.Sweep.Off {
-		c.newSweep(p)
+		c.newSweep(p, alarms)
 	}
+	c.Alarms = alarms.made
+	keepOneRegion(c.Construct, c.BankTable, c.DedupeTable)
 	return c, nil
 }
 
 func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	p.Function = p.Function.withDefaults(claimFunction)
+	p.Alarms = p.Alarms.withDefaults()
 	if p.ClaimantFrom == "" {
 		p.ClaimantFrom = p.Auth.claimantFrom
 	}
@@ -133,6 +183,10 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
 	wrong.join(p.Function.check(claimFunction, p.names), p.checkSweep())
+	wrong.join(p.checkPage(), p.Alarms.check(p.names))
+	p.checkDomain(&wrong)
+	refuseReplicas(&wrong, "BankTable", p.BankTable)
+	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
@@ -147,10 +201,16 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 		"ONCEBOX_BANK_TABLE":    bank,
 		"ONCEBOX_DEDUPE_TABLE":  dedupe,
 		"ONCEBOX_CLAIMANT_FROM": p.ClaimantFrom,
+		"ONCEBOX_LINK_KEYS":     p.Auth.linkKeys,
+		"ONCEBOX_METRICS":       p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":     p.Function.LogLevel,
 	}
 	if p.ClaimantsConfirm {
 		env["ONCEBOX_CLAIMANTS_CONFIRM"] = switchText(true)
+	}
+	p.Challenge.set(env)
+	if p.Page {
+		env["ONCEBOX_PAGE"] = switchText(true)
 	}
 	if p.CampaignCache != nil {
 		env["ONCEBOX_CAMPAIGN_CACHE"] = p.CampaignCache.String()
@@ -171,8 +231,11 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 		ApiName:            jsii.String(apiName(c.Construct)),
 		Description:        jsii.String("oncebox: hands out the items of campaigns"),
 		CreateDefaultStage: jsii.Bool(false),
+		CorsPreflight:      p.cors(),
+
+		DisableExecuteApiEndpoint: onlyTrue(p.DisableExecuteAPIEndpoint),
 	})
-	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Function,
+	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Alias,
 		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
 			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(),
 		})
@@ -180,9 +243,18 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 	for _, route := range claimRoutes {
 		c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(route.path), Methods: &[]awsapigatewayv2.HttpMethod{route.method},
-			Integration: integration, Authorizer: authorizer,
+			Integration: integration, Authorizer: authorizer, AuthorizationScopes: p.Auth.routeScopes(),
 		})
 	}
+	if p.Page {
+		for _, path := range pageRoutes {
+			c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+				Path: jsii.String(path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_GET},
+				Integration: integration, Authorizer: awsapigatewayv2.NewHttpNoneAuthorizer(),
+			})
+		}
+	}
+	permitFirst(c.API)
 	stage := awsapigatewayv2.NewHttpStage(c.Construct, jsii.String("Stage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi:    c.API,
 		StageName:  jsii.String("$default"),
@@ -191,6 +263,8 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 			RateLimit: jsii.Number(p.RateLimit), BurstLimit: jsii.Number(p.BurstLimit),
 		},
 	})
-	writeAccessLogs(stage, newAccessLogGroup(c.Construct, p.Function.LogRetention, p.Disposable))
+	c.accessLogs = newAccessLogGroup(c.Construct, p.Function, p.Disposable)
+	writeAccessLogs(stage, c.accessLogs)
 	c.URL = strings.TrimSuffix(*stage.Url(), "/")
+	c.newDomain(p, stage)
 }

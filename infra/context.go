@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
-	"github.com/aws/constructs-go/constructs/v10"
 
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -28,24 +27,28 @@ func ContextNames() []string { return slices.Concat(stackNames, claimNames, reco
 
 var (
 	stackNames = []string{
-		"stack", "jobs", "architecture", "dedupe-table", "warm-read-units", "warm-write-units", "key-arn", "alarm-topic-arn",
-		"log-level", "log-retention-days", "disposable", "endpoint-url",
+		"stack", "jobs", "architecture", "dedupe-table", "warm-read-units", "warm-write-units", "key-arn",
+		"former-key-arns", "alarm-topic-arn", "canary", "metrics", "log-level", "system-log-level",
+		"log-retention-days", "disposable", "endpoint-url",
+		"runbook-base-url", "dashboard", "tracing", "encrypt-environment", "encrypt-logs", "subnet-ids", "security-group-ids",
 	}
 	claimNames = []string{
-		"auth", "jwt-issuer", "jwt-audience", "claimant-from", "claimants-confirm", "campaign-cache", "bank-table", "rate-limit", "burst-limit",
-		"claim-code", "sweep", "sweep-every", "sweep-code",
+		"auth", "jwt-issuer", "jwt-audience", "jwt-scopes", "link-keys", "claimant-from", "claimants-confirm", "page", "cors-origins",
+		"challenge", "challenge-site-key", "challenge-secret-arn", "challenge-url", "challenge-hosts",
+		"campaign-cache", "domain-name", "certificate-arn", "execute-api-endpoint", "claim-reserved-concurrency",
+		"bank-table", "rate-limit", "burst-limit", "claim-code", "sweep", "sweep-every", "nearly-empty", "sweep-code",
 	}
 	recordNames = []string{
 		"format", "raw-id", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon",
 		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
 		"sink-max-record", "sink-encoding", "sink-delimiter", "sink-key", "sink-version", "sink-delete", "concurrency",
 		"ledger", "ledger-lanes", "ledger-memory", "expected-rate",
-		"ledger-buckets", "ledger-previous", "ledger-since", "ledger-secret-arn", "subnet-ids", "security-group-ids",
+		"ledger-buckets", "ledger-previous", "ledger-since", "ledger-secret-arn",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
 		"destination-bucket", "destination-prefix", "sink-object-format", "sink-compression", "sink-object-size",
 		"destination-table", "dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "retries", "record-age",
-		"dedupe-code", "dedupe-memory",
+		"dedupe-code", "dedupe-memory", "dedupe-reserved-concurrency",
 	}
 )
 
@@ -57,8 +60,7 @@ type contextReader struct {
 
 // newContextReader takes the context values of oncebox as texts. The command line makes texts of all values; cdk.json
 // may also have numbers, booleans and lists.
-func newContextReader(node constructs.Node) contextReader {
-	all, _ := node.GetAllContext(nil).(map[string]any)
+func newContextReader(all map[string]any) contextReader {
 	values, wrong := map[string]string{}, &problems{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(name, contextPrefix) {
@@ -145,6 +147,7 @@ func (c contextReader) oneOf(name string, words ...string) string {
 
 // arnNames are what stands behind the account in the ARNs of a service, as a user writes it and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
+	"acm":            {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
 	"kinesis":        {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
 	"kms":            {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
 	"secretsmanager": {"secret:NAME-XXXXXX", `secret:[a-zA-Z0-9/_+=.@-]+-[a-zA-Z0-9]{6}`},
@@ -152,22 +155,48 @@ var arnNames = map[string]struct{ form, pattern string }{
 	"sqs":            {"NAME", `[a-zA-Z0-9_.-]+`},
 }
 
+func arnForm(service string) *regexp.Regexp {
+	return regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnNames[service].pattern + `$`)
+}
+
 // arn reads the ARN of an existing resource of a service. It returns "" for a malformed one, over which the CDK would
 // panic.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
-	resource := arnNames[service]
-	form := regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + resource.pattern + `$`)
-	if text == "" || form.MatchString(text) {
+	if text == "" || arnForm(service).MatchString(text) {
 		return text
 	}
 	if service == "kinesis" && strings.Contains(text, consumerPath) {
 		c.refuse(name, "it is a consumer of a stream; write the ARN of the stream: "+enhancedFanOut)
 		return ""
 	}
-	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+resource.form)
+	c.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+arnNames[service].form)
 	return ""
 }
+
+// formerKeys reads the ARNs of keys that were used before key. They are of one region, as everything that the stack
+// makes or names.
+func (c contextReader) formerKeys(key string) []string {
+	const name = "former-key-arns"
+	all := c.list(name)
+	for i, arn := range all {
+		switch {
+		case !arnForm("kms").MatchString(arn):
+			c.refuse(name, "write ARNs, arn:aws:kms:REGION:ACCOUNT:key/NAME, with commas between them")
+			return nil
+		case arn == key || slices.Contains(all[:i], arn):
+			c.refuse(name, "write each former key once, and not the key of oncebox:key-arn")
+			return nil
+		case regionOf(arn) != regionOf(cmp.Or(key, all[0])):
+			c.refuse(name, "a key is in another region than the others; nothing of this stack was encrypted with it")
+			return nil
+		}
+	}
+	return all
+}
+
+// regionOf is the region in an ARN.
+func regionOf(arn string) string { return strings.Split(arn, ":")[3] }
 
 // ids reads the ids of resources of EC2, which begin with the name of their kind.
 func (c contextReader) ids(name, kind string) []string {
@@ -209,11 +238,13 @@ func (c contextReader) bucket(name string) string {
 	return text
 }
 
-// jobs reads which jobs the stack has.
+// jobs reads which jobs the stack has. There is no default: who wants one job must not pay for the other.
 func (c contextReader) jobs() (claims, records bool) {
 	jobs := c.list("jobs")
 	if len(jobs) == 0 {
-		return true, true
+		c.problems.add("oncebox:jobs is not set; choose claims (the claim API and its tables, which cost little until they " +
+			"are used), records (the dedupe function; the two on-demand streams that it makes cost about 58 USD a month " +
+			"without a record), or claims,records for both")
 	}
 	for _, job := range jobs {
 		switch job {

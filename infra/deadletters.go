@@ -24,13 +24,13 @@ func newDeadLetterBucket(scope constructs.Construct, key awskms.IKey, disposable
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
 		EnforceSSL:        jsii.Bool(true),
 		Versioned:         jsii.Bool(true),
-		RemovalPolicy:     removalPolicy(disposable),
+		RemovalPolicy:     keptOnceMade(disposable),
 	}
 	if key != nil {
 		props.Encryption, props.EncryptionKey, props.BucketKeyEnabled = awss3.BucketEncryption_KMS, key, jsii.Bool(true)
 	}
 	bucket := awss3.NewBucket(scope, jsii.String("DeadLetterBucket"), props)
-	bucket.Policy().ApplyRemovalPolicy(removalPolicy(disposable)) // a bucket that stays keeps its policy
+	bucket.Policy().ApplyRemovalPolicy(keptOnceMade(disposable)) // a bucket that stays keeps its policy
 	return bucket
 }
 

@@ -19,7 +19,9 @@
 //
 // The constructs make everything that the props leave out, with safe defaults:
 //
-//   - Tables, streams, the bucket and the logs stay when the stack is deleted.
+//   - Tables, streams, the bucket and the logs stay when the stack is deleted. Of a first deployment that fails only the
+//     tables stay.
+//   - An upgrade does not interrupt the API: everything calls an alias of the functions.
 //   - Data is encrypted. The bucket is private. Tables have deletion protection and point-in-time recovery.
 //   - The API accepts no caller without a proof of identity, unless you choose [AuthOpen].
 //   - The functions may do only what docs/iam.md lists.
@@ -33,5 +35,5 @@
 // and combinations of settings that would lose records or deliver them twice.
 //
 // [NewStack] makes a stack of both jobs from context values. The app in infra/app uses it, so `cdk deploy` needs no Go
-// code.
+// code. [NewTemplate] makes the same stack with parameters, for those who deploy without the CDK.
 package infra

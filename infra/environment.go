@@ -63,6 +63,15 @@ func numberText(n int) string {
 	return strconv.Itoa(n)
 }
 
+// metricsText is the value of ONCEBOX_METRICS. The default of the functions is off: most programs do not log to
+// CloudWatch.
+func (p FunctionProps) metricsText() string {
+	if p.NoMetrics {
+		return ""
+	}
+	return switchText(true)
+}
+
 func switchText(on bool) string {
 	if on {
 		return "on"

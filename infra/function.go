@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -41,15 +43,52 @@ type FunctionProps struct {
 	// s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
 	Timeout time.Duration
 
+	// Canary is how long a new version gets a tenth of the calls before it gets all: 10, 15 or 30 minutes. If an alarm
+	// goes off in that time, the deployment fails and the old version gets all calls again. 0 is the default: the new
+	// version gets all calls at once. A deployment takes longer by this time. The sweep has none.
+	Canary time.Duration
+
 	// LogLevel is ONCEBOX_LOG_LEVEL: debug, info (the default), warn or error.
 	LogLevel string
+
+	// SystemLogLevel is the lowest level of Lambda's own lines about an invocation: debug, info (the default) or warn.
+	// With warn there are none of invocations that succeed, which saves a third of the log (docs/costs.md).
+	SystemLogLevel string
+
+	// NoMetrics sets ONCEBOX_METRICS to off: log lines have no metrics, and no free items are counted. CloudWatch charges
+	// each metric (docs/costs.md). The other alarms do not need them.
+	NoMetrics bool
 
 	// LogRetention is how long log groups keep their lines. The default is one month.
 	LogRetention awslogs.RetentionDays
 
+	// Subnets and SecurityGroups put the function into a VPC, as for a Valkey ledger: set both. The function needs a way
+	// from there to the services of AWS (docs/valkey-ledger.md).
+	Subnets        []awsec2.ISubnet
+	SecurityGroups []awsec2.ISecurityGroup
+
+	// ReservedConcurrency is how many containers the function may have, which no other function of the account gets. Nil
+	// reserves none. The sweep has none either: it runs one at a time.
+	ReservedConcurrency *int
+
+	// Tracing lets Lambda send traces of invocations to X-Ray, which charges them (docs/costs.md). A trace shows the start
+	// of a container, the invocation and its faults; the functions add nothing to it. The API sends no traces: HTTP APIs
+	// cannot.
+	Tracing bool
+
+	// EnvironmentKey encrypts the variables of the function instead of a key of AWS.
+	EnvironmentKey awskms.IKey
+
+	// LogKey encrypts the logs instead of a key of CloudWatch Logs. The policy of a key that is made in the app gets the
+	// statement that CloudWatch Logs needs. That of an imported key must have it; the synthesis warns.
+	LogKey awskms.IKey
+
 	// EndpointURL is set as AWS_ENDPOINT_URL, so that the function talks to local engines. It is for `sam local` only,
 	// which passes a function no variable that its template does not declare.
 	EndpointURL string
+
+	// zips returns the code of a function in a bucket, by the last element of Code. A plain template has no assets.
+	zips func(function string) awslambda.Code
 }
 
 // functionKind holds what differs between the functions.
@@ -73,6 +112,9 @@ func (p FunctionProps) withDefaults(kind functionKind) FunctionProps {
 	if p.LogRetention == "" {
 		p.LogRetention = awslogs.RetentionDays_ONE_MONTH
 	}
+	if p.SystemLogLevel == "" {
+		p.SystemLogLevel = "info"
+	}
 	return p
 }
 
@@ -87,11 +129,21 @@ func (p FunctionProps) check(kind functionKind, names naming) error {
 	if !slices.Contains(known, p.LogRetention) {
 		wrong.add("LogRetention is %q; choose a constant of awslogs, for example RetentionDays_ONE_YEAR", p.LogRetention)
 	}
+	p.checkVPC(&wrong)
+	p.checkConcurrency(&wrong)
+	if _, ok := systemLogLevels[p.SystemLogLevel]; !ok {
+		wrong.add("%s is %q; choose debug, info or warn", wrong.of("SystemLogLevel"), p.SystemLogLevel)
+	}
 	u, err := url.Parse(p.EndpointURL)
 	if p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		wrong.add("%s is %q; it must be an http or https URL", wrong.of("EndpointURL"), p.EndpointURL)
 	}
 	return wrong.err()
+}
+
+// systemLogLevels are those that Lambda has (Developer Guide, "Log-level filtering").
+var systemLogLevels = map[string]awslambda.SystemLogLevel{
+	"debug": awslambda.SystemLogLevel_DEBUG, "info": awslambda.SystemLogLevel_INFO, "warn": awslambda.SystemLogLevel_WARN,
 }
 
 // checkOwn checks what each function has for itself.
@@ -104,10 +156,16 @@ func (p FunctionProps) checkOwn(wrong *problems, kind functionKind) {
 		wrong.add("%s is %s; choose whole seconds from 1s to %s", wrong.of("Timeout"), text(p.Timeout),
 			text(kind.longestTimeout))
 	}
+	if _, known := canaries[p.Canary]; !known && p.Canary != 0 {
+		wrong.add("%s is %s; choose 10m, 15m or 30m, or leave it out", wrong.of("Canary"), text(p.Canary))
+	}
 }
 
 // checkCode refuses an executable that Lambda could not start.
 func (p FunctionProps) checkCode(wrong *problems) {
+	if p.zips != nil {
+		return
+	}
 	machine, architecture, build := elf.EM_AARCH64, "arm64", "make zip"
 	if p.X86 {
 		machine, architecture, build = elf.EM_X86_64, "x86_64", "make zip ARCH=amd64"
@@ -131,17 +189,18 @@ func (p FunctionProps) checkCode(wrong *problems) {
 }
 
 // newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log
-// group.
+// group. Whatever calls the function calls the alias that newLive makes of it.
 func newFunction(
 	scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool,
 ) awslambda.Function {
 	logs := awslogs.NewLogGroup(scope, jsii.String("FunctionLogs"), &awslogs.LogGroupProps{
-		Retention: p.LogRetention, RemovalPolicy: removalPolicy(disposable),
+		Retention: p.LogRetention, EncryptionKey: p.LogKey, RemovalPolicy: keptOnceMade(disposable),
 	})
+	p.encryptLogs(scope)
 	role := awsiam.NewRole(scope, jsii.String("FunctionRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 	})
-	for _, g := range append(granted, writeLogs(logs)) {
+	for _, g := range append(slices.Concat(granted, p.grants()), writeLogs(logs)) {
 		role.AddToPrincipalPolicy(g.statement())
 	}
 	architecture := awslambda.Architecture_ARM_64()
@@ -155,16 +214,40 @@ func newFunction(
 		Runtime:      awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture: architecture,
 		Handler:      jsii.String(bootstrap),
-		Code:         awslambda.Code_FromAsset(jsii.String(p.Code), nil),
+		Code:         p.code(),
 		MemorySize:   jsii.Number(p.MemoryMiB),
 		Timeout:      seconds(p.Timeout),
 		Environment:  env.pointers(),
 		Role:         role,
 		LogGroup:     logs,
+
+		CurrentVersionOptions: &awslambda.VersionOptions{RemovalPolicy: keptOnceMade(disposable)},
+		// Levels of system lines need the format JSON. The function leaves out lines below its own log level, except for
+		// their metrics; Lambda must not leave out more.
+		LoggingFormat:         awslambda.LoggingFormat_JSON,
+		SystemLogLevelV2:      systemLogLevels[p.SystemLogLevel],
+		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_DEBUG,
 	})
+	p.configure(function)
 	// Without its policy the role may do nothing: the function must not start before.
 	function.Node().AddDependency(role)
 	return function
+}
+
+func (p FunctionProps) code() awslambda.Code {
+	if p.zips != nil {
+		return p.zips(filepath.Base(p.Code))
+	}
+	return awslambda.Code_FromAsset(jsii.String(p.Code), nil)
+}
+
+// configure sets what the props of the CDK would set together with permissions that grants.go does not list.
+func (p FunctionProps) configure(function awslambda.Function) {
+	resource := function.Node().DefaultChild().(awslambda.CfnFunction)
+	p.joinVPC(resource)
+	p.reserve(resource)
+	p.trace(resource)
+	p.encryptEnvironment(resource)
 }
 
 func seconds(d time.Duration) awscdk.Duration {

@@ -1,6 +1,8 @@
 package infra
 
 import (
+	"slices"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
@@ -56,7 +58,7 @@ func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	grants := []grant{
 		onRows(bank, "campaign#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(bank, "bank#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"),
-		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+		onRows(bank, "item#", "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(bank, "load#", "dynamodb:Query"),
 		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
 		onDueClaims(dedupe),
@@ -64,14 +66,17 @@ func claimGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-func sweepGrants(bank, dedupe awsdynamodb.ITableV2) []grant {
+func sweepGrants(bank, dedupe awsdynamodb.ITableV2, counts bool) []grant {
 	grants := []grant{
 		onRows(bank, "campaigns", "dynamodb:Query"),
 		onRows(bank, "campaign#", "dynamodb:GetItem"),
 		onRows(bank, "bank#", "dynamodb:PutItem"),
-		onRows(bank, "item#", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+		onRows(bank, "item#", "dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"),
 		onRows(dedupe, "claim#", "dynamodb:DeleteItem", "dynamodb:GetItem"),
 		onDueClaims(dedupe),
+	}
+	if counts {
+		grants = append(grants, onRows(bank, "bank#", "dynamodb:Query"), onRows(bank, "load#", "dynamodb:Query"))
 	}
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
@@ -102,14 +107,48 @@ func tableKey(table awsdynamodb.ITableV2) []grant {
 		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 }
 
-// onKey allows the use of a customer managed key through one service. Without such a key it allows nothing.
+// onKey allows the use of a customer managed key through one service, in any region: names of services in China may end
+// with amazonaws.com.cn. Without such a key it allows nothing.
 func onKey(key awskms.IKey, service string, actions ...string) []grant {
 	if key == nil {
 		return nil
 	}
 	return []grant{{actions, *key.KeyArn(), map[string]any{
-		"StringLike": map[string]any{"kms:ViaService": service + ".*.amazonaws.com"},
+		"StringLike": map[string]any{"kms:ViaService": service + ".*.amazonaws.com*"},
 	}}}
+}
+
+// onFormerKeys allows to decrypt what was encrypted through the services before a resource got another key. Lambda is
+// always among them: the alias names a version whose variables have the former key until it moves, and the permissions
+// change before it moves.
+func onFormerKeys(keys []awskms.IKey, services ...string) (all []grant) {
+	for _, service := range append(services, "lambda") {
+		for _, key := range keys {
+			all = append(all, onKey(key, service, "kms:Decrypt")...)
+		}
+	}
+	return all
+}
+
+// formerKeyGrants are for what the claim function reads.
+func (p ClaimAPIProps) formerKeyGrants() []grant {
+	services := []string{"dynamodb"}
+	if p.Challenge != nil && p.Challenge.Secret != nil {
+		services = append(services, "secretsmanager")
+	}
+	return onFormerKeys(p.FormerKeys, services...)
+}
+
+// formerKeyGrants are for what the function reads, and Lambda with its role. What it only writes needs no former key.
+func (p RecordDedupeProps) formerKeyGrants() []grant {
+	services := []string{"dynamodb", "kinesis"}
+	if p.DestinationBucket != nil {
+		services = append(services, "s3")
+	}
+	if p.LedgerSecret != nil {
+		services = append(services, "secretsmanager")
+	}
+	return onFormerKeys(p.FormerKeys, services...)
 }
 
 // readStream is for Lambda, which reads the stream with the function's role (Lambda Developer Guide, "Using Lambda to
@@ -154,7 +193,7 @@ func sendMessages(queue awssqs.IQueue) []grant {
 		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
 }
 
-// readSecret is for the password of a Valkey ledger.
+// readSecret is for the password of a Valkey ledger, and the secret of a challenge.
 func readSecret(secret awssecretsmanager.ISecret) []grant {
 	if secret == nil {
 		return nil
@@ -163,11 +202,16 @@ func readSecret(secret awssecretsmanager.ISecret) []grant {
 		grant{[]string{"secretsmanager:GetSecretValue"}, *secret.SecretArn(), nil})
 }
 
+// grants are what Lambda needs for the settings of the function.
+func (p FunctionProps) grants() []grant {
+	return slices.Concat(p.interfaceGrants(), p.traceGrants(), p.environmentGrants())
+}
+
 // interfaceGrants are for Lambda, which makes the network interfaces of a function in a VPC with the function's role. It
 // needs all of them (AWS managed policy AWSLambdaVPCAccessExecutionRole), and on all resources (Lambda Developer Guide,
 // "Giving Lambda functions access to resources in an Amazon VPC"). Requests of the function itself name their function
 // (the same, "Using source function ARN to control function access behavior"), and are not allowed.
-func (p RecordDedupeProps) interfaceGrants() []grant {
+func (p FunctionProps) interfaceGrants() []grant {
 	if len(p.Subnets) == 0 {
 		return nil
 	}
@@ -175,6 +219,20 @@ func (p RecordDedupeProps) interfaceGrants() []grant {
 		"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 		"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 	}, "*", map[string]any{"Null": map[string]any{"lambda:SourceFunctionArn": "true"}}}}
+}
+
+// traceGrants are for Lambda, which sends traces with the function's role. The actions know no resources (Service
+// Authorization Reference, "Actions, resources, and condition keys for AWS X-Ray").
+func (p FunctionProps) traceGrants() []grant {
+	if !p.Tracing {
+		return nil
+	}
+	return []grant{{[]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}, "*", nil}}
+}
+
+// environmentGrants are for Lambda, which decrypts the variables with the function's role when a container starts.
+func (p FunctionProps) environmentGrants() []grant {
+	return onKey(p.EnvironmentKey, "lambda", "kms:Decrypt")
 }
 
 func writeLogs(group awslogs.LogGroup) grant {

@@ -113,19 +113,19 @@ func (r *RecordDedupe) logAlarms() []alarm {
 	return []alarm{
 		{
 			"LedgerMemoryAlarm", "ledger-memory", "The entries of the log ledger need nearly all memory that they may take.",
-			r.counted("LedgerMemory", "LedgerMemoryShare", "$.ledger_memory_share").Metric(over("Maximum")), memoryShare, 0,
+			r.counted("LedgerMemory", "LedgerMemoryShare", "$.ledger_memory_share").With(over("Maximum")), memoryShare, twice, false,
 		},
 		{
 			"LedgerFullAlarm", "ledger-full", "Batches fail because their entries have no room in memory.",
-			r.filter("LedgerFull", "LedgerRefusals", fullLine(), "1").Metric(over("Sum")), 1, 0,
+			r.filter("LedgerFull", "LedgerRefusals", fullLine(), "1"), 1, twice, false,
 		},
 		{
 			"LedgerConflictsAlarm", "ledger-conflicts", "Too many appends to the log come after those of another container.",
-			r.conflictShare(), conflictShare, 0,
+			r.conflictShare(), conflictShare, lasting, false,
 		},
 		{
 			"LaneHeatAlarm", "lane-heat", "A lane of the log takes nearly what a partition of DynamoDB can take.",
-			r.laneHeat(), laneHeat, 0,
+			r.laneHeat(), laneHeat, lasting, false,
 		},
 	}
 }
@@ -146,23 +146,15 @@ func fullLine() awslogs.IFilterPattern {
 // conflictShare is the share of the appends that came after another one, or 0 if there are few appends.
 func (r *RecordDedupe) conflictShare() awscloudwatch.IMetric {
 	const share = "IF(FILL(appends, 0) >= %d, FILL(conflicts, 0) / FILL(appends, 1), 0)"
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String(fmt.Sprintf(share, fewAppends)),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{
-			"appends":   r.counted("LedgerAppends", "LedgerAppends", "$.ledger_appends").Metric(over("Sum")),
-			"conflicts": r.counted("LedgerConflicts", "LedgerConflicts", "$.ledger_conflicts").Metric(over("Sum")),
-		},
-		Period: seconds(alarmPeriod),
-	})
+	return calculated(fmt.Sprintf(share, fewAppends), metrics{
+		"appends":   r.counted("LedgerAppends", "LedgerAppends", "$.ledger_appends"),
+		"conflicts": r.counted("LedgerConflicts", "LedgerConflicts", "$.ledger_conflicts"),
+	}, alarmPeriod)
 }
 
 // laneHeat is the write units a second of the busiest lane, or somewhat more: each invocation counts its busiest.
 func (r *RecordDedupe) laneHeat() awscloudwatch.IMetric {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("units / PERIOD(units)"),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{
-			"units": r.counted("LaneUnits", "LaneUnits", "$.ledger_lane_units").Metric(over("Sum")),
-		},
-		Period: seconds(alarmPeriod),
-	})
+	return calculated("units / PERIOD(units)", metrics{
+		"units": r.counted("LaneUnits", "LaneUnits", "$.ledger_lane_units"),
+	}, alarmPeriod)
 }

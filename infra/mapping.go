@@ -102,7 +102,7 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 // grants.go lists.
 func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.CfnEventSourceMapping {
 	props := &awslambda.CfnEventSourceMappingProps{
-		FunctionName:                   r.Function.FunctionName(),
+		FunctionName:                   r.Alias.FunctionArn(),
 		EventSourceArn:                 r.Source.StreamArn(),
 		StartingPosition:               jsii.String("TRIM_HORIZON"),
 		BatchSize:                      jsii.Number(p.BatchSize),

@@ -18,14 +18,23 @@ type naming map[string]string
 
 // contextNaming holds the context values behind props, and behind the choices of an [Auth].
 var contextNaming = naming{
-	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthOpen": "oncebox:auth=open",
-	"an issuer": "oncebox:jwt-issuer", "an audience": "oncebox:jwt-audience",
+	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthLink": "oncebox:auth=link",
+	"AuthOpen":  "oncebox:auth=open",
+	"an issuer": "oncebox:jwt-issuer", "an audience": "oncebox:jwt-audience", "LinkKeys": "oncebox:link-keys",
 	"ClaimantFrom": "oncebox:claimant-from", "ClaimantsConfirm": "oncebox:claimants-confirm", "CampaignCache": "oncebox:campaign-cache",
+	"Challenge.Provider": "oncebox:challenge", "Challenge.SiteKey": "oncebox:challenge-site-key",
+	"Challenge.Secret": "oncebox:challenge-secret-arn", "Challenge.URL": "oncebox:challenge-url",
+	"Challenge.Hosts": "oncebox:challenge-hosts",
+	"Page":            "oncebox:page", "CORSOrigins": "oncebox:cors-origins",
 	"BankTable": "oncebox:bank-table", "DedupeTable": "oncebox:dedupe-table",
 	"WarmReadUnits": "oncebox:warm-read-units", "WarmWriteUnits": "oncebox:warm-write-units",
 
-	"Sweep.Every": "oncebox:sweep-every",
-	"LogLevel":    "oncebox:log-level", "EndpointURL": "oncebox:endpoint-url",
+	"Sweep.Every": "oncebox:sweep-every", "Sweep.Off": "oncebox:sweep", "Sweep.NearlyEmpty": "oncebox:nearly-empty",
+	"RunbookURL": "oncebox:runbook-base-url", "scopes": "oncebox:jwt-scopes",
+	"Domain.Name": "oncebox:domain-name", "Domain.Certificate": "oncebox:certificate-arn",
+	"DisableExecuteAPIEndpoint": "oncebox:execute-api-endpoint=off", "Canary": "oncebox:canary",
+	"LogLevel": "oncebox:log-level", "SystemLogLevel": "oncebox:system-log-level",
+	"NoMetrics": "oncebox:metrics", "EndpointURL": "oncebox:endpoint-url",
 
 	"Format": "oncebox:format",
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
@@ -58,10 +67,11 @@ var contextNaming = naming{
 	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
 }
 
-// withCode returns the naming with the context value behind the code of a function, which differs for each.
-func (n naming) withCode(context string) naming {
+// withFunction returns the naming with the context values that differ for each function.
+func (n naming) withFunction(name string) naming {
 	all := maps.Clone(n)
-	all["Code"] = contextPrefix + context
+	all["Code"] = contextPrefix + name + "-code"
+	all["ReservedConcurrency"] = contextPrefix + name + "-reserved-concurrency"
 	return all
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -71,13 +71,13 @@ type RecordDedupeProps struct {
 	// a key of its own.
 	EncryptionKey awskms.IKey
 
+	// FormerKeys encrypted Source, the tables, DestinationBucket or LedgerSecret before they got another key or none of
+	// yours. The function may still decrypt with them: a record stays encrypted with the key that its stream had when the
+	// record came (docs/operations.md, "Change the key").
+	FormerKeys []awskms.IKey
+
 	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and password.
 	LedgerSecret awssecretsmanager.ISecret
-
-	// Subnets and SecurityGroups put the function into a VPC, as for a Valkey ledger: set both. The function needs a way
-	// from there to the services of AWS (docs/valkey-ledger.md).
-	Subnets        []awsec2.ISubnet
-	SecurityGroups []awsec2.ISecurityGroup
 
 	// ExpectedRate is the most records a second that you expect, of all shards together. It is for the log ledger, and
 	// refuses settings that cannot take it: a window whose entries do not fit into memory, and too few lanes. It limits
@@ -154,7 +154,14 @@ type RecordDedupe struct {
 	DeadLetterBucket    awss3.IBucket
 	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
+	Alias               awslambda.Alias // of the function; the mapping calls it
 	Mapping             awslambda.CfnEventSourceMapping
+
+	// Alarms are the alarms by their sections in docs/operations.md, as in "iterator-age". Constructs that share a table
+	// share its alarm.
+	Alarms map[string]awscloudwatch.Alarm
+
+	metrics bool // the function writes them
 }
 
 var dedupeFunction = functionKind{
@@ -186,7 +193,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
 		DestinationFirehose: p.DestinationFirehose, DestinationQueue: p.DestinationQueue,
 		DestinationBucket: p.DestinationBucket, DestinationTable: p.DestinationTable,
-		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue,
+		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: !p.Function.NoMetrics,
 	}
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
@@ -211,14 +218,19 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	// Another id of this construct gives the function another name, and a function of another name may not read the
 	// stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
-	p.joinVPC(r.Function)
+	r.Alias = newLive(r.Construct, r.Function)
 	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
-	r.newAlarms(p.Alarms, p.hasLog())
+	alarms := newAlarmSet(r.Construct, p.Alarms)
+	r.newAlarms(alarms, p)
+	r.Alarms = alarms.made
+	addCanary(r.Construct, p.Function, r.Alias, alarms.made["dedupe-function-errors"])
+	keepOneRegion(r.Construct, r.DedupeTable)
 	return r, nil
 }
 
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	p.Function = p.Function.withDefaults(p.functionKind())
+	p.Alarms = p.Alarms.withDefaults()
 	if p.SourceRetention == 0 {
 		p.SourceRetention = retentionOf(p.Source)
 	}
@@ -235,7 +247,8 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 // check returns everything that is wrong with props that have their defaults.
 func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
-	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names))
+	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
+	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
 	p.checkRetention(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)
@@ -263,7 +276,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	settings, err := kinesishandler.ParseSettings(env.known())
 	wrong.join(names.ofFunction(err))
 	p.checkSecret(&wrong)
-	p.checkVPC(&wrong, settings.Options)
+	p.checkServers(&wrong, settings.Options)
 	if p.checkRate(&wrong) && err == nil {
 		p.checkSizes(&wrong, settings.Options)
 	}
@@ -383,6 +396,7 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_LEDGER_PREVIOUS":  p.Rules.LedgerPrevious,
 		"ONCEBOX_LEDGER_SINCE":     p.Rules.LedgerSince,
 		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
+		"ONCEBOX_METRICS":          p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
 		"ONCEBOX_SINK_OBJECT_FORMAT": p.Rules.SinkObjectFormat,
@@ -397,7 +411,7 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 		StreamMode:      awskinesis.StreamMode_ON_DEMAND,
 		RetentionPeriod: hours(p.SourceRetention),
 		Encryption:      awskinesis.StreamEncryption_MANAGED,
-		RemovalPolicy:   removalPolicy(p.Disposable),
+		RemovalPolicy:   keptOnceMade(p.Disposable),
 	}
 	if p.EncryptionKey != nil {
 		props.Encryption, props.EncryptionKey = awskinesis.StreamEncryption_KMS, p.EncryptionKey
@@ -411,7 +425,7 @@ func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	for _, grants := range [][]grant{
 		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
 		r.writeDestination(p), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
-		readSecret(p.LedgerSecret), p.interfaceGrants(),
+		readSecret(p.LedgerSecret), p.formerKeyGrants(),
 	} {
 		all = append(all, grants...)
 	}

@@ -2,11 +2,14 @@ package infra
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
@@ -28,17 +31,29 @@ const defaultStack = "oncebox"
 // The error lists everything that is wrong, by context value. A name with the prefix "oncebox:" that is not known is
 // refused. Values of a job that the stack does not have are read, and have no effect.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
-	c := newContextReader(app.Node())
+	all, _ := app.Node().GetAllContext(nil).(map[string]any)
+	return newContextStack(app, newContextReader(all), nil).fill()
+}
+
+// newContextStack makes an empty stack, and reads the settings of both jobs. Without a synthesizer it gets the default
+// one.
+func newContextStack(app awscdk.App, c contextReader, synthesizer awscdk.IStackSynthesizer) *contextStack {
 	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}
 	s.stack = awscdk.NewStack(app, jsii.String(c.stackName()), &awscdk.StackProps{
 		Description:        jsii.String("oncebox: exactly-once claims and records"),
 		AnalyticsReporting: jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
 		Env:                placeOf(s.keyARN),
+		Synthesizer:        synthesizer,
 	})
 	s.readShared()
-	withClaims, withRecords := c.jobs()
+	return s
+}
+
+// fill makes the jobs of the stack.
+func (s *contextStack) fill() (awscdk.Stack, error) {
+	withClaims, withRecords := s.jobs()
 	claims, records := s.claimProps(), s.recordProps()
-	err := errors.Join(c.err(), s.table.check(s.stack, contextNaming))
+	err := errors.Join(s.err(), s.table.check(s.stack, contextNaming))
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +64,9 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	}
 	if withRecords {
 		err = errors.Join(err, s.addRecords(records))
+	}
+	if err == nil && s.dashboard {
+		_, err = NewDashboard(s.stack, "Dashboard", s.shown)
 	}
 	s.output("DedupeTable", "ONCEBOX_DEDUPE_TABLE of the command line", *dedupe.TableName())
 	return s.stack, onceEach(err)
@@ -74,9 +92,13 @@ type contextStack struct {
 	stack    awscdk.Stack
 	keyARN   string
 	key      awskms.IKey // of everything that is made or exists already; nil if there is none
+	former   []awskms.IKey
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
+
+	dashboard bool
+	shown     DashboardProps // on the dashboard
 }
 
 // placeOf returns the account and region of a key. The stack has to be there: a TableV2 with a key needs to know its
@@ -94,52 +116,131 @@ func (s *contextStack) readShared() {
 	if s.keyARN != "" {
 		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &s.keyARN)
 	}
+	for i, arn := range s.formerKeys(s.keyARN) {
+		s.former = append(s.former, awskms.Key_FromKeyArn(s.stack, jsii.String(fmt.Sprint("FormerKey", i+1)), &arn))
+	}
 	if arn := s.arn("alarm-topic-arn", "sns"); arn != "" {
 		s.alarms.Topic = awssns.Topic_FromTopicArn(s.stack, jsii.String("AlarmTopic"), &arn)
 	}
+	s.alarms.RunbookURL = s.text("runbook-base-url")
+	s.dashboard = s.onOff("dashboard", false)
 	s.table = TableProps{
 		EncryptionKey: s.key,
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
 		Disposable: s.onOff("disposable", false),
 	}
 	s.function = FunctionProps{
-		X86:      s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
-		LogLevel: s.text("log-level"), LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
+		X86:       s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
+		NoMetrics: !s.onOff("metrics", true), Canary: s.duration("canary", time.Minute),
+		LogLevel: s.text("log-level"), SystemLogLevel: s.text("system-log-level"),
+		LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
+		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing", false),
+		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
 	}
+}
+
+// keyFor returns the key for something that is encrypted with it only on request.
+func (s *contextStack) keyFor(name string) awskms.IKey {
+	if !s.onOff(name, false) {
+		return nil
+	}
+	if s.keyARN == "" {
+		s.refuse(name, "it needs oncebox:key-arn, the key to encrypt with")
+	}
+	return s.key
+}
+
+// reservedConcurrency returns nil without a value.
+func (s *contextStack) reservedConcurrency(name string) *int {
+	if s.text(name) == "" {
+		return nil
+	}
+	return new(s.number(name, 1))
+}
+
+// domain returns nil if no value of a domain is set. The construct says what is missing.
+func (s *contextStack) domain() *DomainProps {
+	d := DomainProps{Name: s.text("domain-name")}
+	if arn := s.arn("certificate-arn", "acm"); arn != "" {
+		d.Certificate = awscertificatemanager.Certificate_FromCertificateArn(s.stack, jsii.String("Certificate"), &arn)
+	}
+	if d.Name == "" && d.Certificate == nil {
+		return nil
+	}
+	return &d
 }
 
 func (s *contextStack) claimProps() ClaimAPIProps {
 	p := ClaimAPIProps{
 		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"), ClaimantsConfirm: s.onOff("claimants-confirm", false),
-		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table,
+		Challenge: s.challenge(), Domain: s.domain(),
+		DisableExecuteAPIEndpoint: !s.onOff("execute-api-endpoint", true),
+		Page:                      s.onOff("page", false), CORSOrigins: s.list("cors-origins"),
+		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table, FormerKeys: s.former,
 		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		Sweep: SweepProps{
 			Off: !s.onOff("sweep", true), Every: s.duration("sweep-every", time.Minute), Code: s.text("sweep-code"),
 		},
-		names: contextNaming.withCode("claim-code"),
+		names: contextNaming.withFunction("claim"),
+	}
+	if s.text("nearly-empty") != "" { // 0 is a value, and not the default
+		p.Sweep.NearlyEmpty = new(s.number("nearly-empty", 0))
 	}
 	p.Function.Code = s.text("claim-code")
+	p.Function.ReservedConcurrency = s.reservedConcurrency("claim-reserved-concurrency")
 	if s.text("campaign-cache") != "" { // 0 is a value, and not the default
 		p.CampaignCache = new(s.duration("campaign-cache", 0))
 	}
 	return p
 }
 
-func (s *contextStack) auth() Auth {
-	kind := s.oneOf("auth", "iam", "jwt", "open")
-	if kind == "jwt" {
-		return AuthJWT(s.text("jwt-issuer"), s.list("jwt-audience")...)
+// challenge returns nil if no value of a challenge is set. The function says what is missing.
+func (s *contextStack) challenge() *ChallengeProps {
+	c := ChallengeProps{
+		Provider: s.text("challenge"), SiteKey: s.text("challenge-site-key"), URL: s.text("challenge-url"),
+		Secret: s.existingSecret("ChallengeSecret", "challenge-secret-arn"), Hosts: s.list("challenge-hosts"),
 	}
-	for _, name := range []string{"jwt-issuer", "jwt-audience"} {
+	if c.Provider == "" && c.SiteKey == "" && c.URL == "" && c.Secret == nil && c.Hosts == nil {
+		return nil
+	}
+	return &c
+}
+
+func (s *contextStack) auth() Auth {
+	kind := s.oneOf("auth", "iam", "jwt", "link", "open")
+	if s.text("link-keys") != "" && kind != "link" { // the value may be secret by mistake
+		s.problems.add("oncebox:link-keys needs oncebox:auth=link, and oncebox:auth is %s", kind)
+	}
+	if kind == "jwt" {
+		return AuthJWT(s.text("jwt-issuer"), s.list("jwt-audience")...).WithScopes(s.list("jwt-scopes")...)
+	}
+	for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-scopes"} {
 		if s.text(name) != "" {
 			s.refuse(name, "it needs oncebox:auth=jwt, and oncebox:auth is "+kind)
 		}
 	}
-	if kind == "open" {
+	switch kind {
+	case "link":
+		return AuthLink(s.linkKeys())
+	case "open":
 		return AuthOpen()
 	}
 	return AuthIAM()
+}
+
+// linkKeys returns the public keys of links: the text of a file, or the value itself.
+func (s *contextStack) linkKeys() string {
+	text := s.text("link-keys")
+	path, isFile := strings.CutPrefix(text, "file:")
+	if !isFile {
+		return text
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		s.refuse("link-keys", "the file cannot be read; write file:PATH of a file that `oncebox links keygen` wrote, or the keys")
+	}
+	return string(content)
 }
 
 func (s *contextStack) recordProps() RecordDedupeProps {
@@ -162,7 +263,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			LedgerBuckets: s.number("ledger-buckets", 1), LedgerPrevious: s.text("ledger-previous"),
 			LedgerSince: s.text("ledger-since"),
 		},
-		LedgerSecret: s.existingSecret(), Subnets: s.subnets(), SecurityGroups: s.securityGroups(),
+		LedgerSecret:    s.existingSecret("LedgerSecret", "ledger-secret-arn"),
 		ExpectedRate:    s.number("expected-rate", 1),
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
@@ -174,15 +275,16 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 		DestinationTable: s.existingTable("DestinationTable", "destination-table"),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
-		EncryptionKey: s.key,
+		EncryptionKey: s.key, FormerKeys: s.former,
 		Mapping: MappingProps{
 			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", s.shortestBatchWindow()),
 			Parallelization: s.number("parallelization", 1), RecordAge: s.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
-		names: contextNaming.withCode("dedupe-code"),
+		names: contextNaming.withFunction("dedupe"),
 	}
 	p.Function.Code, p.Function.MemoryMiB = s.text("dedupe-code"), s.number("dedupe-memory", 1)
+	p.Function.ReservedConcurrency = s.reservedConcurrency("dedupe-reserved-concurrency")
 	if s.text("retries") != "" { // 0 is a value, and not the default
 		p.Mapping.Retries = new(s.number("retries", -1))
 	}
@@ -246,12 +348,12 @@ func (s *contextStack) existingQueue(id, name string) awssqs.IQueue {
 	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String(id), attributes)
 }
 
-func (s *contextStack) existingSecret() awssecretsmanager.ISecret {
-	arn := s.arn("ledger-secret-arn", "secretsmanager")
+func (s *contextStack) existingSecret(id, name string) awssecretsmanager.ISecret {
+	arn := s.arn(name, "secretsmanager")
 	if arn == "" {
 		return nil
 	}
-	return awssecretsmanager.Secret_FromSecretAttributes(s.stack, jsii.String("LedgerSecret"),
+	return awssecretsmanager.Secret_FromSecretAttributes(s.stack, &id,
 		&awssecretsmanager.SecretAttributes{SecretCompleteArn: &arn, EncryptionKey: s.key})
 }
 
@@ -277,8 +379,12 @@ func (s *contextStack) addClaims(p ClaimAPIProps) error {
 	if err != nil {
 		return err
 	}
+	s.shown.Claims = append(s.shown.Claims, claims)
 	s.output("BankTable", "ONCEBOX_BANK_TABLE of the command line", *claims.BankTable.TableName())
 	s.output("ApiUrl", "The claim API", claims.URL)
+	if claims.Domain != nil {
+		s.output("DomainTarget", "Where the DNS record of the API's domain leads", *claims.Domain.RegionalDomainName())
+	}
 	return nil
 }
 
@@ -287,6 +393,7 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 	if err != nil {
 		return err
 	}
+	s.shown.Records = append(s.shown.Records, records)
 	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
 	if records.Destination != nil {
 		s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())

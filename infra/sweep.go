@@ -9,15 +9,21 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
 // SweepProps are the settings of the sweep: a function that runs on a schedule and closes the holds and claims whose
-// time is over, in all campaigns of the tables. All are optional. The function has the architecture, log level, log
-// retention and endpoint of the claim function.
+// time is over, in all campaigns of the tables. It also counts the free items of open campaigns. All are optional. The
+// function has the settings of the claim function, except for these and ReservedConcurrency.
 type SweepProps struct {
 	// Off leaves the sweep out. Then the claims whose time is over are closed by the requests that meet them, and by
-	// `oncebox sweep`.
+	// `oncebox sweep`. Nobody counts free items.
 	Off bool
+
+	// NearlyEmpty is how many free items an open campaign has left when the alarm about it goes off. Nil is the default,
+	// 100; 0 leaves the alarm out. It needs the sweep and its metrics.
+	NearlyEmpty *int
 
 	// Every is the time from one sweep to the next, in whole minutes. The default is 1 minute, the maximum 24 hours.
 	Every time.Duration
@@ -39,10 +45,14 @@ var sweepFunction = functionKind{
 
 const defaultSweepEvery, longestSweepEvery = time.Minute, 24 * time.Hour
 
+const defaultNearlyEmpty = 100
+
 // sweepFunctionProps returns the props of the sweep function, with their defaults.
 func (p ClaimAPIProps) sweepFunctionProps() FunctionProps {
 	sweep := p.Function
 	sweep.Code, sweep.MemoryMiB, sweep.Timeout = p.Sweep.Code, p.Sweep.MemoryMiB, p.Sweep.Timeout
+	sweep.Canary = 0 // it runs once a minute: a tenth would be no test
+	sweep.ReservedConcurrency = nil
 	return sweep.withDefaults(sweepFunction)
 }
 
@@ -51,12 +61,13 @@ var sweepNaming = naming{"Code": "Sweep.Code", "MemoryMiB": "Sweep.MemoryMiB", "
 
 // checkSweep returns everything that is wrong with the sweep. The claim function has its other settings, too.
 func (p ClaimAPIProps) checkSweep() error {
-	if p.Sweep.Off {
-		return nil
-	}
 	wrong := problems{naming: sweepNaming}
+	p.checkNearlyEmpty(&wrong)
+	if p.Sweep.Off {
+		return wrong.err()
+	}
 	if p.names != nil {
-		wrong.naming = p.names.withCode("sweep-code")
+		wrong.naming = p.names.withFunction("sweep")
 	}
 	p.sweepFunctionProps().checkOwn(&wrong, sweepFunction)
 	if e := p.Sweep.Every; e < time.Minute || e > longestSweepEvery || e%time.Minute != 0 {
@@ -65,24 +76,57 @@ func (p ClaimAPIProps) checkSweep() error {
 	return wrong.err()
 }
 
+// checkNearlyEmpty refuses an alarm whose metric nobody makes.
+func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
+	if p.Sweep.NearlyEmpty == nil || *p.Sweep.NearlyEmpty == 0 {
+		return
+	}
+	name, items := p.names.of("Sweep.NearlyEmpty"), *p.Sweep.NearlyEmpty
+	switch {
+	case items < 0:
+		wrong.add("%s is %d; choose a number of items, or 0 for no alarm", name, items)
+	case p.Sweep.Off:
+		wrong.add("%s is %d, but %s leaves the sweep out, which counts them; change one of the two", name, items,
+			p.names.of("Sweep.Off"))
+	case p.Function.NoMetrics:
+		wrong.add("%s is %d, but %s leaves the metrics out, which it needs; change one of the two", name, items,
+			p.names.of("NoMetrics"))
+	}
+}
+
+// nearlyEmpty is the number of free items at which the alarm goes off, or 0 if there is none.
+func (p ClaimAPIProps) nearlyEmpty() int {
+	switch {
+	case p.Function.NoMetrics:
+		return 0
+	case p.Sweep.NearlyEmpty == nil:
+		return defaultNearlyEmpty
+	}
+	return *p.Sweep.NearlyEmpty
+}
+
 // newSweep makes the function and its schedule.
-func (c *ClaimAPI) newSweep(p ClaimAPIProps) {
+func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	scope := constructs.NewConstruct(c.Construct, jsii.String("Sweep"))
 	env := environment{
 		"ONCEBOX_BANK_TABLE":   *c.BankTable.TableName(),
 		"ONCEBOX_DEDUPE_TABLE": *c.DedupeTable.TableName(),
+		"ONCEBOX_METRICS":      p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":    p.Function.LogLevel,
 	}
-	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, sweepGrants(c.BankTable, c.DedupeTable), p.Disposable)
+	grants := append(sweepGrants(c.BankTable, c.DedupeTable, !p.Function.NoMetrics), onFormerKeys(p.FormerKeys, "dynamodb")...)
+	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, grants, p.Disposable)
+	c.Sweep.Node().DefaultChild().(awslambda.CfnFunction).SetDescription(jsii.String(sweephandler.Description))
+	c.SweepAlias = newLive(scope, c.Sweep)
 	// Lambda would run a sweep that failed, or that found no free container, twice more and for up to six hours. The
 	// schedule does that anyway.
-	c.Sweep.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{
+	c.SweepAlias.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{
 		MaxEventAge: awscdk.Duration_Minutes(jsii.Number(1)), RetryAttempts: jsii.Number(0),
 	})
 	awsevents.NewRule(scope, jsii.String("Schedule"), &awsevents.RuleProps{
 		Description: jsii.String("oncebox: closes the holds and claims whose time is over"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(p.Sweep.Every.Minutes()))),
-		Targets:     &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(c.Sweep, nil)},
+		Targets:     &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(c.SweepAlias, nil)},
 	})
-	functionAlarms(scope, p.Alarms, c.Sweep, "sweep")
+	c.newSweepAlarms(alarms, scope, p)
 }

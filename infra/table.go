@@ -124,9 +124,20 @@ func nameOf(table awsdynamodb.ITableV2, standIn string) string {
 	return *table.TableName()
 }
 
+// removalPolicy keeps a table in every case. Deletion protection would make a rollback fail that had to delete it, and an
+// empty table costs nothing.
 func removalPolicy(disposable bool) awscdk.RemovalPolicy {
 	if disposable {
 		return awscdk.RemovalPolicy_DESTROY
 	}
 	return awscdk.RemovalPolicy_RETAIN
+}
+
+// keptOnceMade keeps a resource unless the deployment that makes it fails and is rolled back: then it is empty, and
+// nothing would use it.
+func keptOnceMade(disposable bool) awscdk.RemovalPolicy {
+	if disposable {
+		return awscdk.RemovalPolicy_DESTROY
+	}
+	return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -18,16 +17,12 @@ func (p RecordDedupeProps) hasValkey() bool { return strings.HasPrefix(p.Rules.L
 // anywhere.
 var onlyInVPC = regexp.MustCompile(`\.(cache|memorydb\.[a-z0-9-]+)\.amazonaws\.com(\.cn)?:`)
 
-// checkVPC refuses half a VPC, and servers that the function could not reach without one. o are the settings as the
-// function understands them.
-func (p RecordDedupeProps) checkVPC(wrong *problems, o kinesishandler.Options) {
+// checkServers refuses servers that the function could not reach without a VPC. o are the settings as the function
+// understands them.
+func (p RecordDedupeProps) checkServers(wrong *problems, o kinesishandler.Options) {
 	subnets, groups := wrong.of("Subnets"), wrong.of("SecurityGroups")
-	if (len(p.Subnets) == 0) != (len(p.SecurityGroups) == 0) {
-		wrong.add("%s and %s belong together: Lambda needs both to put the function into a VPC; set both, or none",
-			subnets, groups)
-	}
 	valkey := o.Ledger.Valkey
-	if valkey == nil || len(p.Subnets) > 0 {
+	if valkey == nil || len(p.Function.Subnets) > 0 {
 		return
 	}
 	servers := valkey.Addresses
@@ -39,23 +34,6 @@ func (p RecordDedupeProps) checkVPC(wrong *problems, o kinesishandler.Options) {
 	}
 }
 
-// joinVPC puts the function into the VPC of the props. Without subnets it changes nothing.
-func (p RecordDedupeProps) joinVPC(function awslambda.Function) {
-	if len(p.Subnets) == 0 {
-		return
-	}
-	var subnets, groups []*string
-	for _, s := range p.Subnets {
-		subnets = append(subnets, s.SubnetId())
-	}
-	for _, g := range p.SecurityGroups {
-		groups = append(groups, g.SecurityGroupId())
-	}
-	function.Node().DefaultChild().(awslambda.CfnFunction).SetVpcConfig(&awslambda.CfnFunction_VpcConfigProperty{
-		SubnetIds: &subnets, SecurityGroupIds: &groups,
-	})
-}
-
 // checkSecret refuses a secret whose whole ARN is not known: a policy for a part of it allows nothing.
 func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
@@ -63,7 +41,7 @@ func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	}
 }
 
-// secretARN returns the variable ONCEBOX_LEDGER_SECRET_ARN.
+// secretARN returns the variable that names a secret, "" for none.
 func secretARN(secret awssecretsmanager.ISecret) string {
 	if secret == nil {
 		return ""

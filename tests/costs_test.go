@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +23,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	ledgercost "github.com/oncebox/oncebox/internal/cost"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -216,6 +218,24 @@ func (c *claimants) campaign(name string, codes int) cost {
 	})
 }
 
+// seats makes a campaign of items with columns.
+func (c *claimants) seats(name string, seats int) {
+	_, _, err := c.bank().CreateCampaign(c.Context(), name, itembank.Settings{Columns: true})
+	must(c, err)
+	source := func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			for i := range seats {
+				columns := []itembank.Column{{Name: "price", Value: "40.00"}, {Name: "row", Value: strconv.Itoa(i / 100)}}
+				if !yield(itembank.Line{Number: int64(i) + 1, Item: fmt.Sprintf("seat %d", i), Columns: columns}, nil) {
+					return
+				}
+			}
+		}
+	}
+	_, err = c.bank().Load(c.Context(), name, source, nil)
+	must(c, err)
+}
+
 // claim claims an item and wants a status.
 func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want int) {
 	c.Helper()
@@ -257,11 +277,24 @@ func costsOfClaims(t *testing.T) map[string]cost {
 		}).each(n)
 	}
 	costs["an item loaded"] = c.campaign("spring", 2*counted).each(2 * counted)
+	c.campaign("large", 20*counted)
+	for campaign, name := range map[string]string{
+		"spring": "the free items of a campaign counted, 2,000", "large": "the free items of a campaign counted, 20,000",
+	} {
+		each(counted/50, name, func(int) {
+			_, err := c.bank().CountFree(t.Context(), campaign)
+			must(t, err)
+		})
+	}
 	busy := c.container()
 	c.claim(busy, "spring", -1, http.StatusCreated)
 	each(counted, "a new claim, in a busy container", func(i int) { c.claim(busy, "spring", i, http.StatusCreated) })
 	each(counted, "the same claimant again", func(i int) { c.claim(busy, "spring", i, http.StatusOK) })
 	each(counted, "a claim read", func(i int) { c.read(busy, "spring", i, http.StatusOK) })
+	c.seats("seats", 2*counted)
+	c.claim(busy, "seats", -1, http.StatusCreated)
+	each(counted, "a new claim of an item with columns", func(i int) { c.claim(busy, "seats", i, http.StatusCreated) })
+	each(counted, "the same claimant again, with columns", func(i int) { c.claim(busy, "seats", i, http.StatusOK) })
 	c.campaign("summer", 2*counted)
 	each(counted/5, "a new claim, the first of its container", func(i int) {
 		c.claim(c.container(), "summer", 2*counted+i, http.StatusCreated)
@@ -322,6 +355,20 @@ func (r *records) container(p dedupe.Parts) *kinesishandler.Handler {
 // function must deliver as many of them as sent says.
 func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []string, sent int) cost {
 	r.Helper()
+	raw, err := json.Marshal(kinesisEvent(sequence, payloads))
+	must(r, err)
+	before := r.sent.records
+	spent := r.during(func() {
+		answer, err := h.Handle(r.Context(), raw)
+		must(r, err)
+		equal(r.T, "failed records", len(answer.BatchItemFailures), 0)
+	})
+	equal(r.T, "records sent", r.sent.records-before, sent)
+	return spent
+}
+
+// kinesisEvent is a batch of records, the first with the sequence number.
+func kinesisEvent(sequence int, payloads []string) events.KinesisEvent {
 	const shard = "shardId-000000000000"
 	event := events.KinesisEvent{Records: make([]events.KinesisEventRecord, len(payloads))}
 	for i, payload := range payloads {
@@ -335,16 +382,7 @@ func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []stri
 			},
 		}
 	}
-	raw, err := json.Marshal(event)
-	must(r, err)
-	before := r.sent.records
-	spent := r.during(func() {
-		answer, err := h.Handle(r.Context(), raw)
-		must(r, err)
-		equal(r.T, "failed records", len(answer.BatchItemFailures), 0)
-	})
-	equal(r.T, "records sent", r.sent.records-before, sent)
-	return spent
+	return event
 }
 
 // payloads returns records, each with an id of its own and the text.
@@ -433,24 +471,53 @@ func agrees(t *testing.T, what, cell string, counted float64) {
 	}
 }
 
-// TestCosts compares the table of docs/costs.md with the requests and units that the test
-// counts.
+// TestCosts compares the counts of internal/cost, which docs/costs.md and `oncebox cost` have, with the requests and
+// units that the test counts.
 func TestCosts(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	rows, all := costTable(t, "DynamoDB"), costsOfClaims(t)
+	all := costsOfClaims(t)
 	maps.Copy(all, costsOfRecords(t))
 	maps.Copy(all, costsOfLogs(t))
-	equal(t, "rows of docs/costs.md", strings.Join(slices.Sorted(maps.Keys(rows)), "; "), strings.Join(slices.Sorted(maps.Keys(all)), "; "))
-	for name, c := range all {
-		row := rows[name]
-		if len(row) != 4 {
-			continue // the comparison of the names has failed
+	equal(t, "counts", len(ledgercost.Counts), len(all))
+	for _, want := range ledgercost.Counts {
+		got, ok := all[want.Name]
+		t.Logf("%s: %+v", want.Name, got)
+		if !ok || !want.Requests.Agrees(got.requests) || !want.Write.Agrees(got.writeUnits) || !want.Read.Agrees(got.readUnits) {
+			t.Errorf("internal/cost has %+v, counted: %t, %+v", want, ok, got)
 		}
-		t.Logf("%s: %+v", name, c)
-		agrees(t, "requests of "+name, row[0], c.requests)
-		agrees(t, "write units of "+name, row[1], c.writeUnits)
-		agrees(t, "read units of "+name, row[2], c.readUnits)
+	}
+}
+
+// TestBytesOfAClaim measures the rows of items that are claimed, as DynamoDB stores them: with 100 bytes for each row
+// (Developer Guide, "DynamoDB item sizes and formats").
+func TestBytesOfAClaim(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	m, client, own := metered(t)
+	c := &claimants{t, m, itembankengines.CallersClock{Store: dynamostore.New(client, own.bank, own.dedupe)}, itembankfault.NewClock()}
+	const claims = 500
+	c.campaign("spring", claims)
+	busy := c.container()
+	for i := range claims {
+		c.claim(busy, "spring", i, http.StatusCreated)
+	}
+	bytes := 0
+	for _, table := range []string{own.bank, own.dedupe} {
+		pages := dynamodb.NewScanPaginator(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = http.DefaultClient }),
+			&dynamodb.ScanInput{TableName: &table})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(t.Context())
+			must(t, err)
+			for _, row := range page.Items {
+				bytes += 100 + itemSize(t, row)
+			}
+		}
+	}
+	got := float64(bytes) / claims
+	t.Logf("%.0f bytes a claim", got)
+	if math.Abs(got-ledgercost.BytesOfAClaim) > 0.05*ledgercost.BytesOfAClaim {
+		t.Errorf("internal/cost has %d bytes, want %.0f", ledgercost.BytesOfAClaim, got)
 	}
 }
 
@@ -499,6 +566,28 @@ func TestPrices(t *testing.T) {
 		}
 	}
 
+	metrics, amounts := costTable(t, "Metrics"), map[string]float64{}
+	for name, row := range metrics {
+		if len(row) == 2 && row[0] != "metrics" {
+			count, _ := number(t, row[0])
+			agrees(t, "USD of "+name, row[1], count*price("a metric of CloudWatch for a month"))
+			delete(metrics, name)
+		}
+	}
+	const countsAMonth = 30 * 24 * 60 / 5 / 1e6 // in millions
+	for _, items := range []string{"2,000", "20,000"} {
+		amounts["a month of the free items of a campaign with "+items+", counted every five minutes"] =
+			countsAMonth * dollars("the free items of a campaign counted, "+items)
+	}
+	amounts["the metrics in the log lines of a million claims, 258 bytes each"] =
+		258 * 1e6 / (1 << 30) * price("a GB into CloudWatch Logs")
+	for name, want := range amounts {
+		if len(metrics[name]) == 0 {
+			t.Fatalf("docs/costs.md: the metrics have no row %q", name)
+		}
+		agrees(t, "USD of "+name, metrics[name][0], want)
+	}
+
 	const gigabyte = 1e6 / 1024 / 1024 // of a million records of 1 KB
 	in, out := gigabyte*price("a GB into an on-demand stream"), gigabyte*price("a GB out of an on-demand stream")
 	invocation, second := price("a million invocations of Lambda"), price("a million GB-seconds of Lambda on arm64")
@@ -525,4 +614,35 @@ func TestPrices(t *testing.T) {
 			agrees(t, fmt.Sprintf("column %d of %s together", i+1, name), row[i], sum)
 		}
 	}
+}
+
+// itemSize returns the bytes of a row, by the rules of DynamoDB.
+func itemSize(t *testing.T, row map[string]types.AttributeValue) (size int) {
+	t.Helper()
+	for name, value := range row {
+		size += len(name) + valueSize(t, value)
+	}
+	return size
+}
+
+func valueSize(t *testing.T, value types.AttributeValue) (size int) {
+	t.Helper()
+	switch v := value.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value)
+	case *types.AttributeValueMemberB:
+		return len(v.Value)
+	case *types.AttributeValueMemberN: // two digits in a byte, and one byte more
+		return (len(v.Value)+1)/2 + 1
+	case *types.AttributeValueMemberBOOL:
+		return 1
+	case *types.AttributeValueMemberL:
+		size = 3
+		for _, element := range v.Value {
+			size += 1 + valueSize(t, element)
+		}
+		return size
+	}
+	t.Fatalf("the size of a %T is not known", value)
+	return 0
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/oncebox/oncebox/internal/emf/emftest"
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -113,7 +114,7 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 func TestDedupeEventsInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	b := startDedupe(t, onDynoxide(t)...)
+	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_METRICS=on")...)
 	invocations := 0
 	for name, want := range dedupeCases {
 		b.check(t, name, want)
@@ -129,6 +130,27 @@ func TestDedupeEventsInTheEmulator(t *testing.T) {
 		if strings.Contains(log, private) {
 			t.Errorf("the log holds %s:\n%s", private, log)
 		}
+	}
+	checkMetrics(t, log)
+}
+
+// checkMetrics compares the metrics in the lines of batches with the other members of the lines.
+func checkMetrics(t *testing.T, log string) {
+	t.Helper()
+	metrics, members := 0., 0.
+	for line := range strings.Lines(log) {
+		var batch struct {
+			Msg string
+			In  float64
+		}
+		if json.Unmarshal([]byte(line), &batch) != nil || batch.Msg != "batch" {
+			continue // the runtime and the emulator write lines, too
+		}
+		in, _ := emftest.Sum(emftest.Points(t, []byte(line)), "RecordsIn", "")
+		metrics, members = metrics+in, members+batch.In
+	}
+	if metrics != members || metrics == 0 {
+		t.Errorf("RecordsIn adds up to %v, and the records in the lines to %v", metrics, members)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -43,24 +45,36 @@ var eventCases = map[string]eventCase{
 	"claim-iam-cognito":       {"iam", 201, ""},
 	"claim-iam-session":       {"iam:session", 201, ""},
 	"claim-iam-role":          {"iam:role", 201, ""},
+	"claim-link":              {"link", 201, ""},
+	"claim-link-scope":        {"link", 201, ""},
 	"stage-prefix":            {"body", 201, ""},
 	"claim-again":             {"body", 200, ""},
 	"claim-again-when-closed": {"body", 200, ""},
 	"get-claim":               {"body", 200, ""},
 	"get-claim-decoded-path":  {"body", 200, ""},
 	"get-me":                  {"jwt:sub", 200, ""},
+	"get-me-link":             {"link", 200, ""},
 	"get-campaign":            {"body", 200, ""},
 	"get-campaign-scheduled":  {"iam", 200, ""},
 	"get-campaign-sold-out":   {"jwt:sub", 200, ""},
 	"get-campaign-empty":      {"body", 200, ""},
+	"get-openapi":             {"body", 200, ""},
 
+	"claim-slot":   {"body", 201, ""},
+	"claim-chosen": {"body", 201, ""},
+	"get-slot":     {"body", 200, ""},
+	"get-items":    {"body", 200, ""},
 	"claim-hold":   {"body", 201, ""},
 	"release-hold": {"body", 204, ""}, // the claimant holds another claim
 
+	"choice-not-allowed":         {"body", 400, "invalid-request"},
+	"not-published":              {"iam", 404, "not-published"},
+	"item-taken":                 {"body", 409, "item-taken"},
 	"confirm-without-id":         {"body", 400, "invalid-request"},
 	"confirm-without-holds":      {"body", 400, "invalid-request"},
 	"release-hold-without-id":    {"body", 400, "invalid-request"},
 	"confirm-by-claimant":        {"jwt:sub", 403, "may-not-confirm"},
+	"confirm-by-link":            {"link", 403, "may-not-confirm"},
 	"confirm-no-claim":           {"body", 404, "no-claim"},
 	"confirm-claim-ended":        {"body", 409, "claim-ended"},
 	"malformed-json":             {"body", 400, "invalid-request"},
@@ -84,6 +98,13 @@ var eventCases = map[string]eventCase{
 	"role-session-iam":           {"iam", 401, "unauthenticated"},
 	"cognito-without-identity":   {"iam", 401, "unauthenticated"},
 	"identity-without-the-claim": {"jwt:sub", 401, "unauthenticated"},
+	"no-link":                    {"link", 401, "unauthenticated"},
+	"forged-link":                {"link", 401, "invalid-link"},
+	"unsigned-link":              {"link", 401, "invalid-link"},
+	"expired-link":               {"link", 401, "link-expired"},
+	"link-of-another-campaign":   {"link", 403, "other-campaign"},
+	"link-of-another-scope":      {"link", 403, "other-campaign"},
+	"other-claimant-with-link":   {"link", 403, "not-your-claim"},
 	"other-claimant":             {"jwt:sub", 403, "not-your-claim"},
 	"other-claimant-in-path":     {"jwt:sub", 403, "not-your-claim"},
 	"unknown-route":              {"body", 404, "no-such-route"},
@@ -111,15 +132,19 @@ func loadCampaigns(t testing.TB, bank *itembank.Bank) {
 	addCampaign(t, bank, "summer", itembank.Settings{}, 2)
 	addCampaign(t, bank, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)}, 1)
 	addCampaign(t, bank, "seats", itembank.Settings{Hold: 15 * time.Minute}, 3)
+	addCampaign(t, bank, "tickets", itembank.Settings{PerClaimant: 2}, 3)
+	addCampaign(t, bank, "hall", itembank.Settings{Choice: true, Publish: true, OnEnd: itembank.Return}, 5)
 	addCampaign(t, bank, "morning", workshops, 1)
 	addCampaign(t, bank, "evening", workshops, 1)
 	for _, c := range [][2]string{
 		{"spring", "customer-17"}, {"spring", "team/ann 50%41"}, {"spring", "5f1c7e52-0f67-4d8e-8d5e-2f4f0c1d9b44"},
-		{"summer", "customer-17"}, {"seats", "customer-17"}, {"morning", "customer-30"},
+		{"summer", "customer-17"}, {"seats", "customer-17"}, {"morning", "customer-30"}, {"tickets", "customer-17"},
 	} {
 		_, err := bank.Claim(t.Context(), c[0], c[1])
 		must(t, err)
 	}
+	_, err := bank.Claim(t.Context(), "hall", "customer-17", itembank.Choosing("HALL-A"))
+	must(t, err)
 	must(t, bank.CloseCampaign(t.Context(), "summer"))
 }
 
@@ -172,7 +197,10 @@ func TestClaimEvents(t *testing.T) {
 			t.Parallel()
 			from, err := claimapi.ParseClaimantFrom(want.from)
 			must(t, err)
-			handler := claimapi.New(bank, from, slog.New(slog.DiscardHandler))
+			keys, err := claimlink.ParseKeys(eventLinkKeys(t))
+			must(t, err)
+			var log bytes.Buffer
+			handler := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(&log, nil)), claimapi.WithLinkKeys(keys))
 			response, err := invokeHandler(t, handler, readEvent(t, name))
 			if want.status == notHTTP {
 				if !errors.Is(err, claimapi.ErrNotHTTP) {
@@ -182,6 +210,7 @@ func TestClaimEvents(t *testing.T) {
 			}
 			must(t, err)
 			checkReply(t, readEvent(t, name), response, want)
+			checkDocument(t, log.Bytes(), response)
 		})
 	}
 }
@@ -207,13 +236,18 @@ func invokeHandler(t testing.TB, h *claimapi.Handler, event []byte) (events.APIG
 // answerBody has the members of all kinds of answers that the tests compare.
 type answerBody struct {
 	Type, Title, Detail, Instance     string
+	OpenAPI                           string
 	Status                            int
 	Errors                            []struct{ Pointer, Detail string }
 	Campaign, Claimant, Item, ClaimID string
 	ClaimedAt                         time.Time `json:"claimed_at"`
 	State                             itembank.State
 	Replayed                          *bool
+	Items                             json.RawMessage
 }
+
+// isList reports that the answer lists free items, and is no claim.
+func (b answerBody) isList() bool { return b.Items != nil && b.Claimant == "" }
 
 // checkReply checks the status, the problem, and what the contract says about all answers.
 func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, want eventCase) {
@@ -228,13 +262,17 @@ func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, w
 	if _, slug, _ := strings.Cut(body.Type, "#"); r.StatusCode != want.status || slug != want.slug {
 		t.Fatalf("answered %d %q, want %d %q; body %s", r.StatusCode, slug, want.status, want.slug, r.Body)
 	}
-	equal(t, "Cache-Control", r.Headers["Cache-Control"], "no-store")
+	cache := "no-store"
+	if body.isList() {
+		cache = "public, max-age=1"
+	}
+	equal(t, "Cache-Control", r.Headers["Cache-Control"], cache)
 	if want.slug != "" {
 		checkProblem(t, event, r, body)
 		return
 	}
 	equal(t, "Content-Type", r.Headers["Content-Type"], "application/json")
-	if body.State == "" {
+	if body.State == "" && body.OpenAPI == "" && !body.isList() {
 		checkClaim(t, r, body)
 	}
 }
@@ -254,6 +292,7 @@ func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse,
 	equal(t, "Content-Type", r.Headers["Content-Type"], "application/problem+json")
 	equal(t, "status member", body.Status, r.StatusCode)
 	equal(t, "Allow is there", r.Headers["Allow"] != "", r.StatusCode == http.StatusMethodNotAllowed)
+	equal(t, "WWW-Authenticate is there", r.Headers["WWW-Authenticate"] != "", r.StatusCode == http.StatusUnauthorized)
 	equal(t, "Retry-After is there", r.Headers["Retry-After"] != "", r.StatusCode == http.StatusServiceUnavailable)
 	equal(t, "errors are there", len(body.Errors) > 0, r.StatusCode == http.StatusBadRequest)
 	equal(t, "campaign is there", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
@@ -286,7 +325,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	must(t, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/emf/emftest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -108,7 +109,7 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 		run      func(*testing.T, *cloud)
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
-		"sweep":               {"sweep", []string{"Always"}, askAsSweep},
+		"sweep":               {"sweep", []string{"Always", "With metrics"}, askAsSweep},
 		"dedupe":              {"dedupe", []string{"Always", withKeys, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
 		"dedupe without acks": {"dedupe", []string{"Always", withKeys, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
 		"dedupe to a table":   {"dedupe", []string{"Always", withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
@@ -154,7 +155,8 @@ func askAsClaim(t *testing.T, aws *cloud) {
 }
 
 // askAboutWhatHasEnded claims for claimants whose claims have ended, in a campaign whose only
-// item is held by a claim that has ended, and in a campaign whose free items have all ended.
+// item is held by a claim that has ended, and in a campaign whose free items have all ended. It also claims in a
+// campaign whose items have columns.
 func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	t.Helper()
 	past := own.create(t, engine, itembank.WithClock(anHourAgo{}))
@@ -169,6 +171,7 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 		"burning":   {itembank.Settings{ClaimLife: time.Minute}, 2, "customer-1", 201},
 		"held":      {itembank.Settings{Hold: time.Minute}, 1, "somebody-else", 201}, // found through the index
 		"expired":   {itembank.Settings{ItemLife: time.Minute}, 1, "", 409},
+		"columns":   {itembank.Settings{Columns: true}, 1, "", 201},
 	} {
 		addCampaign(t, past, campaign, c.settings, c.items)
 		if c.holder != "" {
@@ -187,7 +190,7 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	equal(t, "orphan", claimIn(t, f, "orphan"), 409)
 }
 
-// askAsSweep sweeps campaigns whose claims have ended.
+// askAsSweep sweeps campaigns whose claims have ended, one of them with several items, and counts their free items.
 func askAsSweep(t *testing.T, aws *cloud) {
 	engine, own := testengine.Dynoxide(t), newTables()
 	aws.names = map[string]string{own.bank: "bank table", own.dedupe: "dedupe table"}
@@ -199,12 +202,19 @@ func askAsSweep(t *testing.T, aws *cloud) {
 		_, err := past.Claim(t.Context(), campaign, "customer-1")
 		must(t, err)
 	}
+	addCampaign(t, past, "seats", itembank.Settings{Hold: time.Minute, Choice: true}, 2)
+	_, err := past.Claim(t.Context(), "seats", "customer-1", itembank.Choosing("SEATS-A", "SEATS-B"))
+	must(t, err)
 	bootstrap, err := hostSweep()
 	must(t, err)
 	f := launch(t, bootstrap, t.TempDir(),
-		"AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_BANK_TABLE="+own.bank, "ONCEBOX_DEDUPE_TABLE="+own.dedupe)
+		"AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_BANK_TABLE="+own.bank, "ONCEBOX_DEDUPE_TABLE="+own.dedupe,
+		"ONCEBOX_METRICS=on", "ONCEBOX_LOG_LEVEL=error")
 	_, reply := f.invoke(t, []byte(`{"source":"aws.events","detail-type":"Scheduled Event"}`))
-	equal(t, "reply", string(reply), `{"campaigns":2,"failed":0,"returned":1,"expired":1,"withdrawn":0}`)
+	equal(t, "reply", string(reply), `{"campaigns":3,"failed":0,"returned":3,"expired":1,"withdrawn":0}`)
+	sum, n := emftest.Sum(emftest.Points(t, []byte(f.output(t))), "FreeItems", "Campaign=forever")
+	equal(t, "free items", sum, 0)
+	equal(t, "campaigns that are counted", n, 1)
 }
 
 // claimIn claims in a campaign and returns the status of the answer.
@@ -307,9 +317,9 @@ func TestOtherAsksAreRefused(t *testing.T) {
 		found[a.action+" "+a.resource+" "+kind] = true
 	}
 	for _, want := range []string{
-		"dynamodb:PutItem bank table campaign", "dynamodb:PutItem bank table campaigns",
+		"dynamodb:PutItem bank table campaign", "dynamodb:PutItem bank table campaigns", "dynamodb:PutItem bank table scope",
 		"dynamodb:PutItem bank table load", "dynamodb:PutItem bank table item",
-		"dynamodb:Query bank table campaigns", "dynamodb:BatchGetItem bank table item",
+		"dynamodb:Query bank table campaigns",
 	} {
 		equal(t, "refused "+want, found[want], true)
 		delete(found, want)
@@ -335,6 +345,14 @@ type cloud struct {
 	engines  map[string]http.Handler
 	mu       sync.Mutex
 	asks     []ask
+	denied   grant // refused as a policy without it does; the zero value refuses nothing
+}
+
+// deny takes a permission away from the function.
+func (c *cloud) deny(g grant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied = g
 }
 
 func newCloud(t *testing.T, function string) *cloud {
@@ -380,6 +398,7 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	service, asks := c.read(r, body)
+	denied := ""
 	c.mu.Lock()
 	for _, a := range asks {
 		a.function, a.action = c.function, service+":"+a.action
@@ -390,14 +409,37 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.resource = "index `" + a.index + "` of the " + a.resource
 		}
 		c.asks = append(c.asks, a)
+		if c.denied.allows(a) {
+			denied = a.action
+		}
 	}
 	c.mu.Unlock()
+	if denied != "" {
+		answerDenied(w, service, denied)
+		return
+	}
 	engine, ok := c.engines[service]
 	if !ok {
 		http.Error(w, "no engine for "+service, http.StatusNotImplemented)
 		return
 	}
 	engine.ServeHTTP(w, r)
+}
+
+// answerDenied answers as a service does where the policy does not allow an action (IAM User Guide, "Troubleshoot access
+// denied error messages").
+func answerDenied(w http.ResponseWriter, service, action string) {
+	message := "User: arn:aws:sts::123456789012:assumed-role/role/function is not authorized to perform: " + action +
+		" because no identity-based policy allows the " + action + " action"
+	if service == "s3" {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code><Message>"+message+"</Message></Error>")
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(map[string]string{"__type": "com.amazon.coral.service#AccessDeniedException", "message": message})
 }
 
 // read returns the permissions that a request needs. For a request that it does not know it

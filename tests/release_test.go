@@ -39,6 +39,13 @@ var releaseArchives = map[string]struct{ file, system, processor string }{
 	"oncebox-dedupe_1.2.3-test_lambda_amd64.zip": {"bootstrap", "linux", "amd64"},
 }
 
+// releaseTemplates are the plain templates of a release, and the functions whose zips each deploys.
+var releaseTemplates = map[string][]string{
+	"oncebox-claims_1.2.3-test.template.json":  {"claim", "sweep"},
+	"oncebox-records_1.2.3-test.template.json": {"dedupe"},
+	"oncebox-both_1.2.3-test.template.json":    {"claim", "sweep", "dedupe"},
+}
+
 // TestRelease makes a release, and another one from a copy of the source outside of git. Both
 // must have the same digests.
 func TestRelease(t *testing.T) {
@@ -57,7 +64,16 @@ func TestRelease(t *testing.T) {
 	files, err := os.ReadDir(folder)
 	must(t, err)
 	equal(t, "files with a digest", len(names), len(files))
-	equal(t, "archives, digests, notices and an SBOM", len(files), len(releaseArchives)+3)
+	equal(t, "archives, templates, digests, notices and an SBOM", len(files), len(releaseArchives)+len(releaseTemplates)+3)
+	for name, functions := range releaseTemplates {
+		template := read(t, filepath.Join(folder, name))
+		equal(t, "zips in "+name, strings.Count(template, "_lambda_"), len(functions))
+		for _, function := range functions {
+			if !strings.Contains(template, `"${CodePrefix}oncebox-`+function+`_1.2.3-test_lambda_${Zip}.zip"`) {
+				t.Errorf("%s does not deploy the %s function", name, function)
+			}
+		}
+	}
 
 	components := readSBOM(t, filepath.Join(folder, "oncebox_1.2.3-test_sbom.cdx.json"))
 	for name, want := range releaseArchives {

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/oncebox/oncebox/internal/emf/emftest"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -172,6 +173,15 @@ func (s tables) settings(endpoint, from string) []string {
 	}
 }
 
+// linkSettings returns the variables of the function that only links need.
+func linkSettings(t *testing.T, from string) []string {
+	t.Helper()
+	if from != "link" {
+		return nil
+	}
+	return []string{"ONCEBOX_LINK_KEYS=" + eventLinkKeys(t)}
+}
+
 // create makes the tables and returns a bank over them, whose clock is the caller's.
 func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
@@ -190,10 +200,10 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 	t.Parallel()
 	endpoint, own := testengine.Dynoxide(t), newTables()
 	loadCampaigns(t, own.create(t, endpoint))
-	for _, from := range []string{"body", "jwt:sub", "iam", "iam:session", "iam:role"} {
+	for _, from := range []string{"body", "jwt:sub", "iam", "iam:session", "iam:role", "link"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
-			f := startFunction(t, own.settings(endpoint, from)...)
+			f := startFunction(t, append(own.settings(endpoint, from), linkSettings(t, from)...)...)
 			names := eventNames(from)
 			for _, name := range names {
 				if eventCases[name].status == notHTTP {
@@ -204,7 +214,7 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 			}
 			log := f.output(t)
 			equal(t, "log lines of requests", strings.Count(log, `"msg":"request"`), len(names))
-			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-", "SEATS-"} {
+			for _, private := range []string{"customer-", "team/", "SPRING-", "SUMMER-", "MORNING-", "SEATS-", "EVENING-", "eyJ"} {
 				if strings.Contains(log, private) {
 					t.Errorf("the log holds %s...:\n%s", private, log)
 				}
@@ -214,13 +224,14 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 }
 
 // TestClaimUntilSoldOutInTheEmulator has two items for three claimants, each of whom asks
-// twice.
+// twice. The log has their metrics, whatever its level is.
 func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	endpoint, own := testengine.Dynoxide(t), newTables()
 	addCampaign(t, own.create(t, endpoint), "spring", itembank.Settings{}, 2)
-	f := startFunction(t, own.settings(endpoint, "body")...)
+	f := startFunction(t, append(own.settings(endpoint, "body"),
+		"ONCEBOX_METRICS=on", "ONCEBOX_LOG_LEVEL=error", "AWS_LAMBDA_FUNCTION_NAME=claims")...)
 	items := map[string]string{} // claimants by item
 	for i, want := range []eventCase{{status: 201}, {status: 201}, {status: 409, slug: "sold-out"}} {
 		claimant := fmt.Sprintf("customer-%d", i)
@@ -236,6 +247,12 @@ func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 		equal(t, "holder of "+itemIn(t, first), items[itemIn(t, first)], "")
 		items[itemIn(t, first)] = claimant
 	}
+	points := emftest.Points(t, []byte(f.output(t)))
+	for name, want := range map[string]float64{"Claims": 2, "Repeats": 2, "SoldOut": 1} {
+		sum, _ := emftest.Sum(points, name, "")
+		equal(t, name, sum, want)
+	}
+	equal(t, "namespace", points[0].Namespace, "oncebox/claims")
 }
 
 // claimBy returns the event claim-body with another claimant.

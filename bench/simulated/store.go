@@ -305,11 +305,11 @@ func (c *container) Take(ctx context.Context, item engine.FreeItem, claim engine
 
 // HeldClaim implements engine.Store. It is a transaction, which the SDK does not send again.
 func (c *container) HeldClaim(
-	ctx context.Context, scope, claimant string,
+	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
-	r := reading{c.claims, c.claimKey(claimant), "claim", isolated, 1}
+	r := reading{c.claims, c.claimKey(key.Claimant), "claim", isolated, 1}
 	err = c.read(ctx, r, func() (int, error) {
-		held, conflict, err = c.Items.HeldClaim(ctx, scope, claimant)
+		held, conflict, err = c.Items.HeldClaim(ctx, key)
 		return 1, err
 	})
 	return held, conflict, err
@@ -317,11 +317,11 @@ func (c *container) HeldClaim(
 
 // HeldClaimEventuallyConsistent implements engine.Store.
 func (c *container) HeldClaimEventuallyConsistent(
-	ctx context.Context, scope, claimant string,
+	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, err error) {
-	r := reading{c.claims, c.claimKey(claimant), "claim", eventual, c.attempts()}
+	r := reading{c.claims, c.claimKey(key.Claimant), "claim", eventual, c.attempts()}
 	err = c.read(ctx, r, func() (int, error) {
-		held, err = c.Items.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+		held, err = c.Items.HeldClaimEventuallyConsistent(ctx, key)
 		return 1, err
 	})
 	return held, err

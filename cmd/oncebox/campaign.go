@@ -16,7 +16,10 @@ type campaignCommand struct {
 	Show   campaignShow   `cmd:"" help:"Show the settings and the state of a campaign."`
 	Open   campaignOpen   `cmd:"" help:"Open a campaign now, whatever its times say."`
 	Close  campaignClose  `cmd:"" help:"Close a campaign now, whatever its times say. Claims stay with their claimants."`
+	Set    campaignSet    `cmd:"" help:"Change settings of a campaign."`
+	Delete campaignDelete `cmd:"" help:"Delete a campaign that was never loaded."`
 	List   campaignList   `cmd:"" help:"List all campaigns."`
+	Page   campaignPage   `cmd:"" help:"Set the texts, the style and the logo of a campaign's claim page, or show them."`
 }
 
 type campaignCreate struct {
@@ -27,10 +30,18 @@ type campaignCreate struct {
 	Shards   int       `help:"Parts of the bank. One part takes about 500 claims a second on DynamoDB. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
 	PageSize int       `help:"Free items read at a time, at least. In a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
 
-	ItemLife  time.Duration   `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
-	ClaimLife time.Duration   `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
-	Hold      time.Duration   `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
-	OnEnd     *itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: burn, or return with --hold." enum:"burn,return" placeholder:"burn|return"`
+	ItemLife   time.Duration       `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	ClaimLife  time.Duration       `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
+	Hold       time.Duration       `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
+	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: those with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; nothing else is ignored, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
+
+	PerClaimant  int  `help:"How many claims a claimant can have, each in a slot that the claim names with --slot. More than one needs a scope that no other campaign has. Fixed for good. Default: ${default}." default:"1" placeholder:"N"`
+	Choice       bool `help:"Let claimants name the items, as in --item 12A: up to 20 in one claim, all or none. For seats and places. On codes it lets anybody try which codes exist, and take them. Fixed for good."`
+	PublishItems bool `help:"Let everybody list the free items over HTTP, as for a seat map. Never for codes. Fixed for good."`
+
+	Columns bool `help:"Let loads give items columns of a CSV file, as in load --with price,row. They come back with the item, to everybody who gets it. Fixed for good."`
+
+	OnEnd *itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: burn, or return with --hold." enum:"burn,return" placeholder:"burn|return"`
 }
 
 func (campaignCreate) Help() string {
@@ -40,13 +51,16 @@ Examples:
   oncebox campaign create spring
   oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02
   oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
+  oncebox campaign create vip --claimant-as email                           # Ann@example.com is ann@example.com
   oncebox campaign create seats --hold 15m                                  # a seat for the customer who pays in time
+  oncebox campaign create hall --hold 15m --choice --publish-items          # a customer names the seats
+  oncebox campaign create raffle --columns                                  # load --with prize: the prize comes back
   oncebox campaign create lockers --claim-life 7d --on-end return           # a locker for a week`
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
-	if c.Shards == 0 || c.PageSize == 0 { // which the library takes for "not set"
-		return &usageError{errors.New("--shards and --page-size must be at least 1"), ""}
+	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 { // which the library takes for "not set"
+		return &usageError{errors.New("--shards, --page-size and --per-claimant must be at least 1"), ""}
 	}
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.create(ctx, a, b) })
 }
@@ -55,6 +69,7 @@ func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) er
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: c.onEnd(),
+		ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.PublishItems, Columns: c.Columns,
 	})
 	if err != nil {
 		return c.flagError(err)
@@ -86,7 +101,8 @@ func (c campaignCreate) flagError(err error) error {
 		"shards":    fmt.Sprintf("--shards %d", c.Shards),
 		"page-size": fmt.Sprintf("--page-size %d", c.PageSize),
 		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life",
-		"hold": "--hold", "on-end": "--on-end",
+		"hold": "--hold", "on-end": "--on-end", "claimant-as": fmt.Sprintf("--claimant-as %s", c.ClaimantAs),
+		"per-claimant": fmt.Sprintf("--per-claimant %d", c.PerClaimant),
 	}
 	name, ok := typed[invalid.Field]
 	switch {
@@ -128,6 +144,11 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("opens", timeOr(c.OpensAt, "at once"))
 		row("closes", timeOr(c.ClosesAt, "never"))
 		row("scope", c.Scope)
+		row("claimants", string(c.ClaimantAs))
+		row("slots", fmt.Sprint(c.PerClaimant))
+		row("choice", yesOr(c.Choice, "no"))
+		row("published", yesOr(c.Publish, "no"))
+		row("columns", yesOr(c.Columns, "no"))
 		row("shards", fmt.Sprint(c.Shards))
 		row("page size", fmt.Sprint(c.PageSize))
 		row("item life", lifeOr(c.ItemLife, "forever"))
@@ -238,6 +259,13 @@ func table(fill func(row func(...string))) string {
 	fill(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
 	_ = w.Flush() // a strings.Builder takes everything
 	return strings.TrimSuffix(text.String(), "\n")
+}
+
+func yesOr(yes bool, no string) string {
+	if yes {
+		return "yes"
+	}
+	return no
 }
 
 func timeOr(t time.Time, zero string) string {

@@ -162,23 +162,23 @@ func (w *fixture) load() {
 
 func (w *fixture) claimFor(claimant string) {
 	w.Helper()
-	w.do(claimCommand{w.name, claimant}.claim)
+	w.do(claimMake{w.name, claimant, slotFlag{1}, nil}.claim)
 }
 
 func (w *fixture) release() {
 	w.Helper()
-	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release)
+	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release)
 }
 
 func (w *fixture) confirm() {
 	w.Helper()
-	w.do(confirmCommand{Campaign: w.name, Claimant: "ann"}.confirm)
+	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.confirm)
 }
 
 func confirmOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
-	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id}.confirm)
+	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.confirm)
 	w.clock.Advance(aLife / 2)
 }
 
@@ -270,14 +270,14 @@ func claimHeldElsewhere(w *fixture) {
 	if _, err := w.bank.Load(w.Context(), other, itembank.Items("B-1"), nil); err != nil {
 		w.Fatal(err)
 	}
-	w.do(claimCommand{other, "cid"}.claim)
+	w.do(claimMake{other, "cid", slotFlag{1}, nil}.claim)
 	w.claimFor("cid")
 }
 
 func releaseOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
-	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id}.release)
+	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.release)
 	if !strings.Contains(w.out.String(), "it may have been released before") {
 		w.Errorf("want nothing to release, got %s", w.out.String())
 	}

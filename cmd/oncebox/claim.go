@@ -4,33 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type claimCommand struct {
-	Campaign string `arg:"" help:"The campaign."`
-	Claimant string `arg:"" help:"Who gets the item: 1 to 256 bytes without control characters."`
+	Make claimMake `cmd:"" default:"withargs" help:"Claim an item for a claimant and print it; a repeated claim prints the same item. The word make can be left out."`
+	Show claimShow `cmd:"" help:"Show the claim that a claimant has. Makes none."`
 }
 
 func (claimCommand) Help() string {
-	return `Prints the item. The same claimant gets the same item every time. The exit code is 3 if the answer is no: the
-campaign is sold out, empty, not open yet or closed, or the claimant holds an item of another campaign of the
-scope.
+	return `oncebox claim CAMPAIGN CLAIMANT is short for oncebox claim make CAMPAIGN CLAIMANT.
 
 Examples:
   oncebox claim spring customer-17
-  oncebox --output json claim spring customer-17`
+  oncebox claim show spring customer-17   # never claims`
 }
 
-func (c claimCommand) Run(ctx context.Context, a *app) error {
+type claimMake struct {
+	Campaign string `arg:"" help:"The campaign."`
+	Claimant string `arg:"" help:"Who gets the item: 1 to 256 bytes without control characters."`
+	slotFlag
+	Item []string `help:"Claim this item, in a campaign with --choice. Repeat the flag for several items in one claim, all or none." placeholder:"ITEM" sep:"none"`
+}
+
+func (claimMake) Help() string {
+	return `Prints the item. If it has columns, they follow, each after a tab, as in price=40.
+
+The same claimant gets the same item every time. The exit code is 3 if the answer is no: the campaign is sold out,
+empty, not open yet or closed, the claimant holds an item of another campaign of the scope, or an item of --item is not
+free. A claimant who holds a claim gets that one, whatever --item says.
+
+The word make is needed only for a campaign that is named show.
+
+Examples:
+  oncebox claim spring customer-17
+  oncebox --output json claim spring customer-17
+  oncebox claim tickets customer-17 --slot 2
+  oncebox claim hall customer-17 --item 12A --item 12B
+  oncebox claim make show customer-17`
+}
+
+func (c claimMake) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.claim(ctx, a, b) })
 }
 
-func (c claimCommand) claim(ctx context.Context, a *app, b *itembank.Bank) error {
-	grant, err := b.Claim(ctx, c.Campaign, c.Claimant)
+func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Bank) error {
+	grant, err := b.Claim(ctx, c.Campaign, c.Claimant, c.option(), itembank.Choosing(c.Item...))
 	switch {
 	case errors.Is(err, itembank.ErrSoldOut):
 		return soldOutOrEmpty(ctx, b, c.Campaign, err)
@@ -40,7 +62,58 @@ func (c claimCommand) claim(ctx context.Context, a *app, b *itembank.Bank) error
 	case err != nil:
 		return err
 	}
-	return a.print(claimapi.NewClaimBody(grant), grant.Claim.Item)
+	return a.print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
+}
+
+// slotFlag is the flag of the commands that are about one claim.
+type slotFlag struct {
+	Slot int `help:"Which claim of the claimant, in a campaign with --per-claimant: 1 to that number. Default: ${default}." default:"1" placeholder:"N"`
+}
+
+func (s slotFlag) option() itembank.ClaimOption { return itembank.InSlot(s.Slot) }
+
+type claimShow struct {
+	Campaign string `arg:"" help:"The campaign."`
+	Claimant string `arg:"" help:"The claimant."`
+	slotFlag
+}
+
+func (claimShow) Help() string {
+	return `Prints the item or items, since when the claimant has them, when the claim ends, and its id. Never claims.
+
+If the claimant has no claim, the exit code is 3. It is 3 as well if the claimant holds an item of another campaign of
+the scope; the message names that campaign.
+
+Examples:
+  oncebox claim show spring customer-17
+  oncebox claim show tickets customer-17 --slot 2
+  oncebox --output json claim show spring customer-17`
+}
+
+func (c claimShow) Run(ctx context.Context, a *app) error {
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error {
+		claim, err := b.ClaimInScope(ctx, c.Campaign, c.Claimant, c.option())
+		if err != nil {
+			return c.noClaim(err)
+		}
+		return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), describeClaim(claim))
+	})
+}
+
+// noClaim says where a claimant has no claim, or another one.
+func (c claimShow) noClaim(err error) error {
+	var elsewhere *itembank.ClaimedElsewhereError
+	switch {
+	case errors.Is(err, itembank.ErrNoClaim) && c.Slot > 1:
+		return fmt.Errorf("%w: %s holds no item of %s in slot %d", err, c.Claimant, c.Campaign, c.Slot)
+	case errors.Is(err, itembank.ErrNoClaim):
+		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+	case errors.As(err, &elsewhere):
+		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", elsewhere.Campaign, c.Claimant)
+		text := fmt.Sprintf("%s holds no item of %s, but one of %s, which shares the scope", c.Claimant, c.Campaign, elsewhere.Campaign)
+		return &hintError{&plainError{text: text, err: err}, hint}
+	}
+	return err
 }
 
 // errEmpty says that nothing was ever loaded into the campaign.
@@ -54,65 +127,4 @@ func soldOutOrEmpty(ctx context.Context, b *itembank.Bank, campaign string, sold
 		return &hintError{fmt.Errorf("%s: %w", campaign, errEmpty), hint}
 	}
 	return fmt.Errorf("%s: %w", campaign, soldOut)
-}
-
-type statusCommand struct {
-	Campaign   string `arg:"" help:"The campaign."`
-	Consistent bool   `help:"Count with strongly consistent reads, at twice the price."`
-}
-
-func (statusCommand) Help() string {
-	return `Counts the rows in the store, so it takes as long as reading the campaign. At rest loaded = free + claimed +
-ended. While claims are made, the numbers belong to slightly different moments.
-
-On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
-
-Examples:
-  oncebox status spring
-  oncebox status spring --consistent`
-}
-
-func (c statusCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.status(ctx, a, b) })
-}
-
-// stateByCounts is the state of a campaign whose items were counted.
-func stateByCounts(state itembank.State, counts itembank.Counts) itembank.State {
-	switch {
-	case state != itembank.Open || counts.Free > 0:
-		return state
-	case counts.Loaded == 0:
-		return itembank.Empty
-	}
-	return itembank.SoldOut
-}
-
-// statusJSON is the result of status.
-type statusJSON struct {
-	Campaign string         `json:"campaign"`
-	State    itembank.State `json:"state"`
-	itembank.Counts
-}
-
-func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) error {
-	campaign, err := b.Campaign(ctx, c.Campaign)
-	if err != nil {
-		return err
-	}
-	count := b.Counts
-	if c.Consistent {
-		count = b.ConsistentCounts
-	}
-	counts, err := count(ctx, c.Campaign)
-	if err != nil {
-		return err
-	}
-	state := stateByCounts(campaign.StateAt(time.Now()), counts)
-	return a.print(statusJSON{c.Campaign, state, counts}, table(func(row func(...string)) {
-		row("state", string(state))
-		row("loaded", fmt.Sprint(counts.Loaded))
-		row("free", fmt.Sprint(counts.Free))
-		row("claimed", fmt.Sprint(counts.Claimed))
-		row("ended", fmt.Sprint(counts.Ended))
-	}))
 }

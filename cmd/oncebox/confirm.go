@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type confirmCommand struct {
-	Campaign string  `arg:"" help:"The campaign. It was created with --hold."`
-	Claimant string  `arg:"" help:"The claimant whose hold is confirmed."`
-	ClaimID  *string `help:"Confirm only the claim with this id." placeholder:"ID"`
+	Campaign string `arg:"" help:"The campaign. It was created with --hold."`
+	Claimant string `arg:"" help:"The claimant whose hold is confirmed."`
+	slotFlag
+	ClaimID *string `help:"Confirm only the claim with this id." placeholder:"ID"`
 }
 
 func (confirmCommand) Help() string {
@@ -50,7 +52,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) e
 	id, err := c.idOfClaim(ctx, b)
 	var claim itembank.Claim
 	if err == nil {
-		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id)
+		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id, c.option())
 	}
 	switch {
 	case errors.Is(err, itembank.ErrNoClaim):
@@ -60,7 +62,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) e
 	case err != nil:
 		return err
 	}
-	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), claim.Item)
+	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
 }
 
 // idOfClaim returns --claim-id, or the id of the claim that the claimant has.
@@ -68,6 +70,6 @@ func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Bank) (string
 	if c.ClaimID != nil {
 		return *c.ClaimID, nil
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant)
+	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
 	return claim.ID, err
 }

@@ -9,7 +9,8 @@ import (
 )
 
 type costCommand struct {
-	Rate            float64       `required:"" help:"Records a second, of all shards together." placeholder:"N"`
+	ClaimsPerDay    float64       `help:"New claims a day." placeholder:"N"`
+	Rate            float64       `name:"records-per-second" aliases:"rate" help:"Records a second, of all shards together." placeholder:"N"`
 	Window          time.Duration `default:"48h" help:"How long after a record a copy of it is a duplicate. Default: ${default}." placeholder:"D"`
 	Horizon         time.Duration `default:"14d" help:"How long after its arrival a record may still be processed. Default: ${default}." placeholder:"D"`
 	Batch           int           `default:"1000" help:"Records in a batch, as they come: the batch size, or less if the batch window ends before. Default: ${default}." placeholder:"N"`
@@ -19,25 +20,57 @@ type costCommand struct {
 	Copies          float64       `default:"0" help:"Share of the records that are copies, as in 0.05. Default: ${default}." placeholder:"SHARE"`
 	FunctionMemory  int           `help:"Memory of a function with the log ledger, in MB. Default: what the entries need." placeholder:"MB"`
 	ColdStarts      *float64      `help:"Environments that begin in a day. Default: each one lasts two hours." placeholder:"N"`
+	Ledger          string        `default:"keys" enum:"keys,log,valkey" help:"Ledger of the stack: keys, log or valkey. Default: ${default}." placeholder:"LEDGER"`
+	RecordSize      int           `default:"1024" help:"Bytes of a record in a stream. Default: ${default}." placeholder:"BYTES"`
+	SystemLogLevel  string        `default:"info" enum:"info,warn" help:"oncebox:system-log-level of the stack: info or warn. Default: ${default}." placeholder:"LEVEL"`
 	Rest            time.Duration `default:"200ms" help:"What an invocation takes besides the ledger: sink and acks. Default: ${default}." placeholder:"D"`
 }
 
 func (costCommand) Help() string {
-	return `Compares what the three ledgers of the dedupe function cost for a stream: one row a key in DynamoDB (keys), the log
-ledger (log), and Valkey (valkey). It asks no service and changes nothing.
+	return `Calculates the bill of a stack in a month of 30 days: claims, records, or both, with all that the stack has. For
+records it also compares the three ledgers of the dedupe function: one row a key in DynamoDB (keys), the log ledger
+(log), and Valkey (valkey). It asks no service and changes nothing.
 
-Units and sizes are calculated by formulas that tests compare with counted ones. Prices are those of us-east-1, on
-demand, without free tiers and discounts. The streams, the sink and data transfer are left out: they cost the same with
-each ledger. docs/log-ledger.md says what each ledger asks for besides money.
+Units and sizes are calculated from counted ones, which tests compare with what the functions send. Prices are those of
+us-east-1, on demand, without free tiers and discounts. docs/costs.md has both, and what is not counted.
+docs/log-ledger.md says what each ledger asks for besides money.
 
 Examples:
-  oncebox cost --rate 500
-  oncebox cost --rate 33000 --shards 40 --batch 2500 --window 1h
-  oncebox cost --rate 33000 --shards 40 --batch 2500 --window 1h --output json`
+  oncebox cost --claims-per-day 100000
+  oncebox cost --records-per-second 500 --window 48h
+  oncebox cost --records-per-second 33000 --shards 40 --batch 2500 --window 1h --ledger log
+  oncebox cost --claims-per-day 100000 --records-per-second 500 --output json`
+}
+
+// costs is what the command prints as JSON.
+type costs struct {
+	*cost.Comparison
+	Stack cost.Bill `json:"stack"`
 }
 
 func (c costCommand) Run(a *app) error {
-	load := cost.Load{
+	stack := cost.Stack{
+		ClaimsPerDay: c.ClaimsPerDay, Ledger: c.Ledger, RecordBytes: c.RecordSize, SystemLogLevel: c.SystemLogLevel,
+	}
+	if c.Rate != 0 {
+		stack.Records = c.load()
+	}
+	if err := stack.Check(); err != nil {
+		return &usageError{err, ""}
+	}
+	out := costs{Stack: stack.Month()}
+	text := billTable(out.Stack)
+	if stack.Records != nil {
+		comparison := cost.Compare(*stack.Records)
+		out.Comparison = &comparison
+		text = costTable(comparison) + "\n\n" + text
+	}
+	return a.print(out, text)
+}
+
+// load is what the records ask of a ledger.
+func (c costCommand) load() *cost.Load {
+	load := &cost.Load{
 		Rate: c.Rate, Window: c.Window, Horizon: c.Horizon, Batch: c.Batch, Shards: c.Shards,
 		Parallelization: c.Parallelization, Lanes: c.Lanes, Copies: c.Copies, FunctionMemory: c.FunctionMemory,
 		ColdStarts: cost.UsualColdStarts, Rest: c.Rest,
@@ -45,11 +78,19 @@ func (c costCommand) Run(a *app) error {
 	if c.ColdStarts != nil {
 		load.ColdStarts = *c.ColdStarts
 	}
-	if err := load.Check(); err != nil {
-		return &usageError{err, ""}
+	return load
+}
+
+// billTable is the bill as text.
+func billTable(b cost.Bill) string {
+	var out strings.Builder
+	const line = "%-10s%-18s%-44s%12s\n"
+	fmt.Fprintf(&out, line, "JOB", "SERVICE", "FOR", "USD A MONTH")
+	for _, i := range b.Items {
+		fmt.Fprintf(&out, line, i.Job, i.Service, i.For, fmt.Sprintf("%.2f", i.USD))
 	}
-	comparison := cost.Compare(load)
-	return a.print(comparison, costTable(comparison))
+	fmt.Fprintf(&out, line, "together", "", "", fmt.Sprintf("%.2f", b.Total))
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // costTable is what the command prints as text.

@@ -26,8 +26,29 @@ func TestCost(t *testing.T) {
 		t.Errorf("%+v", usual)
 	}
 	s.run(exitDone, "cost", "--rate", "33000", "--shards", "40").saying(t, "log cannot be used: 6058.8 million entries", "Use keys: ")
-	s.run(exitUsage, "cost").saying(t, "--rate")
-	s.run(exitUsage, "cost", "--rate", "many").plainly(t, "oncebox: --rate: \"many\" is not a number\n"+
+	s.run(exitUsage, "cost").saying(t, "--claims-per-day, --records-per-second, or both")
+	s.run(exitUsage, "cost", "--rate", "many").plainly(t, "oncebox: --records-per-second: \"many\" is not a number\n"+
 		"`oncebox --help` lists the commands, `oncebox help COMMAND` explains one.\n")
 	s.run(exitUsage, "cost", "--rate", "5", "--copies", "5").plainly(t, "oncebox: --copies 5: use a share from 0 to below 1, as in 0.05\n")
+}
+
+// TestCostOfAStack: the command prints the bill of a stack, item by item.
+func TestCostOfAStack(t *testing.T) {
+	s := newShell(t)
+	claims := []string{"cost", "--claims-per-day", "100000"}
+	s.run(exitDone, claims...).saying(t, "claims    API Gateway       requests                                            3.00", "together")
+	var bill struct {
+		Use   string    `json:"use"`
+		Stack cost.Bill `json:"stack"`
+	}
+	s.json(&bill, claims...)
+	want := cost.Stack{ClaimsPerDay: 100_000, RecordBytes: 1024, SystemLogLevel: "info"}.Month()
+	if bill.Use != "" || len(bill.Stack.Items) != len(want.Items) || bill.Stack.Total != want.Total {
+		t.Errorf("want %+v, got %+v", want, bill)
+	}
+	s.json(&bill, append(claims, "--records-per-second", "500", "--ledger", "log", "--system-log-level", "warn")...)
+	if bill.Use == "" || bill.Stack.Ledger != cost.Log || bill.Stack.Total <= want.Total {
+		t.Errorf("got %+v", bill)
+	}
+	s.run(exitUsage, "cost", "--claims-per-day=-5").saying(t, "--claims-per-day -5: use a number of claims from 0")
 }

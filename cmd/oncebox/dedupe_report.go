@@ -44,7 +44,7 @@ func (c *dedupeCommand) makeReportFolder() (undo func(), err error) {
 	if c.Report == "" {
 		return func() {}, nil
 	}
-	err = os.Mkdir(c.Report, 0o777)
+	err = os.Mkdir(c.Report, 0o777) //nolint:gosec // the umask of the user decides, as with mkdir
 	switch {
 	case err == nil:
 		return func() { _ = os.Remove(c.Report) }, nil

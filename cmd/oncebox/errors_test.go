@@ -198,7 +198,7 @@ func TestJSONErrors(t *testing.T) {
 		{[]string{"load", "spring", "none.txt"}, errorJSON{"no-file", "none.txt: no such file or directory", "", exitUsage}},
 		{[]string{"load", "spring", "bad.txt"}, errorJSON{"invalid-input", "bad.txt: 1 line cannot be loaded:\n  line 2 begins with a space (U+0020)",
 			"Nothing was changed. --trim removes white space and invisible characters, --raw takes items as they are.", exitUsage}},
-		{[]string{"clam"}, errorJSON{"usage", `unexpected argument clam, did you mean "claim"?`, "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one.", exitUsage}},
+		{[]string{"clam"}, errorJSON{"usage", `unexpected argument clam, did you mean one of "claim", "claims"?`, "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one.", exitUsage}},
 		{[]string{"claim", "spring", "ann", "--frce"}, errorJSON{"usage", "unknown flag --frce", "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one.", exitUsage}},
 		{[]string{"--store", "sqlite:none.db", "campaign", "list"}, errorJSON{"no-store", "--store sqlite:none.db: there is no such file", "`oncebox --store sqlite:none.db init` makes the store.", exitUsage}},
 	} {
@@ -321,7 +321,7 @@ func TestErrorsOfFiles(t *testing.T) {
 	}
 	for says, args := range map[string][]string{
 		"none.txt: no such file or directory":                                    {"load", "spring", "none.txt"},
-		". is a directory, not a file of items":                                  {"load", "spring", "."},
+		". is a directory, not a file":                                           {"load", "spring", "."},
 		"pipe is not a regular file\nUse - and a pipe: cat pipe | oncebox ... -": {"load", "spring", "pipe"},
 		"none: no such file or directory":                                        {"dedupe", "none", "--id-path", "id"},
 		"none.json: no such file or directory":                                   {"invoke", "claim", "none.json"},

@@ -142,7 +142,7 @@ func TestCompletion(t *testing.T) {
 	s.run(exitUsage, "completion", "csh").saying(t, "bash", "csh")
 	for line, want := range map[string][]string{
 		"oncebox cam":                         {"campaign"},
-		"oncebox campaign ":                   {"close", "create", "list", "open", "show"},
+		"oncebox campaign ":                   {"close", "create", "delete", "list", "open", "page", "set", "show"},
 		"oncebox load --dr":                   {"--dry-run"},
 		"oncebox campaign create x --on-end ": {"burn", "return"},
 		"oncebox --output ":                   {"json", "text"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestHolds(t *testing.T) {
 			s.json(&confirmed, append([]string{"confirm", "seats", "ann"}, args...)...)
 			want := claim
 			want.EndsAt, want.Replayed = "", true
-			if claim.EndsAt == "" || confirmed != want {
+			if claim.EndsAt == "" || !reflect.DeepEqual(confirmed, want) {
 				s.Errorf("claimed %+v, confirmed %+v", claim, confirmed)
 			}
 		}

@@ -41,13 +41,14 @@ type items struct {
 	remove func() // removes the temporary file
 }
 
-// openItems reads a file of items, or stdin if it is named -, and checks it. Items are read several times, so stdin is
-// copied to a temporary file first. Call remove after use.
-func (a *app) openItems(ctx context.Context, file string, flags itemFlags) (*items, error) {
+// openItems reads a file of items, or stdin if it is named -, and checks it. The items come with the columns that
+// with names. They are read several times, so stdin is copied to a temporary file first. Call remove after use.
+func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with ...string) (*items, error) {
 	options, err := flags.options()
 	if err != nil {
 		return nil, err
 	}
+	options.With = with
 	open, remove, err := openItemFile(ctx, file, a.stdin)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 	case err != nil:
 		return nil, nil, &usageError{fileError(file, err), ""}
 	case info.IsDir():
-		return nil, nil, &usageError{fmt.Errorf("%s is a directory, not a file of items", path), ""}
+		return nil, nil, &usageError{fmt.Errorf("%s is a directory, not a file", path), ""}
 	case path == file && !info.Mode().IsRegular():
 		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", path)
 		return nil, nil, &usageError{fmt.Errorf("%s is not a regular file", path), hint}

@@ -12,43 +12,54 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
 type localCommand struct {
 	Addr        string `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	AllowRemote bool   `help:"Allow an address that other machines can reach. There is no authentication: everybody can claim for everybody."`
+	LinkKeys    string `help:"Claimants have personal links, and this file has the public keys." placeholder:"FILE"`
+	AllowRemote bool   `help:"Allow an address that other machines can reach. Without links there is no authentication: everybody can claim for everybody."`
 }
 
 func (localCommand) Help() string {
-	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API. The claimant comes from the body.
+	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API. The claimant comes from the body; with
+--link-keys, or with the variables of the claim function, from a personal link.
 Closes holds and claims whose time is over every second, as the sweep function does on a schedule. Prints a curl
-command that makes a claim. Ctrl-C ends it.
+command that makes a claim, and the address of the claim page. Ctrl-C ends it.
 
 Examples:
   oncebox local
-  oncebox --store sqlite:codes.db local --addr 127.0.0.1:9090`
+  oncebox --store sqlite:codes.db local --addr 127.0.0.1:9090
+  oncebox local --link-keys link.key.pub`
 }
 
 func (c localCommand) Run(ctx context.Context, a *app) error {
 	if err := c.checkAddr(); err != nil {
 		return err
 	}
-	return a.withHandler(ctx, func(bank *itembank.Bank, h *claimapi.Handler) error {
+	environ, err := c.environ()
+	if err != nil {
+		return err
+	}
+	return a.withHandler(ctx, environ, func(bank *itembank.Bank, h *claimapi.Handler, o claimapi.Options) error {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 		if err != nil {
 			return listenError(c.Addr, err)
 		}
 		base := "http://" + listener.Addr().String()
 		a.remark("serving the claim API of %s on %s", a.Store, base)
-		example, err := exampleClaim(ctx, bank, base)
+		campaign, err := exampleCampaign(ctx, bank)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		a.remark("%s", example)
+		a.remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
+		if o.Page && campaign != "" {
+			a.remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
+		}
 		defer sweepWhile(ctx, bank)()
-		return serve(ctx, listener, h, a.Store)
+		return serve(ctx, listener, claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, o.ClaimantFrom}))
 	})
 }
 
@@ -79,6 +90,21 @@ func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
 	}
 }
 
+// environ returns the settings of the claim function: the variables, and over them the flags.
+func (c localCommand) environ() ([]string, error) {
+	if c.LinkKeys == "" {
+		return os.Environ(), nil
+	}
+	keys, err := os.ReadFile(c.LinkKeys)
+	if err != nil {
+		return nil, &usageError{fileError(c.LinkKeys, err), ""}
+	}
+	if _, err := claimlink.ParseKeys(string(keys)); err != nil {
+		return nil, badKeys(c.LinkKeys, err)
+	}
+	return append(os.Environ(), "ONCEBOX_CLAIMANT_FROM="+fromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
+}
+
 // checkAddr refuses addresses that other machines can reach, unless --allow-remote is set.
 func (c localCommand) checkAddr() error {
 	host, port, err := net.SplitHostPort(c.Addr)
@@ -107,28 +133,43 @@ func listenError(addr string, err error) error {
 	return &usageError{fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081."}
 }
 
-// exampleClaim is a curl command that claims an item of a campaign of the store.
-func exampleClaim(ctx context.Context, bank *itembank.Bank, base string) (string, error) {
+// exampleCampaign is a campaign of the store, an open one if there is any, or "".
+func exampleCampaign(ctx context.Context, bank *itembank.Bank) (string, error) {
 	campaigns, err := bank.Campaigns(ctx)
-	if err != nil {
+	if err != nil || len(campaigns) == 0 {
 		return "", err
 	}
-	if len(campaigns) == 0 {
-		return "the store has no campaigns yet; make one: oncebox campaign create spring", nil
-	}
-	campaign := campaigns[0]
 	for _, c := range campaigns {
 		if c.StateAt(time.Now()) == itembank.Open {
-			campaign = c
-			break
+			return c.Name, nil
 		}
 	}
-	return "try: " + curlClaim(base, campaign.Name), nil
+	return campaigns[0].Name, nil
 }
 
-func curlClaim(base, campaign string) string {
-	const headerAndBody = ` -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
-	return fmt.Sprintf("curl -X POST %s/campaigns/%s/claims", base, campaign) + headerAndBody
+// exampleClaim is a curl command that claims an item of a campaign of the store.
+func exampleClaim(base, campaign string, from claimapi.ClaimantFrom) string {
+	if campaign == "" {
+		return "the store has no campaigns yet; make one: oncebox campaign create spring"
+	}
+	return "try: " + curlClaim(base, campaign, from)
+}
+
+// pageAddress is the address of a campaign's claim page.
+func pageAddress(base, campaign string, from claimapi.ClaimantFrom) string {
+	address := base + "/c/" + campaign
+	if from.String() == fromLink {
+		return address + "#t=TOKEN  # as a link has it"
+	}
+	return address
+}
+
+func curlClaim(base, campaign string, from claimapi.ClaimantFrom) string {
+	request := fmt.Sprintf("curl -X POST %s/campaigns/%s/claims", base, campaign)
+	if from.String() == fromLink {
+		return request + ` -H 'Authorization: Bearer TOKEN'  # what a link has behind #t=`
+	}
+	return request + ` -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
 }
 
 // sweepOnce runs a sweep to its end, also when the context ends meanwhile. The log has its error, and the next sweep
@@ -147,8 +188,8 @@ const (
 )
 
 // serve answers until the context ends, then lets running requests finish.
-func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler, store string) error {
-	httpServer := &http.Server{Handler: server{h, store}, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
+func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
+	httpServer := &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
 	failed := make(chan error, 1)
 	go func() { failed <- httpServer.Serve(listener) }()
 	select {
@@ -168,9 +209,11 @@ func serve(ctx context.Context, listener net.Listener, h *claimapi.Handler, stor
 }
 
 // withHandler runs a command with the Lambda handler over the store. Settings other than the tables come from the
-// variables of the Lambda function.
-func (a *app) withHandler(ctx context.Context, run func(*itembank.Bank, *claimapi.Handler) error) error {
-	options, err := claimapi.ParseOptions(os.Environ())
+// variables of the Lambda function, in environ.
+func (a *app) withHandler(
+	ctx context.Context, environ []string, run func(*itembank.Bank, *claimapi.Handler, claimapi.Options) error,
+) error {
+	options, err := claimapi.ParseOptions(environ)
 	if err != nil {
 		return &usageError{err, ""}
 	}
@@ -180,14 +223,14 @@ func (a *app) withHandler(ctx context.Context, run func(*itembank.Bank, *claimap
 	}
 	defer closeStore()
 	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
-	confirm := claimapi.WithClaimantsConfirm(options.ClaimantsConfirm)
-	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default(), confirm))
+	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default(), options.HandlerOptions()...), options)
 }
 
 // server is the claim API and a page for the person at this machine: / says what answers here.
 type server struct {
 	api   http.Handler
 	store string
+	from  claimapi.ClaimantFrom
 }
 
 func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -208,5 +251,5 @@ type rootJSON struct {
 
 func (s server) describe(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	printJSON(w, rootJSON{"oncebox claim API", currentVersion(), s.store, curlClaim("http://"+r.Host, "CAMPAIGN")})
+	printJSON(w, rootJSON{"oncebox claim API", currentVersion(), s.store, curlClaim("http://"+r.Host, "CAMPAIGN", s.from)})
 }

@@ -22,11 +22,11 @@ func (s *shell) serve() string {
 	return base
 }
 
-// serveWithExample starts `oncebox local` on a free port. It returns its URL and the example that it prints. At the end of
+// serveWithExample starts `oncebox local` on a free port, with flags. It returns its URL and the example that it prints. At the end of
 // the test it is interrupted and must end well.
-func (s *shell) serveWithExample() (base, example string) {
+func (s *shell) serveWithExample(flags ...string) (base, example string) {
 	s.Helper()
-	local := s.command(context.Background(), nil, "local", "--addr", "127.0.0.1:0")
+	local := s.command(context.Background(), nil, append([]string{"local", "--addr", "127.0.0.1:0"}, flags...)...)
 	stderr, err := local.StderrPipe()
 	if err != nil {
 		s.Fatal(err)
@@ -66,11 +66,20 @@ func (s *shell) post(url, body string) httpReply {
 
 func (s *shell) send(method, url, body string) httpReply {
 	s.Helper()
+	return s.sendAs("", method, url, body)
+}
+
+// sendAs sends a request with the token of a personal link, if there is one.
+func (s *shell) sendAs(token, method, url, body string) httpReply {
+	s.Helper()
 	request, err := http.NewRequestWithContext(s.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		s.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		s.Fatal(err)

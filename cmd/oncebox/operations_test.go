@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -104,14 +105,14 @@ func TestRelease(t *testing.T) {
 		second := claim()
 		var r releaseJSON
 		s.json(&r, "release", "spring", "ann", "--claim-id", first)
-		if want := (releaseJSON{Campaign: "spring", Claimant: "ann", ClaimID: first, Outcome: "already"}); r != want {
+		if want := (releaseJSON{Campaign: "spring", Claimant: "ann", ClaimID: first, Outcome: "already"}); !reflect.DeepEqual(r, want) {
 			s.Errorf("want %+v, got %+v", want, r)
 		}
 		if again := claim(); again != second {
 			s.Errorf("claim %s is gone, ann has %s", second, again)
 		}
 		s.json(&r, "release", "spring", "ann", "--yes")
-		if want := (releaseJSON{Campaign: "spring", Claimant: "ann", ClaimID: second, Item: "A-1", Outcome: "returned"}); r != want {
+		if want := (releaseJSON{Campaign: "spring", Claimant: "ann", ClaimID: second, Item: "A-1", Outcome: "returned"}); !reflect.DeepEqual(r, want) {
 			s.Errorf("want %+v, got %+v", want, r)
 		}
 
@@ -228,7 +229,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 		claimByBob(w)
 		w.claimFor("cid")
 		i := planter{fixture: w, campaign: campaign}.free(grant.Claim.Item)
-		if done, err := store.Repair(t.Context(), engine.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: grant.Claim.Claimant}}); err != nil || !done {
+		if done, err := store.Repair(t.Context(), engine.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: grant.Claim.Claimant, Slot: 1}}); err != nil || !done {
 			t.Fatalf("planting: %t, %v", done, err)
 		}
 		w.clock.Advance(aLife + 11*time.Second)
@@ -253,7 +254,7 @@ func TestReleaseOfEndedItem(t *testing.T) {
 				w.clock.Advance(aLife)
 				a := w.app()
 				a.Output = output
-				err := releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), a, w.bank)
+				err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), a, w.bank)
 				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(engine.Expired) {
 					t.Errorf("%s: want %q, got %q, %v; the item is %s", onEnd, want, w.out.String(), err, w.state())
 				}
@@ -270,7 +271,7 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 		inconsistencies["held-and-ended"](w.plants())
 		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
 		w.out.Reset()
-		err := releaseCommand{Campaign: w.name, Claimant: "ann", Yes: true}.release(t.Context(), w.app(), w.bank)
+		err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), w.app(), w.bank)
 		if want := "released; the item was withdrawn before, nobody gets it again\n"; err != nil || w.out.String() != want {
 			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
 		}

@@ -31,12 +31,19 @@ func isTerminal(stream any) bool {
 // campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at once, an
 // absent closes_at or life means forever.
 type campaignJSON struct {
-	Name      string         `json:"name"`
-	State     itembank.State `json:"state,omitempty"`
-	Mode      string         `json:"mode"` // by-times, open or closed: what decides the state
-	OpensAt   *time.Time     `json:"opens_at,omitempty"`
-	ClosesAt  *time.Time     `json:"closes_at,omitempty"`
-	Scope     string         `json:"scope"`
+	Name     string         `json:"name"`
+	State    itembank.State `json:"state,omitempty"`
+	Mode     string         `json:"mode"` // by-times, open or closed: what decides the state
+	OpensAt  *time.Time     `json:"opens_at,omitempty"`
+	ClosesAt *time.Time     `json:"closes_at,omitempty"`
+	Scope    string         `json:"scope"`
+
+	ClaimantAs  itembank.ClaimantAs `json:"claimant_as"`
+	PerClaimant int                 `json:"per_claimant"`
+	Choice      bool                `json:"choice"`
+	Publish     bool                `json:"publish_items"`
+	Columns     bool                `json:"columns"`
+
 	Shards    int            `json:"shards"`
 	PageSize  int            `json:"page_size"`
 	ItemLife  string         `json:"item_life,omitempty"`
@@ -49,7 +56,8 @@ type campaignJSON struct {
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
 		Name: c.Name, State: state, Mode: modeOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
-		Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
+		Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}

@@ -36,7 +36,7 @@ func (w *fixture) plants() planter {
 	if err != nil {
 		w.Fatal(err)
 	}
-	return planter{w, campaign, engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: "planter"}}
+	return planter{w, campaign, engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: "planter", Slot: 1}}
 }
 
 func (p planter) free(item string) engine.FreeItem {
@@ -71,7 +71,7 @@ func (p planter) drop(i engine.FreeItem) { p.Helper(); p.change(nil, &i) }
 func (p planter) take(claimant string) {
 	p.Helper()
 	claim := engine.Claim{
-		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant,
+		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant, Slot: 1,
 		Item: theItem, ItemHash: engine.HashItem(theItem), ClaimedAt: p.clock.Now(),
 	}
 	found, err := p.store.Take(p.Context(), p.free(theItem), claim)

@@ -12,15 +12,17 @@ import (
 )
 
 type releaseCommand struct {
-	Campaign string  `arg:"" help:"The campaign."`
-	Claimant string  `arg:"" help:"The claimant whose claim is released."`
-	ClaimID  *string `help:"Release only the claim with this id, without asking." placeholder:"ID"`
-	Yes      bool    `help:"Release the claim that there is, without asking."`
+	Campaign string `arg:"" help:"The campaign."`
+	Claimant string `arg:"" help:"The claimant whose claim is released."`
+	slotFlag
+	ClaimID *string `help:"Release only the claim with this id, without asking." placeholder:"ID"`
+	Yes     bool    `help:"Release the claim that there is, without asking."`
 }
 
 func (releaseCommand) Help() string {
 	return `Ends the claim. The campaign's --on-end decides whether the item goes back to the bank or is burned. Nobody gets a
-burned item again. The claimant may claim again afterwards.
+burned item again. The claimant may claim again afterwards. Of a claim with several items the result says what happened
+to each: one that was withdrawn meanwhile, or whose own life is over, does not return.
 
 Shows the claim and asks. Without a terminal it needs --yes or --claim-id. It releases the claim that it showed
 and no other. If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is
@@ -59,7 +61,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 	if c.ClaimID != nil {
 		return c.end(ctx, a, b, itembank.Claim{ID: *c.ClaimID})
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant)
+	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
 	if errors.Is(err, itembank.ErrNoClaim) {
 		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
 	}
@@ -87,7 +89,12 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) e
 
 func describeClaim(c itembank.Claim) string {
 	return table(func(row func(...string)) {
-		row("  item", c.Item)
+		for _, item := range itemsOf(c, itemText) {
+			row("  item", item)
+		}
+		if c.Slot > 1 {
+			row("  slot", fmt.Sprint(c.Slot))
+		}
 		row("  since", timeOr(c.ClaimedAt, "unknown"))
 		row("  ends", timeOr(c.EndsAt, "never"))
 		row("  claim id", c.ID)
@@ -96,16 +103,65 @@ func describeClaim(c itembank.Claim) string {
 
 // releaseJSON is the result of a release.
 type releaseJSON struct {
-	Campaign string `json:"campaign"`
-	Claimant string `json:"claimant"`
-	ClaimID  string `json:"claim_id"`
-	Item     string `json:"item,omitempty"` // absent with --claim-id, where the claim is not read
-	Outcome  string `json:"outcome"`        // already, or what happened to the item: returned, burned, expired, withdrawn
+	Campaign string             `json:"campaign"`
+	Claimant string             `json:"claimant"`
+	ClaimID  string             `json:"claim_id"`
+	Item     string             `json:"item,omitempty"`  // the first; absent with --claim-id, where the claim is not read
+	Outcome  string             `json:"outcome"`         // already, mixed, or what happened to all items: see releasedItemJSON
+	Items    []releasedItemJSON `json:"items,omitempty"` // all items, of a claim with several
+}
+
+// releasedItemJSON says what happened to an item of a claim.
+type releasedItemJSON struct {
+	Item    string `json:"item"`
+	Outcome string `json:"outcome"` // returned, burned, expired or withdrawn
+}
+
+func toReleaseJSON(campaign, claimant string, claim itembank.Claim, done itembank.Released) releaseJSON {
+	result := releaseJSON{Campaign: campaign, Claimant: claimant, ClaimID: claim.ID, Item: claim.Item, Outcome: outcomeOf(done.Ended)}
+	if done.Already {
+		result.Outcome = "already"
+	}
+	for _, e := range done.Items.All() {
+		item := releasedItemJSON{e.Item, outcomeOf(e.Ended)}
+		if item.Outcome != result.Outcome {
+			result.Outcome = "mixed"
+		}
+		result.Items = append(result.Items, item)
+	}
+	return result
+}
+
+// outcomeOf names what happened to an item that ended, or returned.
+func outcomeOf(ended string) string {
+	if ended == "" {
+		return "returned"
+	}
+	return ended
+}
+
+// outcomeTexts say what happened to an item.
+var outcomeTexts = map[string]string{
+	"returned":  "is in the bank again",
+	"burned":    "is burned, nobody gets it again",
+	"expired":   "has expired, nobody gets it again",
+	"withdrawn": "was withdrawn before, nobody gets it again",
+}
+
+func (r releaseJSON) text() string {
+	if len(r.Items) == 0 {
+		return "released; the item " + outcomeTexts[r.Outcome]
+	}
+	lines := []string{"released:"}
+	for _, item := range r.Items {
+		lines = append(lines, "  "+item.Item+" "+outcomeTexts[item.Outcome])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // end releases one claim and no other.
 func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim itembank.Claim) error {
-	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID)
+	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID, c.option())
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
 		hint := "The claim may have been released. To repeat this for the same claim only, say --claim-id " + claim.ID + "."
 		return &hintError{err, hint}
@@ -113,18 +169,12 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 	if err != nil {
 		return err
 	}
-	outcome, text := done.Ended, "released; the item is burned, nobody gets it again"
-	switch {
-	case done.Already:
-		outcome, text = "already", fmt.Sprintf("nothing to release: %s has no claim %s in %s; it may have been released before", c.Claimant, claim.ID, c.Campaign)
-	case done.Returned:
-		outcome, text = "returned", "released; the item is in the bank again"
-	case done.Ended == "expired":
-		text = "released; the item has expired, nobody gets it again"
-	case done.Ended == "withdrawn":
-		text = "released; the item was withdrawn before, nobody gets it again"
+	result := toReleaseJSON(c.Campaign, c.Claimant, claim, done)
+	if done.Already {
+		const form = "nothing to release: %s has no claim %s in %s; it may have been released before"
+		return a.print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
 	}
-	return a.print(releaseJSON{c.Campaign, c.Claimant, claim.ID, claim.Item, outcome}, text)
+	return a.print(result, result.text())
 }
 
 // canAsk reports whether a person can answer: stdin is a terminal, and so is stderr, where questions go.

@@ -32,9 +32,10 @@ func (replayCommand) Help() string {
 claimant gets exactly the item of the claim. Nobody loses an item, and nobody gets a second one.
 
 The claims come from a file, or with --from from a store that still has them, such as the table that was replaced.
-A line of a file needs claimant and item. It may have campaign, claim_id, claimed_at and ends_at, as HTTP replies and
-`+"`oncebox --output json claim`"+` have them. Other members, and lines of other campaigns, are passed over. A claim without
-ends_at does not end; if its claimant has a hold of that item, the hold is confirmed.
+A line of a file needs claimant and item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP
+replies and `+"`oncebox --output json claim`"+` have them. Columns, other members, and lines of other campaigns are passed
+over: items keep the columns of their load. A claim without ends_at does not end; if its claimant has a hold of that
+item, the hold is confirmed.
 
 Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Waits %.0f seconds, for
 requests that began before the campaign was closed. Each claim is one transaction. Safe to repeat.
@@ -178,7 +179,7 @@ func claimsIn(ctx context.Context, store engine.Store, scope string, since time.
 					}
 					number++
 					claim := itembank.Claim{
-						ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
+						ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item, More: c.More,
 						ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 					}
 					if !yield(itembank.ClaimLine{Number: number, Claim: claim}, nil) {
@@ -191,8 +192,8 @@ func claimsIn(ctx context.Context, store engine.Store, scope string, since time.
 	}
 }
 
-// maxClaimLine is the longest line of a file of claims, in bytes. A claim has at most a quarter of that.
-const maxClaimLine = 64 << 10
+// maxClaimLine is the longest line of a file of claims, in bytes. A claim has at most a third of that.
+const maxClaimLine = 256 << 10
 
 // claimsOf reads claims from a file, one JSON object a line. Blank lines are skipped.
 func claimsOf(open itemfile.Open) itembank.ClaimSource {
@@ -240,7 +241,13 @@ func parseClaim(line []byte) (c itembank.Claim, err error) {
 	if err := json.Unmarshal(line, &body); err != nil {
 		return c, &itembank.InvalidError{Field: "claim", Detail: `is not a JSON object such as {"claimant":"ann","item":"A-1"}`}
 	}
-	c = itembank.Claim{ID: body.ClaimID, Campaign: body.Campaign, Claimant: body.Claimant, Item: body.Item}
+	c = itembank.Claim{ID: body.ClaimID, Campaign: body.Campaign, Claimant: body.Claimant, Slot: body.Slot, Item: body.Item}
+	if len(body.Items) > 1 {
+		c.Item = body.Items[0].Item
+		for _, other := range body.Items[1:] {
+			c.More += engine.NewItemList(other.Item)
+		}
+	}
 	if c.ClaimedAt, err = timeOf("claimed_at", body.ClaimedAt); err != nil {
 		return c, err
 	}

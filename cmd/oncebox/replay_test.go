@@ -166,7 +166,7 @@ func TestReplayBadLines(t *testing.T) {
 			`{"claimant":"bob"}`: "line 2: item: is empty",
 			`{"claimant":"bob","item":"B","claimed_at":"tomorrow"}`: `line 2: claimed_at: "tomorrow" is not a time; use 2027-03-01T09:00:00Z`,
 			`{"claimant":"bob","item":"B","ends_at":"never"}`:       `line 2: ends_at: "never" is not a time`,
-			strings.Repeat(" ", maxClaimLine) + good:                "line 2: claim: is longer than 65536 bytes",
+			strings.Repeat(" ", maxClaimLine) + good:                "line 2: claim: is longer than 262144 bytes",
 		} {
 			if got := w.replay(replayCommand{}, outputText, exitUsage, good, bad); !strings.HasPrefix(got, "claims.ndjson: "+says) {
 				t.Errorf("want %q, got %q", says, got)

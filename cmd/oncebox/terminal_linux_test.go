@@ -205,3 +205,20 @@ func TestProgress(t *testing.T) {
 		t.Errorf("--quiet: %q", screen)
 	}
 }
+
+// TestWatchOnTerminal: one line, which is replaced, until Ctrl-C.
+func TestWatchOnTerminal(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", lines(3)))
+	c := s.at("status", "spring", "--watch", "--every", "1s")
+	c.until("free 3  claimed 0  claims/s 0.0")
+	s.run(exitDone, "claim", "spring", "ann")
+	c.until("free 2  claimed 1")
+	if screen := c.text(); strings.Contains(screen, "\n") || strings.Count(screen, "\r\x1b[K") < 3 {
+		t.Errorf("want one line, got %q", screen)
+	}
+	c.press(ctrlC)
+	c.ends(exitInterrupted)
+}

@@ -19,6 +19,8 @@ import (
 var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 	for of, parse := range map[reflect.Type]func(string) (any, error){
 		reflect.TypeFor[time.Time]():     func(text string) (any, error) { return parseTime(text) },
+		reflect.TypeFor[openTime]():      func(text string) (any, error) { return parseOpenTime(text) },
+		reflect.TypeFor[endTime]():       func(text string) (any, error) { return parseEndTime(text) },
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
 		reflect.TypeFor[float64]():       func(text string) (any, error) { return parseNumber(text) },

@@ -67,8 +67,8 @@ func (v variables) describe(value *kong.Value) string {
 	return strings.TrimSuffix(value.Help, ".") + " (" + variableOf(value.Flag) + ")."
 }
 
-// explaining are the commands that work in any environment.
-var explaining = []string{"help", "version", "completion"}
+// explaining are the commands that work in any environment. The doctor reports what is wrong with it.
+var explaining = []string{"help", "version", "completion", "doctor"}
 
 // checkEnvironment refuses variables that look like settings and have no effect: former names, names close to that of a
 // setting, and flags of the command that are not variables. Settings of the Lambda functions pass, since the environment
@@ -77,6 +77,11 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
 	}
+	return p.checkNames(environ, command.Flags())
+}
+
+// checkNames is checkEnvironment for a command with these flags.
+func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
@@ -91,7 +96,7 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 		if now := settings.NewName(name); now != "" {
 			return &usageError{fmt.Errorf("%s is now %s", name, now), "Set the new name and unset the old one."}
 		}
-		for _, flag := range command.Flags() {
+		for _, flag := range flags {
 			if variableOf(flag) == name {
 				return &usageError{
 					fmt.Errorf("%s is set, and --%s is not taken from the environment", name, flag.Name),

@@ -32,7 +32,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
-	confirm := claimapi.WithClaimantsConfirm(s.ClaimantsConfirm)
-	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default(), confirm))
+	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default(),
+		append(s.HandlerOptions(), claimapi.WithMetrics(s.Metrics))...))
 	return nil
 }

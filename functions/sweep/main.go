@@ -1,5 +1,5 @@
-// Command sweep is the Lambda function that closes the holds and claims whose time is over. It connects settings,
-// client, store, bank and handler.
+// Command sweep is the Lambda function that closes the holds and claims whose time is over, and counts free items. It
+// connects settings, client, store, bank and handler.
 package main
 
 import (
@@ -33,6 +33,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable))
-	lambda.Start(sweephandler.New(bank, slog.Default()).Handle)
+	lambda.Start(sweephandler.New(bank, slog.Default(), sweephandler.WithMetrics(s.Metrics)).Handle)
 	return nil
 }

@@ -24,19 +24,19 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, l := range map[string]Load{
-		"--rate 0: use":              base.with(func(l *Load) { l.Rate = 0 }),
-		"--rate NaN: use":            base.with(func(l *Load) { l.Rate = math.NaN() }),
-		"--window 0s: use":           base.with(func(l *Load) { l.Window = 0 }),
-		"--horizon -1ns: use":        base.with(func(l *Load) { l.Horizon = -1 }),
-		"--batch 10001: use 1 to":    base.with(func(l *Load) { l.Batch = 10_001 }),
-		"--shards 0: use":            base.with(func(l *Load) { l.Shards = 0 }),
-		"--parallelization 11: use":  base.with(func(l *Load) { l.Parallelization = 11 }),
-		"--lanes 257: use 1 to 256":  base.with(func(l *Load) { l.Lanes = 257 }),
-		"--copies 1: use":            base.with(func(l *Load) { l.Copies = 1 }),
-		"--function-memory 64: use":  base.with(func(l *Load) { l.FunctionMemory = 64 }),
-		"--cold-starts 1e+07: use 0": base.with(func(l *Load) { l.ColdStarts = 1e7 }),
-		"--cold-starts -2: use 0 to": base.with(func(l *Load) { l.ColdStarts = -2 }),
-		"--rest -1ns: use":           base.with(func(l *Load) { l.Rest = -1 }),
+		"--records-per-second 0: use":   base.with(func(l *Load) { l.Rate = 0 }),
+		"--records-per-second NaN: use": base.with(func(l *Load) { l.Rate = math.NaN() }),
+		"--window 0s: use":              base.with(func(l *Load) { l.Window = 0 }),
+		"--horizon -1ns: use":           base.with(func(l *Load) { l.Horizon = -1 }),
+		"--batch 10001: use 1 to":       base.with(func(l *Load) { l.Batch = 10_001 }),
+		"--shards 0: use":               base.with(func(l *Load) { l.Shards = 0 }),
+		"--parallelization 11: use":     base.with(func(l *Load) { l.Parallelization = 11 }),
+		"--lanes 257: use 1 to 256":     base.with(func(l *Load) { l.Lanes = 257 }),
+		"--copies 1: use":               base.with(func(l *Load) { l.Copies = 1 }),
+		"--function-memory 64: use":     base.with(func(l *Load) { l.FunctionMemory = 64 }),
+		"--cold-starts 1e+07: use 0":    base.with(func(l *Load) { l.ColdStarts = 1e7 }),
+		"--cold-starts -2: use 0 to":    base.with(func(l *Load) { l.ColdStarts = -2 }),
+		"--rest -1ns: use":              base.with(func(l *Load) { l.Rest = -1 }),
 	} {
 		if err := l.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

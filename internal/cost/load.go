@@ -35,7 +35,7 @@ const (
 func (l Load) Check() error {
 	switch {
 	case !(l.Rate > 0) || l.Rate > 1e8:
-		return fmt.Errorf("--rate %g: use a number of records a second above 0", l.Rate)
+		return fmt.Errorf("--records-per-second %g: use a number of records a second above 0", l.Rate)
 	case l.Window <= 0:
 		return fmt.Errorf("--window %s: use a duration above 0, as in 1h", l.Window)
 	case l.Horizon <= 0:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,19 +14,28 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/log-ledger.md")
+var update = flag.Bool("update", false, "write the tables of docs/costs.md and docs/log-ledger.md")
 
-const page = "../../docs/log-ledger.md"
-
-// TestPage: the tables of docs/log-ledger.md have what `oncebox cost` calculates.
+// TestPage: the tables of docs/costs.md and docs/log-ledger.md have what `oncebox cost` calculates, and from what.
 func TestPage(t *testing.T) {
 	t.Parallel()
+	for page, tables := range map[string]map[string]string{
+		"../../docs/log-ledger.md": {"choice": choices(), "sizes": sizes()},
+		"../../docs/costs.md":      {"counts": counts(), "lines": lines(), "bills": bills(), "prices": prices()},
+	} {
+		checkPage(t, page, tables)
+	}
+}
+
+// checkPage compares the tables of a page by their names.
+func checkPage(t *testing.T, page string, tables map[string]string) {
+	t.Helper()
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	for name, table := range map[string]string{"choice": choices(), "sizes": sizes()} {
+	for name, table := range tables {
 		begin := fmt.Sprintf("<!-- go test ./internal/cost -run TestPage -update writes the %s from here -->\n", name)
 		before, rest, begins := strings.Cut(text, begin)
 		_, after, ends := strings.Cut(rest, "<!-- to here -->\n")
@@ -43,6 +53,94 @@ func TestPage(t *testing.T) {
 	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// counts is the table of requests and units.
+func counts() string {
+	var out strings.Builder
+	out.WriteString("| | requests | write units | read units | USD a million |\n|---|---|---|---|---|\n")
+	for _, c := range Counts {
+		usd := fmt.Sprintf("%.3f", 1e6*c.USD())
+		if strings.Trim(usd, "0.") == "" && c.USD() > 0 {
+			usd = fmt.Sprintf("%.4f", 1e6*c.USD())
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", c.Name, c.Requests, c.Write, c.Read, usd)
+	}
+	return out.String()
+}
+
+// lines is the table of log lines.
+func lines() string {
+	var out strings.Builder
+	out.WriteString("| line | bytes | USD a million |\n|---|---|---|\n")
+	for _, l := range LogLines {
+		fmt.Fprintf(&out, "| %s | %d | %.3f |\n", l.Name, l.Bytes, l.USD())
+	}
+	return out.String()
+}
+
+// billed are the stacks of docs/costs.md, by the heads of their columns.
+var billed = []struct {
+	name  string
+	stack Stack
+}{
+	{"10,000 claims a day", Stack{ClaimsPerDay: 10_000, RecordBytes: kB, SystemLogLevel: "info"}},
+	{"a million", Stack{ClaimsPerDay: 1e6, RecordBytes: kB, SystemLogLevel: "info"}},
+	{"a million, `warn`", Stack{ClaimsPerDay: 1e6, RecordBytes: kB, SystemLogLevel: "warn"}},
+	{"10 records/s", recordStack(10, 10)},
+	{"1,000 records/s", recordStack(1000, 1000)},
+}
+
+// recordStack is a stack for records with the default window, horizon and ledger.
+func recordStack(rate float64, batch int) Stack {
+	l := ofShards(rate, 48*time.Hour, batch)
+	return Stack{Records: &l, Ledger: Keys, RecordBytes: kB, SystemLogLevel: "info"}
+}
+
+// bills is the table of what stacks cost in a month. Items of a service are added up.
+func bills() string {
+	var out strings.Builder
+	services, columns := []string{}, make([]map[string]float64, len(billed))
+	out.WriteString("| USD a month |")
+	for i, b := range billed {
+		fmt.Fprintf(&out, " %s |", b.name)
+		columns[i] = map[string]float64{}
+		for _, item := range b.stack.Month().Items {
+			if !slices.Contains(services, item.Service) {
+				services = append(services, item.Service)
+			}
+			columns[i][item.Service] += item.USD
+			columns[i]["together"] += item.USD
+		}
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(billed)) + "\n")
+	for _, service := range append(services, "together") {
+		fmt.Fprintf(&out, "| %s |", service)
+		for _, column := range columns {
+			fmt.Fprintf(&out, " %.2f |", column[service])
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// prices is the table of prices and their sources.
+func prices() string {
+	var out strings.Builder
+	out.WriteString("| | USD | | source |\n|---|---|---|---|\n")
+	for _, p := range Prices {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s; %s |\n", p.Name, usd(p.USD), p.Note, p.Source, p.AsOf)
+	}
+	return strings.ReplaceAll(out.String(), "|  |", "| |")
+}
+
+// usd writes a price with all its digits, at least two after the point.
+func usd(price float64) string {
+	text := strconv.FormatFloat(price, 'g', 8, 64)
+	if whole, decimals, _ := strings.Cut(text, "."); len(decimals) < 2 {
+		return whole + "." + (decimals + "00")[:2]
+	}
+	return text
 }
 
 // ofShards is a load with so many records a second of a shard as at 33,000 on 40.

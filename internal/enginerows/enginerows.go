@@ -55,7 +55,7 @@ func FreeItem(c engine.Campaign, item string) engine.FreeItem {
 // NewClaim returns a claim as a Bank would put it.
 func NewClaim(c engine.Campaign, claimant, item string) engine.Claim {
 	return engine.Claim{
-		ID: NewName(), Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item,
+		ID: NewName(), Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Slot: 1, Item: item,
 		ItemHash: engine.HashItem(item), ClaimedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
@@ -80,10 +80,15 @@ func AtOnce(functions ...func()) {
 	all.Wait()
 }
 
-// Held reads the claim of a claimant in the scope of a campaign.
+// FirstSlot returns the key of the first claim of a claimant in the scope of a campaign.
+func FirstSlot(c engine.Campaign, claimant string) engine.ClaimKey {
+	return engine.ClaimKey{Scope: c.Scope, Claimant: claimant, Slot: 1}
+}
+
+// Held reads the first claim of a claimant in the scope of a campaign.
 func (r Rows) Held(c engine.Campaign, claimant string) *engine.Claim {
 	r.Helper()
-	claim, _, err := r.Store.HeldClaim(r.Context(), c.Scope, claimant)
+	claim, _, err := r.Store.HeldClaim(r.Context(), FirstSlot(c, claimant))
 	r.Must(err)
 	return claim
 }

@@ -75,8 +75,9 @@ func ItemKey(campaign string, h engine.Hash) Key {
 }
 
 // ClaimKey returns the key of a claim row.
-func ClaimKey(scope, claimant string) Key {
-	return Key{fmt.Sprintf("claim#%s#%03d", scope, engine.HashItem(claimant).ShardOf(partitions)), "1#" + claimant}
+func ClaimKey(k engine.ClaimKey) Key {
+	shard := engine.HashItem(k.Claimant).ShardOf(partitions)
+	return Key{fmt.Sprintf("claim#%s#%03d", k.Scope, shard), fmt.Sprintf("%d#%s", k.Slot, k.Claimant)}
 }
 
 // Row is the attributes of a row.
@@ -107,6 +108,9 @@ func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.L
 	if i.Withdraw {
 		attributes["withdraw"] = &types.AttributeValueMemberBOOL{Value: true}
 	}
+	if i.Columns != "" {
+		attributes["columns"] = Text(string(i.Columns))
+	}
 	return r.Put(ctx, BankTable, ItemKey(campaign, i.Hash), attributes)
 }
 
@@ -117,15 +121,28 @@ func (r DynamoDBRaw) DropItemRow(ctx context.Context, campaign string, h engine.
 
 // PutClaim puts or replaces a claim row.
 func (r DynamoDBRaw) PutClaim(ctx context.Context, c engine.Claim) error {
-	return r.Put(ctx, DedupeTable, ClaimKey(c.Scope, c.Claimant), Row{
+	return r.Put(ctx, DedupeTable, ClaimKey(c.Key()), Row{
 		"claim_id": Text(c.ID), "campaign": Text(c.Campaign), "item": Text(c.Item), "item_hash": Text(c.ItemHash.String()),
 		"claimed_at": millis(c.ClaimedAt), "ends_at": millis(c.EndsAt),
 	})
 }
 
 // DropClaim deletes a claim row, if it is there.
-func (r DynamoDBRaw) DropClaim(ctx context.Context, scope, claimant string) error {
-	return r.Drop(ctx, DedupeTable, ClaimKey(scope, claimant))
+func (r DynamoDBRaw) DropClaim(ctx context.Context, k engine.ClaimKey) error {
+	return r.Drop(ctx, DedupeTable, ClaimKey(k))
+}
+
+// DropCampaign deletes the row of a campaign, and its name from the list.
+func (r DynamoDBRaw) DropCampaign(ctx context.Context, name string) error {
+	if err := r.Drop(ctx, BankTable, Key{"campaigns", name}); err != nil {
+		return err
+	}
+	return r.Drop(ctx, BankTable, Key{"campaign#" + name, "meta"})
+}
+
+// DropScope deletes the row of a scope, if it is there.
+func (r DynamoDBRaw) DropScope(ctx context.Context, name string) error {
+	return r.Drop(ctx, BankTable, Key{"scope#" + name, "meta"})
 }
 
 // Put puts or replaces a row with the attributes that have a value.

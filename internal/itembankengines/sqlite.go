@@ -46,9 +46,9 @@ func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 
 // PutItemRow puts or replaces an item row.
 func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
-	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns, withdraw)
-		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?, ?)`,
-		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw)
+	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns, withdraw, columns)
+		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?)`,
+		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw, string(i.Columns))
 }
 
 // DropItemRow deletes an item row, if it is there.
@@ -58,12 +58,22 @@ func (r SQLRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash)
 
 // PutClaim puts or replaces a claim row.
 func (r SQLRaw) PutClaim(ctx context.Context, c engine.Claim) error {
-	return r(ctx, `INSERT OR REPLACE INTO claim (scope, claimant, slot, id, campaign, item, item_hash, claimed_at, ends_at)
-		VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?)`,
-		c.Scope, c.Claimant, c.ID, c.Campaign, c.Item, c.ItemHash[:], sqlite.Millis(c.ClaimedAt), sqlite.Millis(c.EndsAt))
+	return r(ctx, `INSERT OR REPLACE INTO claim (scope, claimant, slot, id, campaign, item, item_hash, more, claimed_at, ends_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.Scope, c.Claimant, c.Slot, c.ID, c.Campaign, c.Item, c.ItemHash[:], string(c.More), sqlite.Millis(c.ClaimedAt), sqlite.Millis(c.EndsAt))
 }
 
 // DropClaim deletes a claim row, if it is there.
-func (r SQLRaw) DropClaim(ctx context.Context, scope, claimant string) error {
-	return r(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ?`, scope, claimant)
+func (r SQLRaw) DropClaim(ctx context.Context, k engine.ClaimKey) error {
+	return r(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`, k.Scope, k.Claimant, k.Slot)
+}
+
+// DropCampaign deletes the row of a campaign.
+func (r SQLRaw) DropCampaign(ctx context.Context, name string) error {
+	return r(ctx, `DELETE FROM campaign WHERE name = ?`, name)
+}
+
+// DropScope deletes the row of a scope, if it is there.
+func (r SQLRaw) DropScope(ctx context.Context, name string) error {
+	return r(ctx, `DELETE FROM scope WHERE name = ?`, name)
 }

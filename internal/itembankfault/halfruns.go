@@ -93,13 +93,19 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 		slices.Repeat([]op{{kind: claimOp, claimant: "ann"}, {kind: releaseOp, claimant: "ann"}}, 10),
 		slices.Repeat([]op{{kind: claimOp, claimant: "bob", bank: 1}, {kind: releaseOp, claimant: "bob", bank: 1}}, 10),
 	}),
+	// A seat that is claimed while it is being loaded comes with its columns.
+	"columns-under-way": halfScenario([][]op{
+		{{kind: loadOp, items: []string{"item-2", "item-3", "item-4"}}},
+		slices.Repeat([]op{{kind: claimOp, claimant: "ann"}}, 10),
+		slices.Repeat([]op{{kind: claimOp, claimant: "bob", bank: 1}}, 10),
+	}),
 }
 
 // halfScenario has clients that always ask for the same, without faults.
 func halfScenario(clients [][]op) func(*testing.T, uint64, *Mutant) error {
 	return func(t *testing.T, seed uint64, m *Mutant) error {
 		return playInBubble(t, program{
-			onEnd: itembank.Return, loaded: []string{"item-0"}, clients: clients, faults: []Fault{None},
+			onEnd: itembank.Return, columns: true, loaded: []string{"item-0"}, clients: clients, faults: []Fault{None},
 			half: &halfRun{seed, halfSpreads[seed%uint64(len(halfSpreads))]},
 		}, m)
 	}

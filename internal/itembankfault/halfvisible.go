@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,7 +87,17 @@ func bankKey(i engine.FreeItem) rowKey {
 
 func itemKey(campaign string, h engine.Hash) rowKey { return rowKey{itemRow, campaign, 0, h.String()} }
 
-func claimKey(scope, claimant string) rowKey { return rowKey{claimRow, scope, 0, claimant} }
+func claimKey(k engine.ClaimKey) rowKey { return rowKey{claimRow, k.Scope, 0, claimID(k)} }
+
+func claimID(k engine.ClaimKey) string { return fmt.Sprintf("%s #%d", k.Claimant, k.Slot) }
+
+// claim returns the key of a claim.
+func (k rowKey) claim() engine.ClaimKey {
+	claimant, slot, _ := strings.Cut(k.id, " #")
+	n, err := strconv.Atoi(slot)
+	neverFails(err)
+	return engine.ClaimKey{Scope: k.space, Claimant: claimant, Slot: n}
+}
 
 // random returns the source of all that happens to one call. It does not depend on the order
 // in which calls come at one moment. The names of campaigns and scopes are not in it: each run
@@ -190,7 +202,7 @@ func (h *halfVisible) committed(k rowKey) (r row) {
 	ctx := context.Background()
 	switch k.kind {
 	case claimRow:
-		r.claim, _, err = h.Store.HeldClaim(ctx, k.space, k.id)
+		r.claim, _, err = h.Store.HeldClaim(ctx, k.claim())
 	case itemRow:
 		var hash engine.Hash
 		if hash, err = engine.ParseHash(k.id); err == nil {
@@ -303,22 +315,20 @@ func (h *halfVisible) visibleFree(s engine.Shard) []engine.FreeItem {
 }
 
 // HeldClaim implements engine.Store.
-func (h *halfVisible) HeldClaim(
-	ctx context.Context, scope, claimant string,
-) (held *engine.Claim, conflict bool, err error) {
-	held, err = oneStep(ctx, h, h.random("HeldClaim", claimant), func() (*engine.Claim, error) {
-		if _, conflict = h.rows[claimKey(scope, claimant)]; conflict {
+func (h *halfVisible) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+	held, err = oneStep(ctx, h, h.random("HeldClaim", key.Claimant), func() (*engine.Claim, error) {
+		if _, conflict = h.rows[claimKey(key)]; conflict {
 			return nil, nil
 		}
-		held, _, err := h.Store.HeldClaim(ctx, scope, claimant)
+		held, _, err := h.Store.HeldClaim(ctx, key)
 		return held, err
 	})
 	return held, conflict, err
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.
-func (h *halfVisible) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	random, k := h.random("HeldClaimEventuallyConsistent", claimant), claimKey(scope, claimant)
+func (h *halfVisible) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	random, k := h.random("HeldClaimEventuallyConsistent", key.Claimant), claimKey(key)
 	return oneStep(ctx, h, random, func() (*engine.Claim, error) {
 		if old, found := h.older[k]; found && time.Since(old.until) < staleFor && random.IntN(2) == 0 {
 			return old.claim, nil
@@ -371,7 +381,7 @@ func (h *halfVisible) ListClaims(ctx context.Context, scope, cursor string) (pag
 				return nil, err
 			}
 			for _, c := range claims {
-				rows[c.Claimant] = c
+				rows[claimID(c.Key())] = c
 			}
 			if inner = more; inner == "" {
 				break
@@ -379,7 +389,7 @@ func (h *halfVisible) ListClaims(ctx context.Context, scope, cursor string) (pag
 		}
 		all := overlay(h, claimRow, rowKey{space: scope}, rows, func(_ rowKey, r row) *engine.Claim { return r.claim })
 		var part []engine.Claim
-		part, next = listPage(all, cursor, func(c engine.Claim) string { return c.Claimant })
+		part, next = listPage(all, cursor, func(c engine.Claim) string { return claimID(c.Key()) })
 		return part, nil
 	})
 	return page, next, err
@@ -418,23 +428,34 @@ func (h *halfVisible) ListItemRows(
 }
 
 // Take implements engine.Store.
-func (h *halfVisible) Take(
-	ctx context.Context, item engine.FreeItem, claim engine.Claim,
+func (h *halfVisible) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	return h.TakeItems(ctx, []engine.FreeItem{item}, claim)
+}
+
+// TakeItems implements engine.Store.
+func (h *halfVisible) TakeItems(
+	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
-	bank, claimed := bankKey(item), claimKey(claim.Scope, claim.Claimant)
-	t := transaction{h, h.random("Take", item.Hash, claim.Claimant), []rowKey{bank, claimed}}
+	claimed := claimKey(claim.Key())
+	var banks []rowKey
+	for _, item := range items {
+		banks = append(banks, bankKey(item))
+	}
+	t := transaction{h, h.random("Take", items[0].Hash, claim.Claimant), append(slices.Clone(banks), claimed)}
 	locked, err := t.lock(ctx, func(busy map[rowKey]bool) {
-		result.ItemConflict, result.ClaimConflict = busy[bank], busy[claimed]
-		if !busy[claimed] {
+		if result.ClaimConflict = busy[claimed]; !busy[claimed] {
 			result.Held = h.committed(claimed).claim
 		}
-		result.ItemGone = !busy[bank] && h.committed(bank).free == nil
+		for _, bank := range banks {
+			result.ItemConflict = result.ItemConflict || busy[bank]
+			result.ItemGone = result.ItemGone || !busy[bank] && h.committed(bank).free == nil
+		}
 	})
 	if err != nil || !locked {
 		return result, err
 	}
 	err = t.run(func() (bool, error) {
-		result, err = h.Store.Take(context.WithoutCancel(ctx), item, claim)
+		result, err = h.Store.TakeItems(context.WithoutCancel(ctx), items, claim)
 		return result.Taken(), err
 	})
 	return result, err
@@ -442,7 +463,7 @@ func (h *halfVisible) Take(
 
 // ConfirmClaim implements engine.Store. It writes a single row, and does not lock it.
 func (h *halfVisible) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
-	k := claimKey(claim.Scope, claim.Claimant)
+	k := claimKey(claim.Key())
 	return oneStep(ctx, h, h.random("ConfirmClaim", claim.Claimant), func() (engine.ConfirmResult, error) {
 		if _, busy := h.rows[k]; busy {
 			return engine.ConfirmResult{Conflict: true}, nil
@@ -463,18 +484,29 @@ func (h *halfVisible) DueClaims(
 
 // CloseClaim implements engine.Store. The result names some of the reasons, not all.
 func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
-	claim, item := claimKey(r.Claim.Scope, r.Claim.Claimant), itemKey(r.Claim.Campaign, r.Claim.ItemHash)
-	keys := []rowKey{claim, item}
-	if r.Return != nil {
-		keys = append(keys, bankKey(*r.Return))
+	claim := claimKey(r.Claim.Key())
+	keys := []rowKey{claim}
+	for _, item := range r.Items() {
+		keys = append(keys, itemKey(r.Claim.Campaign, item.Hash))
+		if item.Return != nil {
+			keys = append(keys, bankKey(*item.Return))
+		}
 	}
 	t := transaction{h, h.random("CloseClaim", r.Claim.ItemHash, r.Claim.Claimant), keys}
 	locked, err := t.lock(ctx, func(busy map[rowKey]bool) {
 		result.Conflict = true
-		held, row := h.committed(claim).claim, h.committed(item).item
+		held := h.committed(claim).claim
 		result.ClaimChanged = !busy[claim] && (held == nil || held.ID != r.Claim.ID)
-		result.ItemChanged = !busy[item] && (row == nil || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw)
-		result.ItemFree = r.Return != nil && !busy[keys[2]] && h.committed(keys[2]).free != nil
+		for _, item := range r.Items() {
+			k := itemKey(r.Claim.Campaign, item.Hash)
+			row := h.committed(k).item
+			changed := row == nil || row.State != item.Row.State || row.Withdraw != item.Row.Withdraw
+			result.ItemChanged = result.ItemChanged || !busy[k] && changed
+			if item.Return != nil {
+				k = bankKey(*item.Return)
+				result.ItemFree = result.ItemFree || !busy[k] && h.committed(k).free != nil
+			}
+		}
 	})
 	if err == nil && locked {
 		err = t.run(func() (bool, error) {
@@ -615,9 +647,16 @@ func (h *halfVisible) Repair(ctx context.Context, r engine.RepairRequest) (done 
 	if r.PutRow != nil || r.IfRow != nil {
 		keys = append(keys, itemKey(r.Campaign, r.Hash))
 	}
+	for _, item := range r.More {
+		if item.Free != nil {
+			keys = append(keys, bankKey(*item.Free))
+		} else {
+			keys = append(keys, itemKey(r.Campaign, item.Hash))
+		}
+	}
 	for _, claim := range []*engine.Claim{r.PutClaim, r.IfClaim} {
 		if claim != nil {
-			keys = append(keys, claimKey(claim.Scope, claim.Claimant))
+			keys = append(keys, claimKey(claim.Key()))
 		}
 	}
 	t := transaction{h, h.random("Repair", r.Hash), keys}

@@ -48,6 +48,9 @@ type op struct {
 	items    []string
 	forward  time.Duration // of the clock
 
+	chosen []string // the items that a claim names
+	more   []string // the other items of a claim with several
+
 	id                   string // of the claim that was granted, or is to be released or confirmed
 	item                 string
 	endsAt               int64 // milliseconds; 0: never
@@ -59,8 +62,8 @@ type op struct {
 }
 
 func (o op) String() string {
-	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %d %s%v %s -> %s %s %s replayed %t returned %t",
-		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.forward, o.result, o.item, o.id, o.replayed, o.returned)
+	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %d %s%v%v %s -> %s %s%v %s replayed %t returned %t",
+		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.chosen, o.forward, o.result, o.item, o.more, o.id, o.replayed, o.returned)
 }
 
 type result string
@@ -70,6 +73,7 @@ const (
 	refused     result = "refused"
 	soldOut     result = "sold out"
 	elsewhere   result = "claimed elsewhere"
+	notFree     result = "item taken"
 	already     result = "already released"
 	noClaim     result = "no claim"
 	otherID     result = "another claim"
@@ -81,10 +85,17 @@ const (
 
 var claimants = []string{"ann", "bob", "cid"}
 
+// slotHolders are the holders in a campaign whose claimants have two claims.
+var slotHolders = []string{"ann", "ann/2", "bob"}
+
 // program is what the clients of a history do.
 type program struct {
 	onEnd   itembank.OnEnd
 	holds   bool     // claims are holds
+	emails  bool     // claimants are spelt in several ways
+	choice  bool     // claimants may name items
+	columns bool     // items have columns
+	slots   bool     // claimants have two claims, in one campaign
 	loaded  []string // into each campaign, before the clients begin
 	clients [][]op
 	faults  []Fault // of the calls of the store, in turn
@@ -95,6 +106,14 @@ type program struct {
 	// half is a run on an engine whose transactions are visible in part for a while; nil: each
 	// becomes visible at once. It runs in a synctest bubble.
 	half *halfRun
+}
+
+// holders are who claims.
+func (p program) holders() []string {
+	if p.slots {
+		return slotHolders
+	}
+	return claimants
 }
 
 const historyClaimLife = 30 * time.Second
@@ -112,6 +131,11 @@ var (
 
 func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	p := program{loaded: loaded, onEnd: rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(t, "on end")}
+	p.emails = rapid.Bool().Draw(t, "emails")
+	p.choice = rapid.Bool().Draw(t, "choice")
+	p.columns = rapid.Bool().Draw(t, "columns")
+	p.slots = rapid.IntRange(0, 3).Draw(t, "slots") == 0
+	holders := p.holders()[:len(claimants)]
 	p.holds = p.onEnd == itembank.Return && rapid.Bool().Draw(t, "holds")
 	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
 	if p.holds {
@@ -123,9 +147,15 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 			kind: rapid.SampledFrom(kinds).Draw(t, "kind"), bank: rapid.IntRange(0, 1).Draw(t, "bank"),
 			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
 		}
+		if p.slots {
+			o.campaign = 0 // the other one has another scope
+		}
 		switch o.kind {
 		case claimOp, releaseOp, confirmOp, giveUpOp:
-			o.claimant = rapid.SampledFrom(claimants).Draw(t, "claimant")
+			o.claimant = rapid.SampledFrom(holders).Draw(t, "claimant")
+			if o.kind == claimOp && p.choice {
+				o.chosen = rapid.SliceOfNDistinct(item, 0, 3, rapid.ID[string]).Draw(t, "chosen")
+			}
 		case loadOp:
 			o.items = rapid.SliceOfN(item, 1, 3).Draw(t, "items")
 		case withdrawOp:
@@ -180,6 +210,13 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 	}
 	return h.violated(func() {
 		s := itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: p.onEnd}
+		s.Choice, s.Columns = p.choice, p.columns
+		if p.slots {
+			s.Scope, s.PerClaimant = "", 2
+		}
+		if p.emails {
+			s.ClaimantAs = itembank.Email
+		}
 		if p.holds {
 			s.Hold = historyClaimLife
 		} else {
@@ -210,7 +247,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 		}
 		all.Wait()
 		h.newBank()
-		for _, claimant := range claimants {
+		for _, claimant := range p.holders() {
 			h.do(h.bank, op{kind: claimOp, claimant: claimant})
 		}
 		h.trace = nil
@@ -265,42 +302,47 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	var err error
 	h.mu.Lock()
 	if told, ok := h.told[o.claimant]; ok && o.kind != claimOp {
-		o.id, o.item, o.campaign, o.endsAt = told.id, told.item, told.campaign, told.endsAt
+		o.id, o.item, o.more, o.campaign, o.endsAt = told.id, told.item, told.more, told.campaign, told.endsAt
 		name = h.campaignOf(o).Name
 	}
 	h.mu.Unlock()
 	if o.claimant != "" && o.kind != claimOp && o.id == "" {
 		return // nothing to release or confirm
 	}
+	who, slot := h.asked(h.campaignOf(o), o.claimant)
 	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
 	switch o.kind {
 	case claimOp:
 		var g itembank.Grant
-		if g, err = bank.Claim(ofCampaign(ctx, name), name, o.claimant); err == nil {
+		if g, err = bank.Claim(ofCampaign(ctx, name), name, who, slot, itembank.Choosing(o.chosen...)); err == nil {
+			o.more = g.Claim.More.Items()
 			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
 			if !g.Claim.EndsAt.IsZero() {
 				o.endsAt = g.Claim.EndsAt.UnixMilli()
 			}
+			err = h.checkColumns(o, g.Claim)
 		}
 	case releaseOp:
 		var r itembank.Released
-		r, err = bank.Release(ctx, name, o.claimant, o.id)
+		r, err = bank.Release(ctx, name, who, o.id, slot)
 		if o.returned = r.Returned; r.Already {
 			o.result = already
 		}
 	case giveUpOp:
 		var r itembank.Released
-		r, err = bank.ReleaseHold(ctx, name, o.claimant, o.id)
+		r, err = bank.ReleaseHold(ctx, name, who, o.id, slot)
 		if o.returned = r.Returned; r.Already {
 			o.result = already
 		}
 	case confirmOp:
 		var claim itembank.Claim
-		if claim, err = bank.Confirm(ctx, name, o.claimant, o.id); err == nil && (claim.ID != o.id || claim.Item != o.item || !claim.EndsAt.IsZero()) {
+		if claim, err = bank.Confirm(ctx, name, who, o.id, slot); err == nil && (claim.ID != o.id || claim.Item != o.item || !slices.Equal(claim.More.Items(), o.more) || !claim.EndsAt.IsZero()) {
 			err = fmt.Errorf("confirmed %+v", claim)
+		} else if err == nil {
+			err = h.checkColumns(o, claim)
 		}
 	case loadOp:
-		_, err = bank.Load(ctx, name, itembank.Items(o.items...), nil)
+		_, err = bank.Load(ctx, name, itemsFor(h.campaignOf(o), o.items...), nil)
 	case withdrawOp:
 		var r itembank.WithdrawReport
 		if r, err = bank.Withdraw(ctx, name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
@@ -321,6 +363,8 @@ func (h *history) do(bank *itembank.Bank, o op) {
 		if other.Campaign == h.campaigns["-1"].Name {
 			o.elsewhere = 1
 		}
+	case errors.Is(err, itembank.ErrItemTaken):
+		o.result = notFree
 	case errors.Is(err, itembank.ErrSoldOut):
 		o.result = soldOut
 	case errors.Is(err, itembank.ErrNoClaim):
@@ -349,6 +393,14 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	}
 }
 
+// checkColumns checks the columns of a claim in an answer.
+func (h *history) checkColumns(o op, claim itembank.Claim) error {
+	if want := wantColumns(h.campaignOf(o), claim); claim.Columns != want {
+		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items(), claim.Columns, want)
+	}
+	return nil
+}
+
 func (h *history) campaignOf(o op) engine.Campaign {
 	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
 }
@@ -362,6 +414,7 @@ func (h *history) check() {
 // checkResults looks for an order of all requests that explains their results, for each
 // claimant and for each item.
 func (h *history) checkResults() {
+	h.splitConfirmed()
 	for _, o := range h.ops {
 		if o.result == unexpected || o.kind == claimOp && o.result == refused {
 			h.fail("a request failed: %s", o)
@@ -371,8 +424,7 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
-	h.splitConfirmed()
-	for _, claimant := range claimants {
+	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
 		stale := h.program.half != nil && h.program.onEnd == itembank.Burn
 		step := func(r register, o op) []register { return stepClaimant(r, o, stale) }
@@ -382,7 +434,7 @@ func (h *history) checkResults() {
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
-				return o.campaign != campaign || o.item != item && !slices.Contains(o.items, item)
+				return o.campaign != campaign || !o.isAbout(item)
 			})
 			step := func(p place, o op) []place { return stepItem(p, o, h.program.onEnd, h.program.half != nil) }
 			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
@@ -395,7 +447,7 @@ func (h *history) checkResults() {
 // by another request. It is a request with a lost reply and a repeated one.
 func (h *history) splitConfirmed() {
 	for i, o := range h.ops {
-		if o.kind != claimOp || o.result != ok || o.replayed || o.endsAt != 0 {
+		if o.kind != claimOp || o.result != ok || o.replayed || o.endsAt != 0 || !h.mayBeConfirmed(o) {
 			continue
 		}
 		lost := op{
@@ -405,6 +457,13 @@ func (h *history) splitConfirmed() {
 		h.ops[i].replayed = true
 		h.ops = append(h.ops, lost)
 	}
+}
+
+// mayBeConfirmed reports whether somebody asked to confirm the claim of an answer before it came.
+func (h *history) mayBeConfirmed(claim op) bool {
+	return slices.ContainsFunc(h.ops, func(o op) bool {
+		return o.kind == confirmOp && o.id == claim.id && o.call < claim.done
+	})
 }
 
 // checkRest checks G3 and G4 on the rows. Whether a load with an unknown result added an
@@ -423,7 +482,7 @@ func (h *history) checkRest() {
 				note(h.state.Loaded, c.Name, item)
 			}
 		}
-		note(h.state.Asked, c.Scope, claimants...)
+		note(h.state.Asked, c.Scope, h.program.holders()...)
 	}
 	h.checkRows(h.program.full)
 }
@@ -452,6 +511,11 @@ func explain[S any](h *history, what string, ops []op, initial S, step func(S, o
 	if !porcupine.CheckOperations(model.ToModel(), operations) {
 		h.fail("%s: no order explains\n  %s", what, strings.Join(texts, "\n  "))
 	}
+}
+
+// isAbout reports that a request named an item, or was about a claim that has it.
+func (o op) isAbout(item string) bool {
+	return o.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
 }
 
 // register is the claim of a claimant.
@@ -518,7 +582,7 @@ func nextOfClaimant(s register, o op) []register {
 		if free {
 			return []register{granted}
 		}
-	case o.kind == claimOp && o.result == soldOut:
+	case o.kind == claimOp && (o.result == soldOut || o.result == notFree):
 		if free {
 			return []register{none}
 		}
@@ -627,7 +691,7 @@ func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 			return []place{s}
 		}
 	case o.releases() && o.result == ok:
-		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) && o.returned == (after == free) {
+		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) && (len(o.more) > 0 || o.returned == (after == free)) {
 			return []place{after}
 		}
 	case o.releases() && o.result == already:
@@ -711,9 +775,9 @@ func (h *history) mayHaveLeft(item string, by op) bool {
 		}
 		if o.campaign != by.campaign || o.call > by.done {
 			// A claim whose reply was lost shows later which item it took.
-			return o.campaign == by.campaign && o.item == item && o.replayed
+			return o.campaign == by.campaign && o.isAbout(item) && o.replayed
 		}
-		return o.item == item || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
+		return o.item == item || slices.Contains(o.more, item) || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
 	})
 }
 

@@ -87,6 +87,76 @@ var Mutants = []Mutant{
 		layer:    ownRows,
 	},
 	{
+		Name:     "scope-row-overwritten",
+		CaughtBy: []string{"engine/scope-row-decides", "engine/scope-row-decides-a-race", "scenario/campaigns-that-share-a-scope-of-emails"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return scopeOverwritten{e.Store, e.Raw} },
+	},
+	{
+		Name:     "scope-row-of-a-campaign-that-exists",
+		CaughtBy: []string{"engine/scope-of-a-campaign-that-exists"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return scopeOfExisting{e.Store} },
+	},
+	{
+		Name:     "slots-are-one",
+		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "slots/claims-in-slots", "scenario/claims-in-slots", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return slotsAreOne{e.Store} },
+	},
+	{
+		Name:     "next-free-slot",
+		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "slots/claims-in-slots", "scenario/claims-in-slots", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return nextFreeSlot{e.Store} },
+	},
+	{
+		Name:     "close-in-the-first-slot",
+		CaughtBy: []string{"engine/slots-are-closed-one-by-one", "scenario/claims-in-slots", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeInFirstSlot{e.Store} },
+	},
+	{
+		Name:     "chosen-items-that-are-left",
+		CaughtBy: []string{"engine/take-items-all-or-none", "choice/all-or-none", "scenario/several-chosen-items", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenThatAreLeft{e.Store} },
+	},
+	{
+		Name:     "chosen-items-one-by-one",
+		CaughtBy: []string{"engine/take-items-all-or-none", "choice/all-or-none", "scenario/several-chosen-items"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenOneByOne{e.Store, e.Raw} },
+	},
+	{
+		Name:     "first-item-closed",
+		CaughtBy: []string{"engine/close-claim-of-several-items", "choice/release-and-end", "scenario/several-chosen-items", "scenario/several-chosen-items-that-end", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return firstItemClosed{e.Store} },
+	},
+	{
+		Name:     "lists-of-items-not-read",
+		CaughtBy: []string{"choice/reconcile-and-repair", "scenario/several-chosen-items-repaired"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return listsNotRead{e.Store} },
+	},
+	{
+		Name:     "columns-of-another-item",
+		CaughtBy: []string{"engine/columns-of-each-item", "columns/come-back-with-the-item", "scenario/items-with-columns", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return columnsOfAnother{e.Store} },
+	},
+	{
+		Name:     "columns-of-the-latest-load",
+		CaughtBy: []string{"engine/columns-of-each-item", "columns/first-load-decides"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return columnsOfLatest{e.Store, e.Raw} },
+	},
+	{
+		Name: "columns-lost-with-a-claim",
+		CaughtBy: []string{
+			"engine/columns-stay-when-an-item-moves", "columns/come-back-with-the-item", "scenario/items-with-columns",
+			"scenario/several-chosen-items", "histories",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return columnsLost{e.Store, e.Raw, true} },
+	},
+	{
+		Name: "columns-lost-by-a-repair",
+		CaughtBy: []string{
+			"engine/columns-stay-when-an-item-moves", "scenario/items-with-columns-repaired", "scenario/claims-restored-and-replayed",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return columnsLost{e.Store, e.Raw, false} },
+	},
+	{
 		Name:     "item-row-forgotten",
 		CaughtBy: []string{"loads/claimed-items-are-known"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemRowForgotten{e.Store, e.Raw} },
@@ -115,6 +185,43 @@ var Mutants = []Mutant{
 		Name:     "loads-are-not-announced",
 		CaughtBy: []string{"engine/version-is-counted-up", "sold-out/row-is-not-written-after-a-load"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
+	},
+	{
+		Name: "campaign-replaced-whatever-the-version",
+		CaughtBy: []string{
+			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceWhatever{e.Store, true} },
+	},
+	{
+		Name:     "campaign-replaced-whatever-was-marked-as-empty",
+		CaughtBy: []string{"engine/replace-campaign-conditions", "changes/change-while-the-bank-is-marked-as-empty"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceWhatever{e.Store, false} },
+	},
+	{
+		Name:     "first-load-without-the-campaign",
+		CaughtBy: []string{"engine/first-load-needs-the-campaign", "changes/load-against-a-deletion"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return firstLoadAlone{e.Store} },
+	},
+	{
+		Name:     "deleted-name-whatever-its-scope",
+		CaughtBy: []string{"engine/create-in-place-of-a-deleted-campaign", "changes/deleted-name-against-a-campaign-of-its-scope"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedNameAlone{e.Store} },
+	},
+	{
+		Name:     "deleted-name-whatever-the-row",
+		CaughtBy: []string{"engine/create-in-place-of-a-deleted-campaign", "changes/deleted-name-against-a-creation"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedNameWhatever{e.Store} },
+	},
+	{
+		Name:     "mode-whatever-was-deleted",
+		CaughtBy: []string{"engine/mode-of-a-deleted-campaign", "changes/delete-against-an-opening"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return modeWhatever{e.Store} },
+	},
+	{
+		Name:     "page-without-its-campaign",
+		CaughtBy: []string{"engine/page-goes-with-its-campaign", "engine/page-against-deletion"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return &pagesAlone{Store: e.Store} },
 	},
 	{
 		Name:     "close-without-claim-id",
@@ -212,7 +319,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "items-read-row-by-row",
-		CaughtBy: []string{"half-visible/load-under-way", "half-visible/reconcile"},
+		CaughtBy: []string{"half-visible/load-under-way", "half-visible/columns-under-way", "half-visible/reconcile"},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &itemsReadPlainly{Store: e.Store, free: map[engine.Shard]map[engine.Hash]engine.FreeItem{}}
 		},
@@ -313,7 +420,7 @@ type unconditionalPut struct {
 func (m *unconditionalPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
+	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 		return engine.TakeResult{}, err
 	}
 	return m.Store.Take(ctx, i, c)
@@ -328,7 +435,7 @@ type checkThenPut struct {
 }
 
 func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Key())
 	if held != nil || err != nil {
 		return engine.TakeResult{Held: held}, err
 	}
@@ -352,11 +459,11 @@ type ownerInCondition struct {
 func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Key())
 	if err != nil || held == nil {
 		return m.Store.Take(ctx, i, c)
 	}
-	if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
+	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 		return engine.TakeResult{}, err
 	}
 	result, err := m.Store.Take(ctx, i, c)
@@ -432,22 +539,21 @@ func (m shardsOfCampaign) Take(ctx context.Context, i engine.FreeItem, c engine.
 	return result, err
 }
 
-func (m shardsOfCampaign) HeldClaim(
-	ctx context.Context, scope, claimant string,
-) (held *engine.Claim, conflict bool, err error) {
+func (m shardsOfCampaign) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+	scope := key.Scope
 	if campaign, ok := ctx.Value(campaignKey{}).(string); ok {
-		partition, err := m.partition(ctx, scope, claimant, campaign)
-		if err != nil {
+		if key.Scope, err = m.partition(ctx, scope, key.Claimant, campaign); err != nil {
 			return nil, false, err
 		}
-		held, conflict, err := m.Store.HeldClaim(ctx, partition, claimant)
+		held, conflict, err := m.Store.HeldClaim(ctx, key)
 		if held != nil {
 			held.Scope = scope
 		}
 		return held, conflict, err
 	}
 	for n := range mostPartitions { // a check
-		held, conflict, err := m.Store.HeldClaim(ctx, fmt.Sprintf("%s-p%d", scope, n), claimant)
+		key.Scope = fmt.Sprintf("%s-p%d", scope, n)
+		held, conflict, err := m.Store.HeldClaim(ctx, key)
 		if held != nil || conflict {
 			if held != nil {
 				held.Scope = scope
@@ -458,8 +564,8 @@ func (m shardsOfCampaign) HeldClaim(
 	return nil, false, nil
 }
 
-func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	held, _, err := m.HeldClaim(ctx, scope, claimant)
+func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, _, err := m.HeldClaim(ctx, key)
 	return held, err
 }
 
@@ -468,6 +574,205 @@ func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest)
 		return result, err
 	}
 	return m.Store.CloseClaim(ctx, r)
+}
+
+// scopeOverwritten creates a campaign whatever the row of its scope.
+type scopeOverwritten struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m scopeOverwritten) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	result, err := m.Store.CreateCampaign(ctx, c)
+	if err != nil || result.Existing != nil || result.Scope == nil {
+		return result, err
+	}
+	if err := m.raw.DropScope(ctx, c.Scope); err != nil {
+		return result, err
+	}
+	return m.Store.CreateCampaign(ctx, c)
+}
+
+// scopeOfExisting puts the row of the scope also where it does not create the campaign: with another
+// campaign, whose name nobody has.
+type scopeOfExisting struct{ engine.Store }
+
+func (m scopeOfExisting) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	result, err := m.Store.CreateCampaign(ctx, c)
+	if err == nil && result.Existing != nil {
+		other := c
+		other.Name += "-nobody"
+		_, err = m.Store.CreateCampaign(ctx, other)
+	}
+	return result, err
+}
+
+// slotsAreOne makes no difference between the slots of a claimant.
+type slotsAreOne struct{ engine.Store }
+
+func (m slotsAreOne) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	c.Slot = 1
+	return m.Store.Take(ctx, i, c)
+}
+
+func (m slotsAreOne) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+	key.Slot = 1
+	return m.Store.HeldClaim(ctx, key)
+}
+
+// nextFreeSlot puts a claim into the next free slot where its own has one.
+type nextFreeSlot struct{ engine.Store }
+
+func (m nextFreeSlot) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, i, c)
+	for ; err == nil && result.Held != nil && c.Slot < 3; result, err = m.Store.Take(ctx, i, c) {
+		c.Slot++
+	}
+	return result, err
+}
+
+// closeInFirstSlot closes the claim in the first slot, if it has the id.
+type closeInFirstSlot struct{ engine.Store }
+
+func (m closeInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.Claim.Slot = 1
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// chosenThatAreLeft makes a claim of those of the chosen items that are free.
+type chosenThatAreLeft struct{ engine.Store }
+
+func (m chosenThatAreLeft) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	var left []engine.FreeItem
+	c.More = ""
+	for _, i := range items {
+		page, err := m.FreeItems(ctx, i.Shard, engine.Range{}, 1000)
+		if err != nil {
+			return engine.TakeResult{}, err
+		}
+		if !slices.ContainsFunc(page.Items, func(free engine.FreeItem) bool { return free.Hash == i.Hash }) {
+			continue
+		}
+		if left = append(left, i); len(left) == 1 {
+			c.Item, c.ItemHash = i.Value, i.Hash
+		} else {
+			c.More += engine.NewItemList(i.Value)
+		}
+	}
+	if len(left) == 0 {
+		return engine.TakeResult{ItemGone: true}, nil
+	}
+	return m.Store.TakeItems(ctx, left, c)
+}
+
+// chosenOneByOne takes the chosen items one after the other, and stops at one that is gone.
+type chosenOneByOne struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m chosenOneByOne) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	first := c
+	first.More = ""
+	result, err := m.Take(ctx, items[0], first)
+	for _, i := range items[1:] {
+		if err != nil || !result.Taken() {
+			return result, err
+		}
+		part := c
+		part.Claimant, part.Item, part.ItemHash, part.More = c.Claimant+" "+i.Value, i.Value, i.Hash, ""
+		if result, err = m.Take(ctx, i, part); err == nil && result.Taken() {
+			err = m.raw.DropClaim(ctx, part.Key())
+		}
+	}
+	if err == nil && result.Taken() {
+		err = m.raw.PutClaim(ctx, c)
+	}
+	return result, err
+}
+
+// firstItemClosed closes a claim as a version does that knows no lists.
+type firstItemClosed struct{ engine.Store }
+
+func (m firstItemClosed) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.More = nil
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// listsNotRead lists claims as a version does that knows no lists.
+type listsNotRead struct{ engine.Store }
+
+func (m listsNotRead) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
+	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
+	for i := range claims {
+		claims[i].More = ""
+	}
+	return claims, next, err
+}
+
+// columnsOfAnother gives each item the columns of the next one.
+type columnsOfAnother struct{ engine.Store }
+
+func (m columnsOfAnother) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	mixed := slices.Clone(requests)
+	for i := range mixed {
+		mixed[i].Columns = requests[(i+1)%len(requests)].Columns
+	}
+	return m.Store.AddItems(ctx, mixed)
+}
+
+// columnsOfLatest gives a known item the columns of the load that meets it.
+type columnsOfLatest struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m columnsOfLatest) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	results, err := m.Store.AddItems(ctx, requests)
+	for i, result := range results {
+		if result.Outcome == engine.AddKnown {
+			item := requests[i].Item
+			if err := putColumns(ctx, m.Store, m.raw, item.Shard.Campaign, item.Hash, requests[i].Columns); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return results, err
+}
+
+// columnsLost closes claims, or repairs items, as a version does that knows no columns and writes item rows anew.
+type columnsLost struct {
+	engine.Store
+	raw    enginetest.Raw
+	closes bool
+}
+
+func (m columnsLost) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	result, err := m.Store.CloseClaim(ctx, r)
+	for _, item := range r.Items() {
+		if m.closes && err == nil && result.Closed() {
+			err = putColumns(ctx, m.Store, m.raw, r.Claim.Campaign, item.Hash, "")
+		}
+	}
+	return result, err
+}
+
+func (m columnsLost) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	done, err := m.Store.Repair(ctx, r)
+	if !m.closes && err == nil && done {
+		err = putColumns(ctx, m.Store, m.raw, r.Campaign, r.Hash, "")
+	}
+	return done, err
+}
+
+// putColumns writes the columns of an item.
+func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, c engine.Columns) error {
+	row, err := s.ItemRow(ctx, campaign, h)
+	if err != nil || row == nil {
+		return err
+	}
+	row.Columns = c
+	return raw.PutItemRow(ctx, campaign, engine.ListedItem{Hash: h, ItemRow: *row})
 }
 
 // itemRowForgotten keeps no item rows.
@@ -537,7 +842,7 @@ func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Ran
 type closeWithoutID struct{ engine.Store }
 
 func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	held, _, err := m.HeldClaim(ctx, r.Claim.Scope, r.Claim.Claimant)
+	held, _, err := m.HeldClaim(ctx, r.Claim.Key())
 	if err == nil && held != nil {
 		r.Claim.ID = held.ID
 	}
@@ -567,6 +872,85 @@ func (m countedUpOnce) NextVersion(ctx context.Context, campaign string) (*engin
 	return m.Store.NextVersion(ctx, campaign)
 }
 
+// replaceWhatever replaces a campaign row that has other versions, or only another EmptyVersion.
+type replaceWhatever struct {
+	engine.Store
+	version bool
+}
+
+func (m replaceWhatever) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	c, err := m.Campaign(ctx, now.Name)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if old.EmptyVersion = c.EmptyVersion; m.version {
+		old.Version = c.Version
+	}
+	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// deletedNameAlone uses the name of a deleted campaign again without the row of the new scope.
+type deletedNameAlone struct{ engine.Store }
+
+func (m deletedNameAlone) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	old, err := m.Campaign(ctx, c.Name)
+	if err == nil && old != nil && old.CanBecome(c) {
+		_, err = m.ReplaceCampaign(ctx, *old, c)
+		return engine.CreateResult{}, err
+	}
+	return m.Store.CreateCampaign(ctx, c)
+}
+
+// deletedNameWhatever creates the next version of a campaign in place of whatever is there.
+type deletedNameWhatever struct{ engine.Store }
+
+func (m deletedNameWhatever) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	result, err := m.Store.CreateCampaign(ctx, c)
+	if err != nil || result.Existing == nil || c.Version == 0 {
+		return result, err
+	}
+	_, err = m.ReplaceCampaign(ctx, *result.Existing, c)
+	return engine.CreateResult{}, err
+}
+
+// firstLoadAlone starts the first load of a campaign as all others.
+type firstLoadAlone struct{ engine.Store }
+
+func (m firstLoadAlone) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+	started, err = m.StartLoad(ctx, l)
+	return started, false, err
+}
+
+// modeWhatever opens and closes a campaign that was deleted.
+type modeWhatever struct{ engine.Store }
+
+func (m modeWhatever) SetMode(ctx context.Context, name string, mode engine.Mode) (bool, error) {
+	c, err := m.Campaign(ctx, name)
+	if err != nil || c == nil || c.Mode != engine.Deleted {
+		return m.Store.SetMode(ctx, name, mode)
+	}
+	now := *c
+	now.Mode = mode
+	return m.ReplaceCampaign(ctx, *c, now)
+}
+
+// pagesAlone keeps pages whatever becomes of their campaigns.
+type pagesAlone struct {
+	engine.Store
+	pages sync.Map // documents by campaign
+}
+
+func (m *pagesAlone) PutPage(_ context.Context, campaign string, document []byte) (bool, error) {
+	m.pages.Store(campaign, document)
+	return true, nil
+}
+
+func (m *pagesAlone) Page(_ context.Context, campaign string, _ bool) ([]byte, error) {
+	document, _ := m.pages.Load(campaign)
+	page, _ := document.([]byte)
+	return page, nil
+}
+
 type closeWhateverEnd struct{ engine.Store }
 
 func (m closeWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -589,8 +973,8 @@ func (m *indexTrusted) Take(ctx context.Context, i engine.FreeItem, c engine.Cla
 	return m.Store.Take(ctx, i, c)
 }
 
-func (m *indexTrusted) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	held, err := m.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+func (m *indexTrusted) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, err := m.Store.HeldClaimEventuallyConsistent(ctx, key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if held != nil && !m.ends[held.ID].IsZero() {
@@ -608,7 +992,7 @@ func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (e
 type confirmWithoutID struct{ engine.Store }
 
 func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Key())
 	if err == nil && held != nil {
 		c.ID = held.ID
 	}
@@ -630,7 +1014,7 @@ type confirmInTwoSteps struct {
 }
 
 func (m confirmInTwoSteps) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Key())
 	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
 		return engine.ConfirmResult{Held: held}, err
 	}
@@ -709,7 +1093,7 @@ func (m returnInSecondStep) CloseClaim(ctx context.Context, r engine.CloseReques
 	if r.Return == nil {
 		return m.Store.CloseClaim(ctx, r)
 	}
-	if err := m.raw.DropClaim(ctx, r.Claim.Scope, r.Claim.Claimant); err != nil {
+	if err := m.raw.DropClaim(ctx, r.Claim.Key()); err != nil {
 		return engine.CloseResult{}, err
 	}
 	select {
@@ -729,12 +1113,12 @@ type endedDropped struct {
 }
 
 func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Scope, c.Claimant)
+	held, _, err := m.HeldClaim(ctx, c.Key())
 	if err != nil {
 		return engine.TakeResult{}, err
 	}
 	if held != nil && !held.EndsAt.IsZero() && !held.EndsAt.After(c.ClaimedAt.Add(-m.grace)) {
-		if err := m.raw.DropClaim(ctx, c.Scope, c.Claimant); err != nil {
+		if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 			return engine.TakeResult{}, err
 		}
 	}
@@ -816,15 +1200,13 @@ func (m claimPutBackWhatever) Repair(ctx context.Context, r engine.RepairRequest
 // transaction one by one, and never conflicts.
 type claimReadPlainly struct{ engine.Store }
 
-func (m claimReadPlainly) HeldClaim(
-	ctx context.Context, scope, claimant string,
-) (held *engine.Claim, conflict bool, err error) {
+func (m claimReadPlainly) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
 	for cursor := ""; ; {
-		claims, next, err := m.ListClaims(ctx, scope, cursor)
+		claims, next, err := m.ListClaims(ctx, key.Scope, cursor)
 		if err != nil {
 			return nil, false, err
 		}
-		if i := slices.IndexFunc(claims, func(c engine.Claim) bool { return c.Claimant == claimant }); i >= 0 {
+		if i := slices.IndexFunc(claims, func(c engine.Claim) bool { return c.Key() == key }); i >= 0 {
 			return &claims[i], false, nil
 		}
 		if cursor = next; cursor == "" {
@@ -836,10 +1218,8 @@ func (m claimReadPlainly) HeldClaim(
 // claimReadStale reads claims with eventually consistent reads only.
 type claimReadStale struct{ engine.Store }
 
-func (m claimReadStale) HeldClaim(
-	ctx context.Context, scope, claimant string,
-) (held *engine.Claim, conflict bool, err error) {
-	held, err = m.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+func (m claimReadStale) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+	held, err = m.HeldClaimEventuallyConsistent(ctx, key)
 	return held, false, err
 }
 

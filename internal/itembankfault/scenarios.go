@@ -164,6 +164,123 @@ var Scenarios = []Scenario{
 		w.Get("-two", "ann")
 		w.Refused("-one", "ann", itembank.ErrClaimedElsewhere)
 	}},
+	{"campaigns-that-share-a-scope-of-emails", func(w *World) {
+		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, ClaimantAs: itembank.Email})
+		w.Load("-one", "a-1", "a-2")
+		w.settle()
+	}, func(w *World) {
+		w.NotCreated("-two", itembank.Settings{Scope: "-scope"})
+		w.Create("-two", itembank.Settings{Scope: "-scope", ClaimantAs: itembank.Email})
+		w.Load("-two", "b-1")
+		w.settle()
+		for range 3 { // in three spellings
+			w.Get("-one", "ann")
+			w.Refused("-two", "ann", itembank.ErrClaimedElsewhere)
+		}
+		w.Release("-one", "ann")
+		w.Get("-two", "ann")
+	}},
+	{"claims-in-slots", stocked(4, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return}, "ann"), func(w *World) {
+		for _, holder := range []string{"ann/2", "ann", "ann/2", "ann/3"} {
+			w.Get("", holder)
+		}
+		w.Get("", "bob")
+		w.Refused("", "bob/2", itembank.ErrSoldOut)
+		w.Release("", "ann/2")
+		w.settle()
+		w.Get("", "bob/2")
+		w.Get("", "ann/3")
+		w.Refused("", "ann/2", itembank.ErrSoldOut)
+	}},
+	{"holds-in-slots", stocked(3, itembank.Settings{PerClaimant: 2, Hold: life}), func(w *World) {
+		for _, holder := range []string{"ann", "ann/2", "bob"} {
+			w.Get("", holder)
+		}
+		w.confirmed("ann/2")
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.Get("", "ann/2")
+		w.settle()
+		w.Get("", "bob/2")
+		w.Get("", "ann")
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	}},
+	{"items-with-columns", stocked(3, itembank.Settings{Columns: true, Hold: life}), func(w *World) {
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.Get("", "ann")
+		w.confirmed("ann")
+		w.clock.Advance(2 * life)
+		w.SweepDue("") // bob's item goes back
+		w.settle()
+		w.Load("", "item-0", "item-5")
+		w.settle()
+		for _, claimant := range []string{"cid", "dan", "eve"} {
+			w.Get("", claimant)
+		}
+		w.Release("", "ann")
+		w.settle()
+		w.Get("", "fay")
+		w.SetOpen("", false)
+		w.Get("", "cid")
+	}},
+	{"items-with-columns-repaired", stocked(3, itembank.Settings{Columns: true, OnEnd: itembank.Return}, "ann"), func(w *World) {
+		c := w.campaigns[""]
+		lost := w.freeItems(c)[0]
+		w.must(w.engine.Raw.DropBankRow(w.ctx, lost))
+		w.SetOpen("", false)
+		w.Repair("", numbered("item", 3)...)
+		w.SetOpen("", true)
+		for _, claimant := range []string{"ann", "bob", "cid"} {
+			w.Get("", claimant)
+		}
+	}},
+	{"one-chosen-item", chosen(3, itembank.Settings{Hold: life}), func(w *World) {
+		w.GetChosen("", "ann", "item-1")
+		w.NotChosen("", "bob", "item-1")
+		w.NotChosen("", "bob", "never-loaded")
+		w.GetChosen("", "bob", "item-2")
+		w.GetChosen("", "ann", "item-0") // ann has another one, and gets that
+		w.Get("", "cid")
+		if w.ReleaseHold("", "ann") == nil {
+			w.settle()
+			w.GetChosen("", "dan", "item-1")
+		}
+	}},
+	{"several-chosen-items", chosen(6, itembank.Settings{Hold: life}), func(w *World) {
+		w.GetChosen("", "ann", "item-0", "item-3", "item-5")
+		w.NotChosen("", "bob", "item-1", "item-3")
+		w.GetChosen("", "bob", "item-1", "item-2")
+		w.Get("", "cid")
+		w.Refused("", "dan", itembank.ErrSoldOut)
+		w.confirmed("bob")
+		w.Release("", "ann")
+		w.settle()
+		w.GetChosen("", "dan", "item-5", "item-0")
+		w.Get("", "ann")
+	}},
+	{"several-chosen-items-that-end", chosen(4, itembank.Settings{Hold: life}, "item-0", "item-1", "item-2"), afterLife(func(w *World) {
+		_, _ = w.Choose("", "bob", "item-1", "item-3") // closes ann's claim, unless the index fails
+		w.SweepDue("")
+		w.settle()
+		w.GetChosen("", "bob", "item-1", "item-3")
+		w.Get("", "ann")
+		w.Get("", "cid")
+	})},
+	{"several-chosen-items-withdrawn", chosen(3, itembank.Settings{OnEnd: itembank.Return}, "item-0", "item-1"), func(w *World) {
+		w.Withdraw("", "item-1")
+		w.Release("", "ann")
+		w.settle()
+		w.GetChosen("", "bob", "item-0", "item-2")
+		w.WantPlaces("", map[string]string{"item-0": heldBy("bob"), "item-1": "withdrawn", "item-2": heldBy("bob")})
+	}},
+	{"several-chosen-items-repaired", chosen(3, itembank.Settings{OnEnd: itembank.Return}, "item-0", "item-1", "item-2"), func(w *World) {
+		w.SetOpen("", false)
+		w.Repair("", "item-0", "item-1", "item-2")
+		w.SetOpen("", true)
+		w.NotChosen("", "bob", "item-2")
+		w.Get("", "ann")
+	}},
 	{"ended-claim-of-another-campaign", func(w *World) {
 		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, ClaimLife: life, OnEnd: itembank.Return})
 		w.Create("-two", itembank.Settings{Scope: "-scope", Shards: 2})
@@ -185,7 +302,7 @@ var Scenarios = []Scenario{
 		w.Load("", aLoad()...)
 	}},
 	{"resumed-load", func(w *World) {
-		w.Create("", itembank.Settings{Shards: 2})
+		w.Create("", itembank.Settings{Shards: 2, Columns: true})
 		w.Load("", numbered("known", 10)...)
 		w.cutLoad("", aLoad())
 	}, func(w *World) {
@@ -210,8 +327,8 @@ var Scenarios = []Scenario{
 	{"hold-that-is-confirmed", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
 		w.Get("", "ann")
 		w.Get("", "bob")
-		w.confirmed("", "ann")
-		w.confirmed("", "ann")
+		w.confirmed("ann")
+		w.confirmed("ann")
 		w.clock.Advance(2 * life)
 		w.SweepDue("") // the index may still name ann's hold
 		w.Get("", "ann")
@@ -365,8 +482,8 @@ func withdrawItem0(w *World) func() {
 }
 
 // confirmed confirms the hold of a claimant, who must have it.
-func (w *World) confirmed(suffix, claimant string) {
-	if refused := w.Confirm(suffix, claimant); refused != nil {
+func (w *World) confirmed(claimant string) {
+	if refused := w.Confirm("", claimant); refused != nil {
 		w.fail("%s: %w", claimant, refused)
 	}
 }
@@ -417,6 +534,23 @@ func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
 	}
 }
 
+// chosen prepares a campaign whose claimants choose. Ann has some items.
+func chosen(n int, s itembank.Settings, anns ...string) func(*World) {
+	s.Shards, s.Choice, s.Columns = 2, true, true
+	return func(w *World) {
+		w.Create("", s)
+		var items []string
+		for i := range n {
+			items = append(items, fmt.Sprintf("item-%d", i))
+		}
+		w.Load("", items...)
+		if len(anns) > 0 {
+			w.GetChosen("", "ann", anns...)
+		}
+		w.settle()
+	}
+}
+
 // afterLife acts when all items and claims with an end may be closed.
 func afterLife(act func(*World)) func(*World) {
 	return func(w *World) {
@@ -437,7 +571,8 @@ func (w *World) cutLoad(suffix string, items []string) {
 		return None
 	}}
 	bank := itembank.New(cut, itembank.WithClock(w.clock))
-	if _, err := bank.Load(w.ctx, w.campaigns[suffix].Name, itembank.Items(items...), nil); err == nil {
+	c := w.campaigns[suffix]
+	if _, err := bank.Load(w.ctx, c.Name, itemsFor(c, items...), nil); err == nil {
 		w.fail("the load was not cut")
 	}
 }
@@ -474,13 +609,13 @@ func plantedInconsistencies(w *World) {
 // bank, as if it were restored too, those of the others are in no place.
 func restoredClaims(free int) func(*World) {
 	return func(w *World) {
-		w.Create("", itembank.Settings{Shards: 2})
+		w.Create("", itembank.Settings{Shards: 2, Columns: true})
 		c := w.campaigns[""]
 		w.Load("", numbered("item", 8)...)
 		for n, claimant := range []string{"ann", "bob", "cid", "dan"} {
 			claim := w.Get("", claimant)
 			w.lost = append(w.lost, claim)
-			w.must(w.engine.Raw.DropClaim(w.ctx, c.Scope, claimant))
+			w.must(w.engine.Raw.DropClaim(w.ctx, keyOf(c, claimant)))
 			if n < free {
 				w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Item)))
 			}

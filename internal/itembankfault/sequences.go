@@ -21,10 +21,10 @@ type sequence struct {
 	*World
 	c      engine.Campaign
 	open   bool
-	places map[string]string // by item: isFree, heldBy a claimant, or isGone
-	marked map[string]bool   // the items that end with their claims, since they were withdrawn
-	claims map[string]itembank.Claim
-	older  map[string]string // by claimant: the id of a claim that is over
+	places map[string]string         // by item: isFree, heldBy a claimant, or isGone
+	marked map[string]bool           // the items that end with their claims, since they were withdrawn
+	claims map[string]itembank.Claim // by holder
+	older  map[string]string         // by holder: the id of a claim that is over
 }
 
 // isGone is the place of an item that ended, in whatever way.
@@ -41,6 +41,12 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 		violated := w.violated(func() {
 			settings := itembank.Settings{
 				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"),
+			}
+			settings.Choice = rapid.Bool().Draw(rt, "choice")
+			settings.Columns = rapid.Bool().Draw(rt, "columns")
+			settings.ClaimantAs = rapid.SampledFrom([]itembank.ClaimantAs{itembank.Exact, itembank.Email}).Draw(rt, "claimant as")
+			if rapid.Bool().Draw(rt, "slots") {
+				settings.PerClaimant = 2
 			}
 			if rapid.Bool().Draw(rt, "holds") {
 				settings.Hold = life
@@ -82,12 +88,18 @@ func (s *sequence) breakCalls(faults []Fault, between int) {
 }
 
 func (s *sequence) actions() map[string]func(*rapid.T) {
-	claimant := rapid.SampledFrom(claimants)
+	claimant := rapid.SampledFrom(s.holders())
 	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 7).Draw(t, "n")) })
 	items := rapid.SliceOfN(item, 1, 5)
 	return map[string]func(*rapid.T){
 		"claim":       func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
 		"claim again": func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"choose": func(t *rapid.T) {
+			who := claimant.Draw(t, "claimant")
+			if chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string]).Draw(t, "items"); s.c.Choice {
+				s.claim(who, chosen...)
+			}
+		},
 		"release": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
 			if claim, ok := s.claims[who]; ok {
@@ -113,7 +125,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		"release an older claim": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
 			if id := s.older[who]; id != "" {
-				r, err := itembank.New(s.engine.Store).Release(s.ctx, s.c.Name, who, id)
+				r, err := itembank.New(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
 				if err != nil || !r.Already {
 					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
 				}
@@ -168,6 +180,14 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 	}
 }
 
+// holders are who claims.
+func (s *sequence) holders() []string {
+	if s.c.PerClaimant > 1 {
+		return slotHolders
+	}
+	return claimants
+}
+
 // closable lists the claims that may be closed by now.
 func (s *sequence) closable() (all []itembank.Claim) {
 	for _, claim := range s.claims {
@@ -180,10 +200,13 @@ func (s *sequence) closable() (all []itembank.Claim) {
 
 // close ends a claim.
 func (s *sequence) close(claim itembank.Claim) {
-	delete(s.claims, claim.Claimant)
-	s.older[claim.Claimant] = claim.ID
-	if s.places[claim.Item] = isGone; s.c.OnEnd == engine.Return && !s.marked[claim.Item] {
-		s.places[claim.Item] = isFree
+	holder := holderOf(claim.Claimant, claim.Slot)
+	delete(s.claims, holder)
+	s.older[holder] = claim.ID
+	for _, item := range claim.Items() {
+		if s.places[item] = isGone; s.c.OnEnd == engine.Return && !s.marked[item] {
+			s.places[item] = isFree
+		}
 	}
 }
 
@@ -229,7 +252,7 @@ func (s *sequence) giveUp(claimant string) {
 // resync ends claims in the model that ended in the store while a request was under way.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claim.Claimant)
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)))
 		s.must(err)
 		if held == nil {
 			s.close(claim)
@@ -237,10 +260,10 @@ func (s *sequence) resync() {
 	}
 }
 
-func (s *sequence) claim(claimant string) {
+func (s *sequence) claim(claimant string, chosen ...string) {
 	had, holds := s.claims[claimant]
 	ended := holds && (Told{Claim: had}).gone(s.clock.Now())
-	grant, refused := s.Claim("", claimant)
+	grant, refused := s.Choose("", claimant, chosen...)
 	s.resync() // it may have closed claims of others
 	if holds && !ended && (Told{Claim: had}).gone(s.clock.Now()) {
 		ended = refused != nil || grant.Claim.ID != had.ID // it ended while the request was under way
@@ -256,10 +279,17 @@ func (s *sequence) claim(claimant string) {
 	case !s.open && !errors.Is(refused, itembank.ErrClosed):
 		s.fail("the campaign is closed, and %s got %+v, %w", claimant, grant, refused)
 	case refused == nil:
-		if at := s.places[grant.Claim.Item]; at != isFree {
-			s.fail("%s got %s, which is %s", claimant, grant.Claim.Item, at)
+		for _, item := range grant.Claim.Items() {
+			if at := s.places[item]; at != isFree {
+				s.fail("%s got %s, which is %s", claimant, item, at)
+			}
+			s.places[item] = heldBy(claimant)
 		}
-		s.claims[claimant], s.places[grant.Claim.Item] = grant.Claim, heldBy(claimant)
+		s.claims[claimant] = grant.Claim
+	case s.open && len(chosen) > 0 && errors.Is(refused, itembank.ErrItemTaken):
+		if !slices.ContainsFunc(chosen, func(item string) bool { return s.places[item] != isFree }) {
+			s.fail("%s chose %v, which are free: %w", claimant, chosen, refused)
+		}
 	case s.open && !errors.Is(refused, itembank.ErrSoldOut):
 		s.fail("%s was refused: %w", claimant, refused)
 	}
@@ -271,11 +301,13 @@ func (s *sequence) compare() {
 	for _, i := range s.freeItems(s.c) {
 		found[i.Value] += isFree
 	}
-	for _, claimant := range claimants {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, s.c.Scope, claimant)
+	for _, claimant := range s.holders() {
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, claimant))
 		s.must(err)
 		if held != nil {
-			found[held.Item] += heldBy(claimant)
+			for _, item := range held.Items() {
+				found[item] += heldBy(claimant)
+			}
 		}
 	}
 	for item := range s.places {

@@ -81,11 +81,16 @@ func note(sets map[string]map[string]bool, space string, names ...string) {
 // checkGrant checks that a claimant may be told of a claim, and notes it.
 func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
 	claim := g.Claim
-	if claim.Campaign != c.Name || claim.Claimant != claimant || claim.Scope != c.Scope || claim.ID == "" {
+	if claim.Campaign != c.Name || holderOf(claim.Claimant, claim.Slot) != claimant || claim.Scope != c.Scope || claim.ID == "" {
 		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
 	}
-	if !s.loads(c.Name, claim.Item) {
-		return fmt.Errorf("%s was given %q, which nobody loaded", claimant, claim.Item)
+	for _, item := range claim.Items() {
+		if !s.loads(c.Name, item) {
+			return fmt.Errorf("%s was given %q, which nobody loaded", claimant, item)
+		}
+	}
+	if want := wantColumns(c, claim); claim.Columns != want {
+		return fmt.Errorf("%s was given %v with the columns %q, and they were loaded with %q", claimant, claim.Items(), claim.Columns, want)
 	}
 	mine, asked := s.Told[key(c.Scope, claimant)]
 	same := asked && mine.Claim.ID == claim.ID
@@ -97,24 +102,37 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	case same && !g.Replayed:
 		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
 	}
-	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
-		other := s.Told[k]
-		if other.Claim.ID != claim.ID && other.Claim.Campaign == c.Name && other.Claim.Item == claim.Item && !other.gone(now) {
-			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", claim.Item, claimant, other.Claim.Claimant)
+	for _, item := range claim.Items() {
+		if err := s.checkItem(c, claimant, g, item, now); err != nil {
+			return err
 		}
-	}
-	if id := s.Given[key(c.Name, claim.Item)]; id != "" && id != claim.ID && c.OnEnd == engine.Burn {
-		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", claim.Item, claimant)
-	}
-	if s.Withdrawn[c.Name][claim.Item] && s.Given[key(c.Name, claim.Item)] != claim.ID && !g.Replayed {
-		return fmt.Errorf("%s was given to %s, and was withdrawn before", claim.Item, claimant)
 	}
 	told := Told{Claim: claim}
 	if same {
 		told.Released, told.Confirmed = mine.Released, mine.Confirmed
 	}
 	s.Told[key(c.Scope, claimant)] = told
-	s.Given[key(c.Name, claim.Item)] = claim.ID
+	for _, item := range claim.Items() {
+		s.Given[key(c.Name, item)] = claim.ID
+	}
+	return nil
+}
+
+// checkItem checks that an item of a claim may be its claimant's.
+func (s State) checkItem(c engine.Campaign, claimant string, g itembank.Grant, item string, now time.Time) error {
+	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
+		other := s.Told[k]
+		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items(), item) && !other.gone(now) {
+			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", item, claimant, other.Claim.Claimant)
+		}
+	}
+	id := s.Given[key(c.Name, item)]
+	if id != "" && id != g.Claim.ID && c.OnEnd == engine.Burn {
+		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", item, claimant)
+	}
+	if s.Withdrawn[c.Name][item] && id != g.Claim.ID && !g.Replayed {
+		return fmt.Errorf("%s was given to %s, and was withdrawn before", item, claimant)
+	}
 	return nil
 }
 

@@ -110,7 +110,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: engine.Return}
 	grant := func(claimant, id, item string) itembank.Grant {
 		return itembank.Grant{Claim: itembank.Claim{
-			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Item: item, EndsAt: now.Add(life),
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Slot: 1, Item: item, EndsAt: now.Add(life),
 		}}
 	}
 	replay := grant("ann", "1", "item-0")
@@ -196,12 +196,12 @@ func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page 
 }
 
 func (r rows) HeldClaim(
-	_ context.Context, _, claimant string,
+	_ context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
-	if r.held[claimant] == "" {
+	if r.held[key.Claimant] == "" {
 		return nil, false, nil
 	}
-	return &engine.Claim{Item: r.held[claimant], Claimant: claimant}, false, nil
+	return &engine.Claim{Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {

@@ -89,13 +89,15 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, SlowReply, ClaimConflict)
 	case "ReadItems":
 		faults = append(faults, SlowReply, ItemConflict)
-	case "Take":
+	case "Take", "TakeItems":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
 	case "ConfirmClaim":
 		faults = append(faults, LostReply, ClaimConflict)
 	case "CloseClaim", "AddItems", "EndItems", "MarkWithdrawn":
 		faults = append(faults, LostReply, Throttled, ItemConflict)
-	case "CreateCampaign", "SetMode", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
+	case "StartFirstLoad":
+		faults = append(faults, LostReply, ItemConflict)
+	case "CreateCampaign", "ReplaceCampaign", "SetMode", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
 		faults = append(faults, LostReply)
 	}
 	return faults
@@ -205,9 +207,16 @@ func pop[R any](s *Store, results *[]R) (first R, found bool) {
 
 // CreateCampaign implements engine.Store. As all methods, it counts the call, runs the
 // hooks, and fails the call as planned.
-func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
-	return through(ctx, s, call[*engine.Campaign]{method: "CreateCampaign", do: func() (*engine.Campaign, error) {
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	return through(ctx, s, call[engine.CreateResult]{method: "CreateCampaign", do: func() (engine.CreateResult, error) {
 		return s.Store.CreateCampaign(ctx, c)
+	}})
+}
+
+// Scope implements engine.Store.
+func (s *Store) Scope(ctx context.Context, name string) (*engine.Scope, error) {
+	return through(ctx, s, call[*engine.Scope]{method: "Scope", do: func() (*engine.Scope, error) {
+		return s.Store.Scope(ctx, name)
 	}})
 }
 
@@ -232,6 +241,13 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 	}})
 }
 
+// ReplaceCampaign implements engine.Store.
+func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	return through(ctx, s, call[bool]{method: "ReplaceCampaign", do: func() (bool, error) {
+		return s.Store.ReplaceCampaign(ctx, old, now)
+	}})
+}
+
 // FreeItems implements engine.Store.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	return through(ctx, s, call[engine.FreePage]{method: "FreeItems", do: func() (engine.FreePage, error) {
@@ -248,26 +264,46 @@ func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 				return result, nil
 			}
 			result, err := s.Store.Take(ctx, item, claim)
-			if err == nil && result.Taken() && s.indexBehind && !claim.EndsAt.IsZero() {
-				s.mu.Lock()
-				s.Due = append(s.Due, engine.DueClaim{Scope: claim.Scope, Claimant: claim.Claimant, EndsAt: claim.EndsAt})
-				s.mu.Unlock()
-			}
+			s.taken(result, err, claim)
 			return result, err
 		},
-		refuse: func(f Fault) engine.TakeResult {
-			return engine.TakeResult{
-				ItemThrottled: f == Throttled,
-				ClaimConflict: f == ClaimConflict || f == BothConflict,
-				ItemConflict:  f == ItemConflict || f == BothConflict,
-			}
-		},
+		refuse: refusedTake,
 	})
+}
+
+// TakeItems implements engine.Store.
+func (s *Store) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	return through(ctx, s, call[engine.TakeResult]{
+		method: "TakeItems",
+		do: func() (engine.TakeResult, error) {
+			result, err := s.Store.TakeItems(ctx, items, claim)
+			s.taken(result, err, claim)
+			return result, err
+		},
+		refuse: refusedTake,
+	})
+}
+
+// taken notes a claim that was made, of which the index does not forget that it ends.
+func (s *Store) taken(result engine.TakeResult, err error, claim engine.Claim) {
+	if err == nil && result.Taken() && s.indexBehind && !claim.EndsAt.IsZero() {
+		s.mu.Lock()
+		s.Due = append(s.Due, engine.DueClaim{ClaimKey: claim.Key(), EndsAt: claim.EndsAt})
+		s.mu.Unlock()
+	}
+}
+
+func refusedTake(f Fault) engine.TakeResult {
+	return engine.TakeResult{
+		ItemThrottled: f == Throttled,
+		ClaimConflict: f == ClaimConflict || f == BothConflict,
+		ItemConflict:  f == ItemConflict || f == BothConflict,
+	}
 }
 
 // HeldClaim implements engine.Store.
 func (s *Store) HeldClaim(
-	ctx context.Context, scope, claimant string,
+	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
 	type reply struct {
 		held     *engine.Claim
@@ -276,7 +312,7 @@ func (s *Store) HeldClaim(
 	r, err := through(ctx, s, call[reply]{
 		method: "HeldClaim",
 		do: func() (reply, error) {
-			held, conflict, err := s.Store.HeldClaim(ctx, scope, claimant)
+			held, conflict, err := s.Store.HeldClaim(ctx, key)
 			return reply{held, conflict}, err
 		},
 		refuse: func(Fault) reply { return reply{conflict: true} },
@@ -285,9 +321,9 @@ func (s *Store) HeldClaim(
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	return through(ctx, s, call[*engine.Claim]{method: "HeldClaimEventuallyConsistent", do: func() (*engine.Claim, error) {
-		return s.Store.HeldClaimEventuallyConsistent(ctx, scope, claimant)
+		return s.Store.HeldClaimEventuallyConsistent(ctx, key)
 	}})
 }
 
@@ -459,6 +495,20 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return through(ctx, s, call[bool]{method: "StartLoad", do: func() (bool, error) {
 		return s.Store.StartLoad(ctx, l)
 	}})
+}
+
+// StartFirstLoad implements engine.Store.
+func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+	type reply struct{ started, conflict bool }
+	r, err := through(ctx, s, call[reply]{
+		method: "StartFirstLoad",
+		do: func() (reply, error) {
+			started, conflict, err := s.Store.StartFirstLoad(ctx, l)
+			return reply{started, conflict}, err
+		},
+		refuse: func(Fault) reply { return reply{conflict: true} },
+	})
+	return r.started, r.conflict, err
 }
 
 // AdvanceLoad implements engine.Store.

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -38,6 +39,7 @@ type World struct {
 	trace     []string
 	lost      []itembank.Claim // claims that a restored table has forgotten
 	meanwhile func()           // runs once, while a reply is slow
+	spellings atomic.Int64     // how often a claimant was spelt
 }
 
 // violation is what a scenario panics with.
@@ -164,6 +166,60 @@ func (w *World) Create(suffix string, s itembank.Settings) {
 	w.campaigns[suffix] = *row
 }
 
+// dropCampaigns deletes the rows of the world's campaigns: thousands of plays share a store, and a campaign with a rule
+// for its scope may have to read those of all others.
+func (w *World) dropCampaigns() {
+	if w.engine.Raw == nil {
+		return
+	}
+	for _, c := range w.campaigns {
+		w.must(w.engine.Raw.DropCampaign(w.ctx, c.Name))
+	}
+}
+
+// NotCreated creates a campaign that must be refused, and leaves nothing.
+func (w *World) NotCreated(suffix string, s itembank.Settings) {
+	s.Scope = w.name + s.Scope
+	_, refused := w.repeat("create "+suffix, func(ctx context.Context) error {
+		_, _, err := w.bank.CreateCampaign(ctx, w.name+suffix, s)
+		return err
+	})
+	if row, err := w.engine.Store.Campaign(w.ctx, w.name+suffix); !errors.Is(refused, itembank.ErrInvalid) || row != nil || err != nil {
+		w.fail("the scope has other rules: got %w, and campaign %+v, %w", refused, row, err)
+	}
+}
+
+// A holder is who holds a claim: a claimant, or "ann/2" for the second slot of ann. A claim in a slot
+// has no more to do with one in another slot than with that of another claimant.
+
+// keyOf returns the key of a holder's claim.
+func keyOf(c engine.Campaign, holder string) engine.ClaimKey {
+	claimant, slot, several := strings.Cut(holder, "/")
+	if !several {
+		return engine.ClaimKey{Scope: c.Scope, Claimant: claimant, Slot: 1}
+	}
+	return engine.ClaimKey{Scope: c.Scope, Claimant: claimant, Slot: int(slot[0] - '0')}
+}
+
+// holderOf is the inverse of keyOf.
+func holderOf(claimant string, slot int) string {
+	if slot == 1 {
+		return claimant
+	}
+	return fmt.Sprintf("%s/%d", claimant, slot)
+}
+
+// asked returns the claimant of a holder in one of the ways that are the same claimant, and the slot.
+func (w *World) asked(c engine.Campaign, holder string) (claimant string, slot itembank.ClaimOption) {
+	k := keyOf(c, holder)
+	claimant, slot = k.Claimant, itembank.InSlot(k.Slot)
+	if c.Claimants != "" {
+		spellings := []string{claimant, strings.ToUpper(claimant), " " + claimant + "\u3000"}
+		claimant = spellings[int(w.spellings.Add(1))%len(spellings)]
+	}
+	return claimant, slot
+}
+
 // Load loads items, and checks the report against the items that were there before.
 func (w *World) Load(suffix string, items ...string) {
 	c := w.campaigns[suffix]
@@ -172,7 +228,7 @@ func (w *World) Load(suffix string, items ...string) {
 	note(w.state.Loading, c.Name, items...)
 	var report itembank.LoadReport
 	tries := w.mustRepeat(fmt.Sprintf("load %d items", len(items)), func(ctx context.Context) (err error) {
-		report, err = w.bank.Load(ctx, c.Name, itembank.Items(items...), nil)
+		report, err = w.bank.Load(ctx, c.Name, itemsFor(c, items...), nil)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
@@ -190,6 +246,9 @@ func (w *World) Load(suffix string, items ...string) {
 	}
 	// A load whose last reply was lost is finished. Repeated, it knows all items.
 	again := itembank.Tally{Rows: want.Rows, Known: want.Rows}
+	if report.OtherColumns > 0 {
+		w.fail("%d items are known with other columns than those of all loads", report.OtherColumns)
+	}
 	if report.Tally != want && (tries == 1 && !cut || report.Tally != again) {
 		w.fail("G4: want the tally %+v, got %+v in try %d", want, report.Tally, tries)
 	}
@@ -199,6 +258,11 @@ func (w *World) Load(suffix string, items ...string) {
 
 // Claim claims for a claimant. A refusal is returned, and no grant.
 func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused error) {
+	return w.Choose(suffix, claimant)
+}
+
+// Choose is Claim for the items that the claimant names; none: any item will do.
+func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank.Grant, refused error) {
 	c := w.campaigns[suffix]
 	note(w.state.Asked, c.Scope, claimant)
 	var start time.Time
@@ -208,7 +272,8 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 	tries, refused := w.repeat(fmt.Sprintf("claim %s for %s", suffix, claimant), func(ctx context.Context) (err error) {
 		start, closable = w.clock.Now(), w.anyClosable()
 		before = w.heldID(c, claimant)
-		grant, err = w.bank.Claim(ofCampaign(ctx, c.Name), c.Name, claimant)
+		who, slot := w.asked(c, claimant)
+		grant, err = w.bank.Claim(ofCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(items...))
 		return err
 	})
 	now := w.clock.Now()
@@ -217,7 +282,10 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 	}
 	if refused == nil {
 		id := grant.Claim.ID
-		w.trace[len(w.trace)-1] += fmt.Sprintf(", %s in claim %s", grant.Claim.Item, id)
+		w.trace[len(w.trace)-1] += fmt.Sprintf(", %v in claim %s", grant.Claim.Items(), id)
+		if len(items) > 0 && !grant.Replayed && !slices.Equal(grant.Claim.Items(), items) {
+			w.fail("%s chose %v, and was given %v", claimant, items, grant.Claim.Items())
+		}
 		w.must(w.state.checkGrant(c, claimant, grant, now))
 		// A call that failed may still be under way, and make the claim during this one.
 		if was := before == id; was && !grant.Replayed || !was && grant.Replayed && alone && tries == 1 && !w.killed {
@@ -228,6 +296,9 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 		return grant, nil
 	}
 	w.must(w.state.checkRefusal(c, claimant, refused, now))
+	if alone && tries == 1 && !closable && !w.killed && errors.Is(refused, itembank.ErrItemTaken) && w.allFree(c, items, now) {
+		w.fail("%s chose %v, which are free, and was told that they are taken", claimant, items)
+	}
 	if errors.Is(refused, itembank.ErrSoldOut) && !closable && w.state.Freed.Before(start.Add(-emptyMemory)) {
 		for _, i := range w.freeItems(c) {
 			if i.EndsAt.IsZero() || i.EndsAt.After(now) {
@@ -236,6 +307,31 @@ func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused er
 		}
 	}
 	return itembank.Grant{}, refused
+}
+
+// allFree reports that items are free.
+func (w *World) allFree(c engine.Campaign, items []string, now time.Time) bool {
+	free := map[string]bool{}
+	for _, i := range w.freeItems(c) {
+		free[i.Value] = i.EndsAt.IsZero() || i.EndsAt.After(now)
+	}
+	return !slices.ContainsFunc(items, func(item string) bool { return !free[item] })
+}
+
+// GetChosen claims items for a claimant who must get them.
+func (w *World) GetChosen(suffix, claimant string, items ...string) itembank.Claim {
+	grant, refused := w.Choose(suffix, claimant, items...)
+	if refused != nil {
+		w.fail("%s chose %v, and was refused: %w", claimant, items, refused)
+	}
+	return grant.Claim
+}
+
+// NotChosen claims items for a claimant, one of which is not free.
+func (w *World) NotChosen(suffix, claimant string, items ...string) {
+	if grant, refused := w.Choose(suffix, claimant, items...); !errors.Is(refused, itembank.ErrItemTaken) {
+		w.fail("%s chose %v: want %w, got %+v, %w", claimant, items, itembank.ErrItemTaken, grant, refused)
+	}
 }
 
 // checkLength checks that a new claim which ends has its full length, by the server's clock.
@@ -249,7 +345,7 @@ func (w *World) checkLength(c engine.Campaign, g itembank.Grant, start, now time
 
 // heldID reads the id of the claim that a claimant holds; "" if there is none.
 func (w *World) heldID(c engine.Campaign, claimant string) string {
-	held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
 	w.must(err)
 	if held == nil {
 		return ""
@@ -294,7 +390,8 @@ func (w *World) Release(suffix, claimant string) {
 	var released itembank.Released
 	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
 		was = w.heldID(c, claimant) == id
-		released, err = w.bank.Release(ofCampaign(ctx, c.Name), c.Name, claimant, id)
+		who, slot := w.asked(c, claimant)
+		released, err = w.bank.Release(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
@@ -341,7 +438,7 @@ func (w *World) SweepDue(suffix string) {
 // asked to confirm may be permanent.
 func (w *World) checkSwept(c engine.Campaign, start time.Time) {
 	for _, t := range w.state.Told {
-		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.gone(start) && w.heldID(c, t.Claim.Claimant) == t.Claim.ID {
+		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.gone(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
 			w.fail("swept, and claim %+v is there", t.Claim)
 		}
 	}
@@ -359,7 +456,8 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	w.state.confirm(c, claimant, id)
 	var claim itembank.Claim
 	_, refused = w.repeat("confirmation of "+claimant, func(ctx context.Context) (err error) {
-		claim, err = w.bank.Confirm(ofCampaign(ctx, c.Name), c.Name, claimant, id)
+		who, slot := w.asked(c, claimant)
+		claim, err = w.bank.Confirm(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	told := w.state.Told[k]
@@ -370,7 +468,7 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 		told.Claim = claim
 		w.state.Told[k] = told
 		w.keep(w.state)
-		if held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant); err != nil || !told.Released && (held == nil || claimOf(*held) != claim) {
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant)); err != nil || !told.Released && (held == nil || w.claimOf(*held) != claim) {
 			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
 		}
 	case told.Claim.ID == id && !told.gone(w.clock.Now()):
@@ -391,11 +489,12 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 		w.state.release(c, claimant, id)
 	}
 	_, refused = w.repeat("release by "+claimant, func(ctx context.Context) error {
-		_, err := w.bank.ReleaseHold(ofCampaign(ctx, c.Name), c.Name, claimant, id)
+		who, slot := w.asked(c, claimant)
+		_, err := w.bank.ReleaseHold(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
-	held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
 	w.must(err)
 	there := held != nil && held.ID == id
 	switch {
@@ -555,9 +654,9 @@ func (w *World) checkRows(full bool) {
 		if t.gone(w.clock.Now()) {
 			continue
 		}
-		held, _, err := w.engine.Store.HeldClaim(w.ctx, t.Claim.Scope, t.Claim.Claimant)
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, engine.ClaimKey{Scope: t.Claim.Scope, Claimant: t.Claim.Claimant, Slot: t.Claim.Slot})
 		w.must(err)
-		if held == nil || !t.is(claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
+		if held == nil || !t.is(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}
@@ -569,11 +668,14 @@ func permanent(c itembank.Claim) itembank.Claim {
 	return c
 }
 
-func claimOf(c engine.Claim) itembank.Claim {
-	return itembank.Claim{
-		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
+// claimOf returns the claim of a row, with the columns that its items must have.
+func (w *World) claimOf(c engine.Claim) itembank.Claim {
+	claim := itembank.Claim{
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item, More: c.More,
 		ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 	}
+	claim.Columns = wantColumns(w.campaigns[strings.TrimPrefix(c.Campaign, w.name)], claim)
+	return claim
 }
 
 // reconcile checks by the Bank's own means that every loaded item is in one place.
@@ -613,10 +715,12 @@ func (w *World) places(c engine.Campaign) map[string][]string {
 		places[i.Value] = append(places[i.Value], isFree)
 	}
 	for claimant := range w.state.Asked[c.Scope] {
-		held, _, err := w.engine.Store.HeldClaim(w.ctx, c.Scope, claimant)
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
 		w.must(err)
 		if held != nil && held.Campaign == c.Name {
-			places[held.Item] = append(places[held.Item], heldBy(claimant))
+			for _, item := range held.Items() {
+				places[item] = append(places[item], heldBy(claimant))
+			}
 		}
 	}
 	free := 0

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Options say how a file is read. The zero value is one item a line, with nothing around it.
@@ -18,6 +19,8 @@ type Options struct {
 	Lines  bool   // one item a line also where the file looks like CSV
 	Trim   bool   // removes white space around items, and invisible characters
 	Raw    bool   // takes items as they are, with white space and invisible characters
+
+	With []string // names of other columns of a CSV file, whose Column is a name; they are taken as they are
 }
 
 // Source yields the items of a file. Blank lines are skipped. A bad line is an *itembank.LineError and ends the
@@ -48,9 +51,10 @@ const FirstItems = 5
 
 // Report is what Check found in a file without bad lines.
 type Report struct {
-	Blank    int64        // lines skipped because nothing is in them
-	First    []string     // the first items
-	CaseOnly CaseConflict // items that differ only in upper and lower case
+	Blank    int64              // lines skipped because nothing is in them
+	First    []string           // the first items
+	Columns  []itembank.Columns // of the first items, with Options.With
+	CaseOnly CaseConflict       // items that differ only in upper and lower case
 }
 
 // Check reads a file to its end. Its memory does not grow with the file.
@@ -84,6 +88,9 @@ func Check(ctx context.Context, open Open, o Options) (Report, error) {
 		default:
 			if len(report.First) < FirstItems {
 				report.First = append(report.First, strings.Clone(line.Item))
+				if len(o.With) > 0 {
+					report.Columns = append(report.Columns, engine.NewColumns(line.Columns...))
+				}
 			}
 			cases.add(line)
 		}

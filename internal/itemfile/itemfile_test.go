@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -324,5 +325,51 @@ func TestMemoryOfAMillionLines(t *testing.T) {
 	}
 	if limit := uint64(60 << 20); source.peak == 0 || source.peak > limit {
 		t.Errorf("the heap had %d bytes, want at most %d", source.peak, limit)
+	}
+}
+
+// TestWithColumns: columns come with the items, as they are, by the names of the first row.
+func TestWithColumns(t *testing.T) {
+	t.Parallel()
+	options := itemfile.Options{Column: "seat", With: []string{"row", "price"}}
+	file := from("\xef\xbb\xbfprice,seat,note,row\n 40 ,1A,x,\"1, \"\"left\"\"\"\n\n\"\",1B,y,2\n")
+	if _, err := itemfile.Check(t.Context(), file, options); err != nil {
+		t.Fatal(err)
+	}
+	var lines []itembank.Line
+	for line, err := range itemfile.Source(file, options)() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	want := []itembank.Line{
+		{Number: 2, Item: "1A", Columns: []itembank.Column{{Name: "row", Value: `1, "left"`}, {Name: "price", Value: " 40 "}}},
+		{Number: 4, Item: "1B", Columns: []itembank.Column{{Name: "row", Value: "2"}, {Name: "price", Value: ""}}},
+	}
+	if !reflect.DeepEqual(lines, want) {
+		t.Errorf("want %+v, got %+v", want, lines)
+	}
+	for _, test := range []struct {
+		content, column, with, want string
+	}{
+		{"seat,price\n", "seat", "row", `--with row: there is no such column; the first row has "seat", "price"`},
+		{"seat,price\n", "seat", "seat", "--with seat: this is the column of the items"},
+		{"seat,price,price\n", "seat", "price", "--with price: the first row has this column twice"},
+		{"1A,40\n", "1", "price", "--with price: --column 1 is a number, so that the first row is an item; give the name of the column"},
+		{"seat,price\n1A,40\n1B\n", "seat", "price", "1 line cannot be loaded:\n  line 3 has 1 columns, \"price\" is column 2"},
+		{"seat,price\n1A,4\x00\n1B,\xff\n", "seat", "price", "2 lines cannot be loaded:\n" +
+			"  line 2 column \"price\": has a control character (U+0000) at byte 2\n  line 3 column \"price\": is not valid UTF-8"},
+		{"seat,price\n1A," + strings.Repeat("x", engine.MaxColumnBytes) + "\n", "seat", "price",
+			"1 line cannot be loaded:\n  line 2 columns: have 1029 bytes with their names, at most 1024 are allowed"},
+	} {
+		_, err := itemfile.Check(t.Context(), from(test.content), itemfile.Options{Column: test.column, With: []string{test.with}})
+		if !errors.Is(err, itembank.ErrInvalid) || err.Error() != test.want {
+			t.Errorf("want %s, got %v", test.want, err)
+		}
+	}
+	twice := itemfile.Options{Column: "seat", With: []string{"price", "price"}}
+	if _, err := itemfile.Check(t.Context(), from("seat,price\n"), twice); err == nil || err.Error() != "--with price: is named twice" {
+		t.Errorf("got %v", err)
 	}
 }

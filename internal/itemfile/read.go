@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,10 +41,7 @@ func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 			return
 		}
 		defer func() { _ = file.Close() }() // only read from
-		r := bufio.NewReaderSize(file, maxLine)
-		if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-			_, _ = r.Discard(len(byteOrderMark)) // it was peeked
-		}
+		r := withoutMark(file)
 		if o.Column == "" {
 			err = lines(r, yield)
 		} else {
@@ -53,6 +51,15 @@ func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 			yield(itembank.Line{}, err)
 		}
 	}
+}
+
+// withoutMark reads a file behind its byte order mark, if it has one.
+func withoutMark(file io.Reader) *bufio.Reader {
+	r := bufio.NewReaderSize(file, maxLine)
+	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = r.Discard(len(byteOrderMark)) // it was peeked
+	}
+	return r
 }
 
 // lines yields each line without its end (\n or \r\n), also empty ones.
@@ -85,7 +92,11 @@ func withoutEnd(line []byte) string {
 // cells yields one column of a comma-separated file (RFC 4180). The csv package skips empty rows.
 func cells(r io.Reader, o Options, yield func(itembank.Line, error) bool) error {
 	t := newTable(r)
-	index, err := columnIndex(t, o.Column)
+	index, header, err := columnIndex(t, o.Column)
+	if err != nil {
+		return err
+	}
+	with, err := withIndexes(header, index, o)
 	if err != nil {
 		return err
 	}
@@ -104,7 +115,9 @@ func cells(r io.Reader, o Options, yield func(itembank.Line, error) bool) error 
 			line.Item = strings.Clone(record[index])
 			if o.isBlank(line.Item) {
 				err = badLine(line.Number, fmt.Sprintf("has nothing in column %d", index+1))
+				break
 			}
+			line.Columns, err = columnsOf(record, with, o.With, line.Number)
 		default:
 			err = badLine(line.Number, fmt.Sprintf("has %d columns, the items are in column %d", len(record), index+1))
 		}
@@ -154,29 +167,91 @@ func (t *table) row() ([]string, error) {
 	return record, err
 }
 
-// columnIndex finds the column. It reads the first row if the column is a name.
-func columnIndex(t *table, column string) (int, error) {
+// Row is a row of a CSV file. Its cells may be used until the next row is read.
+type Row struct {
+	Line  int64 // in which it begins
+	Cells []string
+}
+
+// Rows yields all rows of a comma-separated file (RFC 4180), also the first one. It skips empty lines. An
+// *itembank.LineError says where the file is not CSV. It ends the rows, as any other error does.
+func Rows(open Open) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		file, err := open()
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		defer func() { _ = file.Close() }() // only read from
+		for t := newTable(withoutMark(file)); ; {
+			cells, err := t.row()
+			if errors.Is(err, io.EOF) || !yield(Row{int64(t.last), cells}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// columnIndex finds the column. If it is a name, it reads the first row, and returns that too.
+func columnIndex(t *table, column string) (index int, header []string, err error) {
 	if n, err := strconv.Atoi(column); err == nil {
 		if n < 1 {
-			return 0, badColumn(column, "columns are numbered from 1")
+			return 0, nil, badColumn(column, "columns are numbered from 1")
 		}
-		return n - 1, nil
+		return n - 1, nil, nil
 	}
-	header, err := t.row()
+	header, err = t.row()
 	switch {
 	case errors.Is(err, io.EOF):
-		return 0, badColumn(column, "the file is empty; its first row must name the columns")
+		return 0, nil, badColumn(column, "the file is empty; its first row must name the columns")
 	case err != nil:
-		return 0, err
+		return 0, nil, err
 	}
-	for i, name := range header {
-		if name == column {
-			return i, nil
-		}
+	if index = slices.Index(header, column); index < 0 {
+		return 0, nil, badColumn(column, "there is no such column; the first row has "+quoted(header))
 	}
-	return 0, badColumn(column, "there is no such column; the first row has "+quoted(header))
+	return index, header, nil
 }
 
 func badColumn(column, detail string) error {
 	return &itembank.InvalidError{Field: "--column " + column, Detail: detail}
+}
+
+// withIndexes finds the columns that come with the items.
+func withIndexes(header []string, item int, o Options) (indexes []int, err error) {
+	for i, name := range o.With {
+		index := slices.Index(header, name)
+		var detail string
+		switch {
+		case header == nil:
+			detail = fmt.Sprintf("--column %s is a number, so that the first row is an item; give the name of the column", o.Column)
+		case index < 0:
+			detail = "there is no such column; the first row has " + quoted(header)
+		case slices.Contains(header[index+1:], name):
+			detail = "the first row has this column twice"
+		case index == item:
+			detail = "this is the column of the items"
+		case slices.Contains(o.With[:i], name):
+			detail = "is named twice"
+		}
+		if detail != "" {
+			return nil, &itembank.InvalidError{Field: "--with " + name, Detail: detail}
+		}
+		indexes = append(indexes, index)
+	}
+	return indexes, nil
+}
+
+// columnsOf returns the columns of a row that come with its item.
+func columnsOf(record []string, indexes []int, names []string, number int64) (columns []itembank.Column, err error) {
+	for i, index := range indexes {
+		if index >= len(record) {
+			return nil, badLine(number, fmt.Sprintf("has %d columns, %q is column %d", len(record), names[i], index+1))
+		}
+		columns = append(columns, itembank.Column{Name: names[i], Value: strings.Clone(record[index])})
+	}
+	if err := itembank.ValidateColumns(columns); err != nil {
+		return nil, &itembank.LineError{Line: number, Err: err}
+	}
+	return columns, nil
 }

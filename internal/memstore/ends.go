@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,9 +19,14 @@ type claimRow struct {
 // noShard is the shard of a claim that DueClaims does not list.
 const noShard = -1
 
+// sortKey is the key of a claim in its scope. A claimant has no control character.
+func sortKey(k engine.ClaimKey) string { return fmt.Sprintf("%s\x00%d", k.Claimant, k.Slot) }
+
+func (s *Items) putClaim(row claimRow) { put(s.claims, row.Scope, sortKey(row.Key()), row) }
+
 // held returns a copy of a claim; nil if there is none.
-func (s *Items) held(scope, claimant string) *engine.Claim {
-	row, found := s.claims[scope][claimant]
+func (s *Items) held(key engine.ClaimKey) *engine.Claim {
+	row, found := s.claims[key.Scope][sortKey(key)]
 	if !found {
 		return nil
 	}
@@ -33,12 +39,12 @@ func (s *Items) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 		return engine.ConfirmResult{}, err
 	}
 	defer s.mu.Unlock()
-	row, found := s.claims[claim.Scope][claim.Claimant]
+	row, found := s.claims[claim.Scope][sortKey(claim.Key())]
 	if found && row.ID == claim.ID && row.Campaign == claim.Campaign {
 		row.EndsAt = time.Time{}
-		put(s.claims, claim.Scope, claim.Claimant, row)
+		s.putClaim(row)
 	}
-	return engine.ConfirmResult{Held: s.held(claim.Scope, claim.Claimant)}, nil
+	return engine.ConfirmResult{Held: s.held(claim.Key())}, nil
 }
 
 // DueClaims implements engine.Store. It reads all claims of the campaign's scope, and it is
@@ -53,11 +59,11 @@ func (s *Items) DueClaims(
 	for _, row := range s.claims[s.campaigns[shard.Campaign].Scope] {
 		if row.Campaign == shard.Campaign && row.shard == shard.Number &&
 			endsBefore(row.Claim, before) && !row.EndsAt.Before(after) {
-			page.Claims = append(page.Claims, engine.DueClaim{Scope: row.Scope, Claimant: row.Claimant, EndsAt: row.EndsAt})
+			page.Claims = append(page.Claims, engine.DueClaim{ClaimKey: row.Key(), EndsAt: row.EndsAt})
 		}
 	}
 	slices.SortFunc(page.Claims, func(a, b engine.DueClaim) int {
-		return cmp.Or(a.EndsAt.Compare(b.EndsAt), cmp.Compare(a.Claimant, b.Claimant))
+		return cmp.Or(a.EndsAt.Compare(b.EndsAt), cmp.Compare(a.Claimant, b.Claimant), cmp.Compare(a.Slot, b.Slot))
 	})
 	if page.More = len(page.Claims) > limit; page.More {
 		page.Claims = page.Claims[:limit]

@@ -25,10 +25,12 @@ const listPage = 1000
 type Items struct {
 	mu        sync.Mutex
 	campaigns map[string]engine.Campaign
+	scopes    map[string]engine.Scope
 	banks     map[engine.Shard]*bank
 	rows      map[string]map[engine.Hash]engine.ItemRow // by campaign
-	claims    map[string]map[string]claimRow            // by scope and claimant
+	claims    map[string]map[string]claimRow            // by scope and sortKey
 	loads     map[string]map[string][]engine.Load       // by campaign and digest, in the order of their numbers
+	pages     map[string][]byte                         // by campaign
 }
 
 var _ engine.Store = (*Items)(nil)
@@ -37,10 +39,12 @@ var _ engine.Store = (*Items)(nil)
 func NewItems() *Items {
 	return &Items{
 		campaigns: map[string]engine.Campaign{},
+		scopes:    map[string]engine.Scope{},
 		banks:     map[engine.Shard]*bank{},
 		rows:      map[string]map[engine.Hash]engine.ItemRow{},
 		claims:    map[string]map[string]claimRow{},
 		loads:     map[string]map[string][]engine.Load{},
+		pages:     map[string][]byte{},
 	}
 }
 
@@ -54,16 +58,31 @@ func (s *Items) begin(ctx context.Context) error {
 }
 
 // CreateCampaign implements engine.Store.
-func (s *Items) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+func (s *Items) CreateCampaign(ctx context.Context, c engine.Campaign) (result engine.CreateResult, err error) {
+	if err := s.begin(ctx); err != nil {
+		return result, err
+	}
+	defer s.mu.Unlock()
+	if there := lookUp(s.campaigns, c.Name); there != nil && !there.CanBecome(c) {
+		result.Existing = there
+	}
+	scope := c.ScopeRow()
+	if there := lookUp(s.scopes, scope.Name); there != nil && *there != scope {
+		result.Scope = there
+	}
+	if result.Created() {
+		s.campaigns[c.Name], s.scopes[scope.Name] = c, scope
+	}
+	return result, nil
+}
+
+// Scope implements engine.Store.
+func (s *Items) Scope(ctx context.Context, name string) (*engine.Scope, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	if existing, found := s.campaigns[c.Name]; found {
-		return &existing, nil
-	}
-	s.campaigns[c.Name] = c
-	return nil, nil
+	return lookUp(s.scopes, name), nil
 }
 
 // Campaign implements engine.Store.
@@ -91,12 +110,30 @@ func (s *Items) SetMode(ctx context.Context, name string, m engine.Mode) (found 
 	}
 	defer s.mu.Unlock()
 	c, found := s.campaigns[name]
-	if found {
-		c.Mode = m
-		c.Version++
-		s.campaigns[name] = c
+	if !found || c.Mode == engine.Deleted {
+		return false, nil
 	}
-	return found, nil
+	c.Mode = m
+	c.Version++
+	s.campaigns[name] = c
+	return true, nil
+}
+
+// ReplaceCampaign implements engine.Store.
+func (s *Items) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	c, found := s.campaigns[now.Name]
+	if !found || c.Version != old.Version || c.EmptyVersion != old.EmptyVersion {
+		return false, nil
+	}
+	s.campaigns[now.Name] = now
+	if now.Mode == engine.Deleted {
+		delete(s.pages, now.Name)
+	}
+	return true, nil
 }
 
 // NextVersion implements engine.Store.
@@ -150,12 +187,32 @@ func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 	defer s.mu.Unlock()
 	free := s.freeItem(item)
 	result := engine.TakeResult{
-		Held:     s.held(claim.Scope, claim.Claimant),
+		Held:     s.held(claim.Key()),
 		ItemGone: free == nil || endedBy(*free, claim.ClaimedAt),
 	}
 	if result.Taken() {
 		s.banks[item.Shard].remove(item.Hash)
-		put(s.claims, claim.Scope, claim.Claimant, claimRow{claim, item.Shard.Number})
+		s.putClaim(claimRow{claim, item.Shard.Number})
+	}
+	return result, nil
+}
+
+// TakeItems implements engine.Store.
+func (s *Items) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return engine.TakeResult{}, err
+	}
+	defer s.mu.Unlock()
+	result := engine.TakeResult{Held: s.held(claim.Key())}
+	for _, item := range items {
+		free := s.freeItem(item)
+		result.ItemGone = result.ItemGone || free == nil || endedBy(*free, claim.ClaimedAt)
+	}
+	if result.Taken() {
+		for _, item := range items {
+			s.banks[item.Shard].remove(item.Hash)
+		}
+		s.putClaim(claimRow{claim, items[0].Shard.Number})
 	}
 	return result, nil
 }
@@ -164,17 +221,17 @@ func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Cla
 func (s *Items) ServerTime() time.Time { return time.Time{} }
 
 // HeldClaim implements engine.Store. Transactions never overlap, so there is no conflict.
-func (s *Items) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, conflict bool, err error) {
+func (s *Items) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
-	return s.held(scope, claimant), false, nil
+	return s.held(key), false, nil
 }
 
 // HeldClaimEventuallyConsistent implements engine.Store. All reads are consistent here.
-func (s *Items) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	held, _, err := s.HeldClaim(ctx, scope, claimant)
+func (s *Items) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, _, err := s.HeldClaim(ctx, key)
 	return held, err
 }
 
@@ -185,24 +242,29 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	}
 	defer s.mu.Unlock()
 	claim := r.Claim
-	held := s.held(claim.Scope, claim.Claimant)
-	row, hasRow := s.rows[claim.Campaign][claim.ItemHash]
+	held := s.held(claim.Key())
 	result := engine.CloseResult{
 		ClaimChanged: held == nil || held.ID != claim.ID || r.IfHold && held.EndsAt.IsZero() || !r.EndedBy.IsZero() && !endsBefore(*held, r.EndedBy),
-		ItemChanged:  !hasRow || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw,
-		ItemFree:     r.Return != nil && s.freeItem(*r.Return) != nil,
+	}
+	for _, item := range r.Items() {
+		row, hasRow := s.rows[claim.Campaign][item.Hash]
+		result.ItemChanged = result.ItemChanged || !hasRow || row.State != item.Row.State || row.Withdraw != item.Row.Withdraw
+		result.ItemFree = result.ItemFree || item.Return != nil && s.freeItem(*item.Return) != nil
 	}
 	if !result.Closed() {
 		return result, nil
 	}
-	delete(s.claims[claim.Scope], claim.Claimant)
-	if r.Return != nil {
-		row.Returns++
-		s.addFree(*r.Return)
-	} else {
-		row.State = r.State
+	delete(s.claims[claim.Scope], sortKey(claim.Key()))
+	for _, item := range r.Items() {
+		row := s.rows[claim.Campaign][item.Hash]
+		if item.Return != nil {
+			row.Returns++
+			s.addFree(*item.Return)
+		} else {
+			row.State = item.State
+		}
+		put(s.rows, claim.Campaign, item.Hash, row)
 	}
-	put(s.rows, claim.Campaign, claim.ItemHash, row)
 	return result, nil
 }
 
@@ -264,7 +326,7 @@ func (s *Items) add(r engine.AddRequest) engine.AddResult {
 	}
 	s.addFree(r.Item)
 	put(s.rows, campaign, r.Item.Hash, engine.ItemRow{
-		LoadID: r.LoadID, Row: r.Row, EndsAt: r.Item.EndsAt,
+		LoadID: r.LoadID, Row: r.Row, EndsAt: r.Item.EndsAt, Columns: r.Columns,
 	})
 	return engine.AddResult{Outcome: engine.AddDone}
 }
@@ -346,13 +408,32 @@ func (s *Items) StartLoad(ctx context.Context, l engine.Load) (started bool, err
 		return false, err
 	}
 	defer s.mu.Unlock()
+	return s.startLoad(l), nil
+}
+
+func (s *Items) startLoad(l engine.Load) (started bool) {
 	loads := s.loads[l.Campaign][l.Digest]
 	place, taken := findLoad(loads, l.Number)
 	if taken {
-		return false, nil
+		return false
 	}
 	put(s.loads, l.Campaign, l.Digest, slices.Insert(loads, place, l))
-	return true, nil
+	return true
+}
+
+// StartFirstLoad implements engine.Store. There is never a conflict.
+func (s *Items) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, false, err
+	}
+	defer s.mu.Unlock()
+	c, found := s.campaigns[l.Campaign]
+	if !found || c.Mode == engine.Deleted || !s.startLoad(l) {
+		return false, false, nil
+	}
+	c.Version++
+	s.campaigns[l.Campaign] = c
+	return true, false, nil
 }
 
 // AdvanceLoad implements engine.Store. A load that was never started is an error of
@@ -379,16 +460,15 @@ func findLoad(loads []engine.Load, number int) (place int, found bool) {
 	return slices.BinarySearchFunc(loads, number, func(l engine.Load, number int) int { return cmp.Compare(l.Number, number) })
 }
 
-// ListClaims implements engine.Store. It lists by claimant; the cursor is the last one.
+// ListClaims implements engine.Store. It lists by sortKey; the cursor is the last one.
 func (s *Items) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, "", err
 	}
 	defer s.mu.Unlock()
-	claimants := slices.Sorted(maps.Keys(s.claims[scope]))
-	page, more := pageAfter(claimants, cursor)
-	for _, claimant := range page {
-		claims = append(claims, s.claims[scope][claimant].Claim)
+	page, more := pageAfter(slices.Sorted(maps.Keys(s.claims[scope])), cursor)
+	for _, key := range page {
+		claims = append(claims, s.claims[scope][key].Claim)
 	}
 	if more {
 		next = page[len(page)-1]
@@ -450,7 +530,7 @@ func (s *Items) Counts(ctx context.Context, c engine.Campaign, _ bool) (counts e
 	}
 	for _, claim := range s.claims[c.Scope] {
 		if claim.Campaign == c.Name {
-			counts.Claimed++
+			counts.Claimed += int64(len(claim.Hashes()))
 		}
 	}
 	return counts, nil
@@ -475,7 +555,7 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 		row, found := s.rows[r.Campaign][r.Hash]
 		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns && row.Withdraw == r.IfRow.Withdraw
 	default:
-		held := s.held(r.IfClaim.Scope, r.IfClaim.Claimant)
+		held := s.held(r.IfClaim.Key())
 		return held != nil && held.ID == r.IfClaim.ID
 	}
 }
@@ -493,10 +573,22 @@ func (s *Items) change(r engine.RepairRequest) (done bool) {
 		s.campaigns[r.Campaign] = c
 		s.countReturn(r)
 	case r.PutClaim != nil:
-		if s.held(r.PutClaim.Scope, r.PutClaim.Claimant) != nil {
+		if s.held(r.PutClaim.Key()) != nil {
 			return false
 		}
-		put(s.claims, r.PutClaim.Scope, r.PutClaim.Claimant, claimRow{*r.PutClaim, r.Shard.Number})
+		for _, item := range r.More {
+			if item.Free != nil && s.freeItem(*item.Free) == nil || item.Free == nil && !s.holds(otherItem(r, item)) {
+				return false
+			}
+		}
+		for _, item := range r.More {
+			if item.Free != nil {
+				s.banks[item.Free.Shard].remove(item.Hash)
+				continue
+			}
+			s.countReturn(otherItem(r, item))
+		}
+		s.putClaim(claimRow{*r.PutClaim, r.Shard.Number})
 		s.countReturn(r)
 	case r.DropFree != nil:
 		if s.freeItem(*r.DropFree) == nil {
@@ -514,6 +606,12 @@ func (s *Items) change(r engine.RepairRequest) (done bool) {
 		put(s.rows, r.Campaign, r.Hash, row)
 	}
 	return true
+}
+
+// otherItem is a repair as it is for another item of its claim.
+func otherItem(r engine.RepairRequest, item engine.RepairItem) engine.RepairRequest {
+	r.Hash, r.IfRow = item.Hash, item.IfRow
+	return r
 }
 
 // countReturn counts a return in the item row on which a repair rests, and deletes its state.

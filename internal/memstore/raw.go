@@ -35,12 +35,22 @@ func (s *Items) DropItemRow(ctx context.Context, campaign string, h engine.Hash)
 
 // PutClaim puts or replaces a claim row. DueClaims does not list it.
 func (s *Items) PutClaim(ctx context.Context, claim engine.Claim) error {
-	return s.write(ctx, func() { put(s.claims, claim.Scope, claim.Claimant, claimRow{claim, noShard}) })
+	return s.write(ctx, func() { s.putClaim(claimRow{claim, noShard}) })
 }
 
 // DropClaim deletes a claim row, if it is there.
-func (s *Items) DropClaim(ctx context.Context, scope, claimant string) error {
-	return s.write(ctx, func() { delete(s.claims[scope], claimant) })
+func (s *Items) DropClaim(ctx context.Context, key engine.ClaimKey) error {
+	return s.write(ctx, func() { delete(s.claims[key.Scope], sortKey(key)) })
+}
+
+// DropCampaign deletes the row of a campaign.
+func (s *Items) DropCampaign(ctx context.Context, name string) error {
+	return s.write(ctx, func() { delete(s.campaigns, name) })
+}
+
+// DropScope deletes the row of a scope, if it is there.
+func (s *Items) DropScope(ctx context.Context, name string) error {
+	return s.write(ctx, func() { delete(s.scopes, name) })
 }
 
 func (s *Items) write(ctx context.Context, do func()) error {

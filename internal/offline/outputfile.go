@@ -21,7 +21,9 @@ type file interface {
 type openFunc func(path string, flag int) (file, error)
 
 // osOpen leaves the rights of a new file to the user's umask.
-func osOpen(path string, flag int) (file, error) { return os.OpenFile(path, flag, 0o666) }
+func osOpen(path string, flag int) (file, error) {
+	return os.OpenFile(path, flag, 0o666) //nolint:gosec // the umask of the user decides
+}
 
 // outputFile is a file or a stream that a run writes to. A file is opened before its first write. After a failure its
 // content is unknown, so every later call fails too.

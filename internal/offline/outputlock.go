@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gofrs/flock"
+	"github.com/oncebox/oncebox/internal/filelock"
 )
 
 // outputLock locks an output file for one run. While it is held, no other run writes to the file. FILE.lock is the
 // lock; FILE.run says which unfinished run the output belongs to.
 type outputLock struct {
 	output string
-	file   *flock.Flock
+	file   *filelock.Lock
 	owner  runFile // what FILE.run says; zero if there is none
 }
 
@@ -35,8 +35,14 @@ func (l *outputLock) runPath() string { return l.output + runSuffix }
 
 // lockOutput locks an output file, which need not exist.
 func lockOutput(output string) (*outputLock, error) {
-	l := &outputLock{output: output, file: flock.New(output+".lock", flock.SetPermissions(0o666))}
-	if err := l.acquire(); err != nil {
+	l := &outputLock{output: output}
+	var err error
+	switch l.file, err = filelock.Take(output); {
+	case errors.Is(err, filelock.ErrLocked):
+		return nil, refuse("another process is writing to %s. Wait until it has ended, or choose another file", output)
+	case errors.Is(err, filelock.ErrNotALock):
+		return nil, l.nameTaken(filelock.Name(output))
+	case err != nil:
 		return nil, err
 	}
 	if err := l.readRunFile(); err != nil {
@@ -46,40 +52,7 @@ func lockOutput(output string) (*outputLock, error) {
 	return l, nil
 }
 
-// acquire locks FILE.lock. If the file was removed between opening and locking it, another process may have made a new
-// one: then it tries again. A FILE.lock with content is not a lock file of this package.
-func (l *outputLock) acquire() error {
-	for {
-		locked, err := l.file.TryLock()
-		if err != nil {
-			return err
-		}
-		if !locked {
-			return refuse("another process is writing to %s. Wait until it has ended, or choose another file", l.output)
-		}
-		mine, err := l.file.Stat()
-		if err != nil {
-			return errors.Join(err, l.file.Close())
-		}
-		if mine.Size() > 0 {
-			_ = l.file.Close()
-			return l.nameTaken(l.file.Path())
-		}
-		if there, err := os.Stat(l.file.Path()); err == nil && os.SameFile(mine, there) {
-			return nil
-		}
-		if err := l.file.Close(); err != nil {
-			return err
-		}
-	}
-}
-
-// release removes FILE.lock while it is locked. Where the system does not allow that the file stays, which does no
-// harm.
-func (l *outputLock) release() {
-	_ = os.Remove(l.file.Path())
-	_ = l.file.Close()
-}
+func (l *outputLock) release() { l.file.Release() }
 
 // nameTaken refuses an output because the run would overwrite a file that does not belong to it.
 func (l *outputLock) nameTaken(path string) error {

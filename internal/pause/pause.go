@@ -30,4 +30,6 @@ func Growing(ctx context.Context, attempt int, first, most time.Duration) error 
 
 // UpTo is For for a random time between half of the limit and the limit, so that clients that were refused together do
 // not come back together.
-func UpTo(ctx context.Context, limit time.Duration) error { return For(ctx, limit/2+rand.N(limit/2)) }
+func UpTo(ctx context.Context, limit time.Duration) error {
+	return For(ctx, limit/2+rand.N(limit/2)) //nolint:gosec // spreads clients; nobody gains by guessing it
+}

@@ -147,3 +147,24 @@ func TestTable(t *testing.T) {
 		wantProblem(t, p, problem)
 	}
 }
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	const named = "AWS_LAMBDA_FUNCTION_NAME=oncebox-claims"
+	for _, c := range []struct {
+		environ []string
+		want    string
+		wrong   bool
+	}{
+		{[]string{named}, "", false},
+		{[]string{named, "ONCEBOX_METRICS=off"}, "", false},
+		{[]string{named, "ONCEBOX_METRICS=on"}, "oncebox/oncebox-claims", false},
+		{[]string{"ONCEBOX_METRICS=on"}, "oncebox/function", false},
+		{[]string{named, "ONCEBOX_METRICS=yes"}, "", true},
+	} {
+		p := settings.NewParser(c.environ)
+		if got := p.Metrics(c.environ); got != c.want || (p.Err() != nil) != c.wrong {
+			t.Errorf("%v: got %q, %v", c.environ, got, p.Err())
+		}
+	}
+}

@@ -56,5 +56,5 @@ func NewDynamoDB(ctx context.Context, load Loader) (*dynamodb.Client, error) {
 // all of them are exactly that long. At least half of the maximum gives a throttled partition time. The pause does not
 // grow with the attempts, of which there are few.
 func backoff(int, error) (time.Duration, error) {
-	return MinBackoff + rand.N(MaxBackoff-MinBackoff+1), nil
+	return MinBackoff + rand.N(MaxBackoff-MinBackoff+1), nil //nolint:gosec // spreads retries; nobody gains by guessing it
 }

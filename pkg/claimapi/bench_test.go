@@ -51,6 +51,14 @@ func BenchmarkClaim(b *testing.B) {
 			equal(b, "status", response.StatusCode, http.StatusCreated)
 		}
 	})
+	measured := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(nowhere{}, nil)), claimapi.WithMetrics("oncebox/claims"))
+	b.Run("handle with metrics", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, err := measured.Handle(b.Context(), request)
+			must(b, err)
+		}
+	})
 	function := lambda.NewHandler(h)
 	b.Run("function", func(b *testing.B) {
 		b.ReportAllocs()

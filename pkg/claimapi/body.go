@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/internal/jsonscan"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// maxBody is the largest body of a request in bytes, after base64 is decoded.
-const maxBody = 4 << 10
+// maxBody is the largest body of a request in bytes, after base64 is decoded. A claim of engine.MaxClaimItems of the longest
+// items has 10 KiB. Solutions of hCaptcha are known to have more than 4,000 characters.
+const maxBody = 16 << 10
 
 var (
 	errTooLarge = errors.New("claimapi: body too large")
@@ -28,78 +31,132 @@ func badMember(name, detail string) error {
 	return &itembank.InvalidError{Field: name, Detail: detail}
 }
 
-// namedInBody returns the claimant that the body names, or "" if it names none. Errors: those of textInBody.
-func namedInBody(e event) (string, error) {
-	claimant, found, err := textInBody(e, "claimant")
-	if err != nil || !found {
-		return "", err
-	}
-	return claimant, validateClaimant(claimant)
-}
+// body is a valid JSON object, or empty: the request has no body.
+type body jsonscan.Text
 
-// textInBody returns the member of a name, and whether the body has it.
+// bodyOf reads the body of a request. It is stricter than json.Unmarshal, which takes invalid UTF-8.
 // Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
-func textInBody(e event, name string) (text string, found bool, err error) {
-	body, err := decodeBody(e)
+func bodyOf(e event) (body, error) {
+	data, err := decodeBody(e)
 	switch {
 	case err != nil:
-		return "", false, err
-	case len(body) > maxBody:
-		return "", false, errTooLarge
-	case len(body) == 0:
-		return "", false, nil
+		return nil, err
+	case len(data) > maxBody:
+		return nil, errTooLarge
+	case len(data) == 0:
+		return nil, nil
 	case !e.isJSON():
-		return "", false, errNotJSON
+		return nil, errNotJSON
+	case !utf8.Valid(data):
+		return nil, badDocument("is not valid UTF-8")
+	case !json.Valid(data):
+		return nil, badDocument("is not one valid JSON value")
 	}
-	return textIn(body, name)
+	object := jsonscan.Text(data)
+	if object.At(object.Space(0)) != '{' {
+		return nil, badDocument("is not a JSON object")
+	}
+	return body(object), nil
 }
 
 func decodeBody(e event) ([]byte, error) {
 	if !e.IsBase64Encoded {
 		return []byte(e.Body), nil
 	}
-	body, err := base64.StdEncoding.DecodeString(e.Body)
+	data, err := base64.StdEncoding.DecodeString(e.Body)
 	if err != nil {
 		return nil, badDocument("is not valid base64")
 	}
-	return body, nil
+	return data, nil
 }
 
-// textIn returns the body's member of a name, and whether there is one. It ignores other members. It is stricter than
-// json.Unmarshal, which takes invalid UTF-8, a name in other case, and the last of several members of one name.
-func textIn(body []byte, name string) (text string, found bool, err error) {
-	if !utf8.Valid(body) {
-		return "", false, badDocument("is not valid UTF-8")
+// claimant returns the claimant that the body names, or "" if it names none. The error is an *itembank.InvalidError.
+func (b body) claimant() (string, error) {
+	claimant, found, err := b.text("claimant")
+	if err != nil || !found {
+		return "", err
 	}
-	if !json.Valid(body) {
-		return "", false, badDocument("is not one valid JSON value")
+	return claimant, ValidateClaimant(claimant)
+}
+
+// slot returns the slot that the body names, or the first. The error is an *itembank.InvalidError.
+func (b body) slot() (int, error) {
+	value, err := b.value(slotName)
+	if err != nil || value == nil {
+		return 1, err
 	}
-	object := jsonscan.Text(body)
-	if object.At(object.Space(0)) != '{' {
-		return "", false, badDocument("is not a JSON object")
+	var slot float64 // 2.0 is the number 2, which clients without integers send
+	if err := json.Unmarshal(value, &slot); err != nil || slot < 1 || slot > math.MaxInt32 || slot != math.Trunc(slot) {
+		return 0, errSlot
 	}
-	var value jsonscan.Text
-	for n, v := range members(object) {
-		switch {
-		case unquote(n) != name:
-		case value != nil:
-			return "", false, badMember(name, "occurs more than once")
-		default:
-			value = v
-		}
+	return int(slot), nil
+}
+
+// chosen returns the items that the body names: the member item, or the list items. The error is an
+// *itembank.InvalidError.
+func (b body) chosen() ([]string, error) {
+	item, named, err := b.text(itemName)
+	if err != nil {
+		return nil, err
 	}
+	list, err := b.value(itemsName)
 	switch {
-	case value == nil:
-		return "", false, nil
+	case err != nil:
+		return nil, err
+	case named && list != nil:
+		return nil, badMember(itemsName, "cannot be used with item")
+	case named:
+		return []string{item}, itembank.ValidateItem(item)
+	case list == nil:
+		return nil, nil
+	}
+	var items []string
+	if err := json.Unmarshal(list, &items); err != nil || len(items) == 0 || slices.Contains(items, "") {
+		return nil, badMember(itemsName, "is not a list of texts, at least one")
+	}
+	return items, nil
+}
+
+// claimID returns the id that the body names. The error is an *itembank.InvalidError.
+func (b body) claimID() (string, error) {
+	id, _, err := b.text(claimIDName)
+	if err == nil && id == "" {
+		err = badMember(claimIDName, "is missing")
+	}
+	return id, err
+}
+
+// text returns the member of a name, and whether the body has it. The error is an *itembank.InvalidError.
+func (b body) text(name string) (text string, found bool, err error) {
+	value, err := b.value(name)
+	switch {
+	case err != nil || value == nil:
+		return "", false, err
 	case value.At(0) != '"':
 		return "", false, badMember(name, "is not a string")
 	}
 	return unquote(value), true, nil
 }
 
-// members returns the names, with their quotes, and the values of a valid JSON object.
-func members(object jsonscan.Text) iter.Seq2[jsonscan.Text, jsonscan.Text] {
+// value returns the member of a name; nil: the body has none. It ignores other members. It is stricter than
+// json.Unmarshal, which takes a name in other case, and the last of several members of one name.
+func (b body) value(name string) (value jsonscan.Text, err error) {
+	for n, v := range b.members() {
+		switch {
+		case unquote(n) != name:
+		case value != nil:
+			return nil, badMember(name, "occurs more than once")
+		default:
+			value = v
+		}
+	}
+	return value, nil
+}
+
+// members returns the names, with their quotes, and the values.
+func (b body) members() iter.Seq2[jsonscan.Text, jsonscan.Text] {
 	return func(yield func(name, value jsonscan.Text) bool) {
+		object := jsonscan.Text(b)
 		at := object.Space(object.Space(0) + len("{"))
 		for object.At(at) == '"' {
 			colon, _ := object.String(at)
@@ -112,6 +169,12 @@ func members(object jsonscan.Text) iter.Seq2[jsonscan.Text, jsonscan.Text] {
 		}
 	}
 }
+
+// itemName and itemsName are the members of a body that choose items.
+const (
+	itemName  = "item"
+	itemsName = "items"
+)
 
 // unquote reads a valid JSON string. Escapes, which are rare, go to encoding/json.
 func unquote(quoted jsonscan.Text) string {

@@ -24,14 +24,24 @@
 //	POST /campaigns/{campaign}/claims             claim an item; the body is {"claimant":"..."}
 //	GET  /campaigns/{campaign}/claims/{claimant}  look a claim up; "me" is the caller
 //	GET  /campaigns/{campaign}                    the campaign's state: scheduled, open, closed, sold_out or empty
+//	GET  /campaigns/{campaign}/items              the free items, of campaigns that publish them
+//	GET  /openapi.json                            the OpenAPI document of this API: openapi.json in this folder
 //
 // And in campaigns with holds:
 //
 //	POST   /campaigns/{campaign}/claims/{claimant}/confirmation    confirm a hold; the body is {"claim_id":"..."}
 //	DELETE /campaigns/{campaign}/claims/{claimant}?claim_id=...    release a hold
 //
-// Every answer is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md explains
-// each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
+// And with WithPage, for browsers:
+//
+//	GET /c/{campaign}         the claim page
+//	GET /c/{campaign}/{file}  its script, style sheet and logo
+//
+// A claim may name a slot, items and the solution of a challenge in its body. The other requests about a claim name its
+// slot as ?slot=, a confirmation in its body.
+//
+// Every answer but the page is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md
+// explains each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
 //
 // The families of errors of package itembank are answered so:
 //
@@ -50,24 +60,26 @@
 //	iam            the identity that signed the request: of a Cognito identity pool, or the ARN of an IAM user
 //	iam:session    the same; a session of an IAM role is a claimant by its own ARN
 //	iam:role       the same; all sessions of an IAM role are one claimant, by the ARN without the session
+//	link           the claimant of a personal link: a token of package claimlink in the header Authorization: Bearer
 //	body           the claimant that the body or the path names; for back ends that call on behalf of claimants
 //	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
 //
 // With all but body, a request may name only its own claimant. A request without an identity is answered 401, and so is
-// a session of an IAM role with iam: many customers may share its ARN.
+// a session of an IAM role with iam: many customers may share its ARN. A link that is not valid or has expired is
+// answered 401, and a link for another campaign 403. WithLinkKeys sets the public keys of links.
 //
 // # Log
 //
 // Each request writes one line with the message "request": method, route, status, slug of the problem, request id,
-// campaign, duration. The line never holds a claimant or an item. The level is warn for 503, error for 500, else info.
-// With 401, 500 and 503 the line has the error's text.
+// campaign, duration. The line never holds a claimant, an item or a token. The level is warn for 503, error for 500,
+// else info. With 401, 500 and 503 the line has the error's text.
 //
 // # Life of a request
 //
 //  1. Invoke decodes the event. Handle and ServeHTTP make one of their request. Handler.answer sets a deadline and
 //     catches panics.
 //  2. call.find finds the route. It looks at nothing else in the request.
-//  3. ClaimantFrom.caller finds the caller. namedInBody or the path finds the claimant that the request names.
+//  3. Handler.caller finds the caller. The body or the path finds the claimant that the request names.
 //     claimantOf decides whether the caller may name that claimant. The bank is asked after all checks.
 //  4. itembank.Bank answers.
 //  5. granted or stateOf makes the reply. refusal makes the reply to an error, by one table from error to problem.

@@ -27,7 +27,9 @@ type event struct {
 
 // eventHeaders are headers of a request. encoding/json finds their names in upper and lower case.
 type eventHeaders struct {
-	ContentType string `json:"content-type"`
+	ContentType    string `json:"content-type"`
+	Authorization  string `json:"authorization"`
+	AcceptLanguage string `json:"accept-language"`
 }
 
 type requestContext struct {
@@ -44,7 +46,10 @@ type authorizer = events.APIGatewayV2HTTPRequestContextAuthorizerDescription
 // eventOf takes from a request what the handler reads.
 func eventOf(r events.APIGatewayV2HTTPRequest) event {
 	e := event{
-		Version: r.Version, RawPath: r.RawPath, RawQueryString: r.RawQueryString, Headers: eventHeaders{contentType(r.Headers)},
+		Version: r.Version, RawPath: r.RawPath, RawQueryString: r.RawQueryString,
+		Headers: eventHeaders{
+			header(r.Headers, "content-type"), header(r.Headers, "authorization"), header(r.Headers, "accept-language"),
+		},
 		Body: r.Body, IsBase64Encoded: r.IsBase64Encoded,
 		RequestContext: requestContext{
 			Stage: r.RequestContext.Stage, RequestID: r.RequestContext.RequestID, Authorizer: r.RequestContext.Authorizer,
@@ -54,10 +59,10 @@ func eventOf(r events.APIGatewayV2HTTPRequest) event {
 	return e
 }
 
-// contentType finds the header, whose name may be in upper or lower case.
-func contentType(headers map[string]string) string {
-	for name, value := range headers {
-		if strings.EqualFold(name, "content-type") {
+// header finds a header, whose name may be in upper or lower case.
+func header(headers map[string]string, name string) string {
+	for n, value := range headers {
+		if strings.EqualFold(n, name) {
 			return value
 		}
 	}

@@ -65,7 +65,7 @@ func TestInconsistentClaim(t *testing.T) {
 	b := &bench{bank: itembank.New(store), log: log}
 	b.campaign(t, "spring", itembank.Settings{ClaimLife: time.Hour}, "SPRING-1")
 	must(t, store.PutClaim(t.Context(), engine.Claim{
-		ID: "claim-17", Campaign: "spring", Scope: "spring", Claimant: "ada", Item: "SPRING-9",
+		ID: "claim-17", Campaign: "spring", Scope: "spring", Claimant: "ada", Slot: 1, Item: "SPRING-9",
 		ItemHash: engine.HashItem("SPRING-9"), EndsAt: time.Now().Add(-time.Hour),
 	}))
 	from, err := claimapi.ParseClaimantFrom("body")
@@ -126,6 +126,19 @@ func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 		b.do(t, withSub(post(spring, ""), claimant)).wants(t, http.StatusInternalServerError, "internal")
 		equal(t, "error", b.lines(t)[0]["error"], any(`row of [claimant]: "[claimant]": gone`))
 	}
+}
+
+// TestNormalClaimantsAreTakenOutOfErrors: an engine has the claimant in the spelling of the Bank.
+func TestNormalClaimantsAreTakenOutOfErrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	_, _, err := b.bank.CreateCampaign(t.Context(), "club", itembank.Settings{ClaimantAs: itembank.Email})
+	must(t, err)
+	_, err = b.bank.Load(t.Context(), "club", itembank.Items("CLUB-1"), nil)
+	must(t, err)
+	b.store.take = func(_ context.Context, _ engine.FreeItem, c engine.Claim) error { panic("oops for " + c.Claimant) }
+	b.do(t, post("/campaigns/club/claims", `{"claimant":" Ada@Example.org"}`)).wants(t, http.StatusInternalServerError, "internal")
+	equal(t, "error", b.lines(t)[0]["error"], any("panic: oops for [claimant]"))
 }
 
 // TestClaimantsLeaveOtherWordsAlone: a claimant of one letter does not damage the line that tells the operator what is

@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/emf"
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -22,8 +24,16 @@ type Handler struct {
 	from ClaimantFrom
 	log  *slog.Logger
 	intN func(n int) int // a random number from 0 to n-1
+	now  func() time.Time
 
+	routes           []route
 	claimantsConfirm bool
+	linkKeys         claimlink.Keys
+	pages            pages // of campaigns, if the page is on
+	challenge        *Challenge
+
+	metrics    *emf.Line // nil: none
+	contention contention
 }
 
 // Option changes a default of a Handler.
@@ -35,9 +45,15 @@ func WithClaimantsConfirm(allowed bool) Option {
 	return func(h *Handler) { h.claimantsConfirm = allowed }
 }
 
-// New makes a Handler over a bank. The log gets one line for each request; the line never holds a claimant or an item.
+// WithLinkKeys sets the public keys of personal links, for a ClaimantFrom that is link. Without keys no link is valid.
+func WithLinkKeys(keys claimlink.Keys) Option {
+	return func(h *Handler) { h.linkKeys = keys }
+}
+
+// New makes a Handler over a bank. The log gets one line for each request; the line never holds a claimant, an item or
+// a token.
 func New(bank *itembank.Bank, from ClaimantFrom, log *slog.Logger, options ...Option) *Handler {
-	h := &Handler{bank: bank, from: from, log: log, intN: rand.IntN}
+	h := &Handler{bank: bank, from: from, log: log, intN: rand.IntN, now: time.Now, routes: routes}
 	for _, o := range options {
 		o(h)
 	}
@@ -50,7 +66,7 @@ type call struct {
 	id       string // the request's id
 	route    route
 	campaign string // from the path
-	named    string // the claimant in the path
+	named    string // the claimant in the path, or the file of the page
 	claimant string // set once it is known
 	stack    []byte // of a panic
 }
@@ -117,7 +133,7 @@ func (h *Handler) answer(ctx context.Context, c *call) (r reply, err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	if err := c.find(); err != nil {
+	if err := c.find(h.routes); err != nil {
 		return reply{}, err
 	}
 	ctx, cancel := deadline.WithMargin(ctx)
@@ -127,18 +143,33 @@ func (h *Handler) answer(ctx context.Context, c *call) (r reply, err error) {
 
 // claim answers POST /campaigns/{campaign}/claims.
 func (h *Handler) claim(ctx context.Context, c *call) (reply, error) {
-	caller, err := h.from.caller(ctx, c.event.RequestContext.Authorizer)
+	caller, err := h.caller(ctx, c)
 	if err != nil {
 		return reply{}, err
 	}
-	named, err := namedInBody(c.event)
+	sent, err := bodyOf(c.event)
 	if err != nil {
 		return reply{}, err
 	}
-	if c.claimant, err = claimantOf(caller, named); err != nil {
+	named, err := sent.claimant()
+	if err != nil {
 		return reply{}, err
 	}
-	grant, err := h.bank.Claim(ctx, c.campaign, c.claimant)
+	if c.claimant, err = h.claimantOf(ctx, c.campaign, caller, named); err != nil {
+		return reply{}, err
+	}
+	slot, err := sent.slot()
+	if err != nil {
+		return reply{}, err
+	}
+	chosen, err := sent.chosen()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := h.solved(ctx, sent); err != nil {
+		return reply{}, err
+	}
+	grant, err := h.bank.Claim(ctx, c.campaign, c.claimant, itembank.InSlot(slot), itembank.Choosing(chosen...))
 	if err != nil {
 		return reply{}, err
 	}
@@ -147,14 +178,18 @@ func (h *Handler) claim(ctx context.Context, c *call) (reply, error) {
 
 // heldClaim answers GET /campaigns/{campaign}/claims/{claimant}.
 func (h *Handler) heldClaim(ctx context.Context, c *call) (reply, error) {
-	caller, err := h.from.caller(ctx, c.event.RequestContext.Authorizer)
+	caller, err := h.caller(ctx, c)
 	if err != nil {
 		return reply{}, err
 	}
-	if c.claimant, err = c.claimantInPath(caller); err != nil {
+	if c.claimant, err = h.claimantInPath(ctx, c, caller); err != nil {
 		return reply{}, err
 	}
-	held, err := h.bank.HeldClaim(ctx, c.campaign, c.claimant)
+	slot, err := slotInQuery(c.event)
+	if err != nil {
+		return reply{}, err
+	}
+	held, err := h.bank.HeldClaim(ctx, c.campaign, c.claimant, itembank.InSlot(slot))
 	if err != nil {
 		return reply{}, err
 	}
@@ -163,14 +198,14 @@ func (h *Handler) heldClaim(ctx context.Context, c *call) (reply, error) {
 
 // claimantInPath returns the claimant that the path asks for. "me" is the caller where there is an identity, and a
 // claimant like any other where there is none.
-func (c *call) claimantInPath(caller string) (string, error) {
+func (h *Handler) claimantInPath(ctx context.Context, c *call, caller string) (string, error) {
 	if caller != "" && c.named == callerAlias {
 		return caller, nil
 	}
-	if err := validateClaimant(c.named); err != nil {
+	if err := ValidateClaimant(c.named); err != nil {
 		return "", err
 	}
-	return claimantOf(caller, c.named)
+	return h.claimantOf(ctx, c.campaign, caller, c.named)
 }
 
 // campaignState answers GET /campaigns/{campaign}. It does not look at the caller: if the state must not be public,

@@ -40,7 +40,9 @@ func write(w http.ResponseWriter, r reply) {
 func toEvent(r *http.Request, id string, body []byte) event {
 	e := event{
 		Version: payloadVersion, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Body: string(body),
-		Headers:        eventHeaders{strings.Join(r.Header.Values("Content-Type"), ",")},
+		Headers: eventHeaders{
+			joined(r.Header, "Content-Type"), joined(r.Header, "Authorization"), joined(r.Header, "Accept-Language"),
+		},
 		RequestContext: requestContext{Stage: defaultStage, RequestID: id},
 	}
 	e.RequestContext.HTTP.Method = r.Method
@@ -52,3 +54,5 @@ func toEvent(r *http.Request, id string, body []byte) event {
 	}
 	return e
 }
+
+func joined(headers http.Header, name string) string { return strings.Join(headers.Values(name), ",") }

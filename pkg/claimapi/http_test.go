@@ -70,7 +70,7 @@ func TestServeHTTPBodies(t *testing.T) {
 	}{
 		"":                                 {400, "invalid-request"},
 		"{\"claimant\":\"jos\xe9\"}":       {400, "invalid-request"},
-		strings.Repeat(" ", 4097):          {413, "body-too-large"},
+		strings.Repeat(" ", (16<<10)+1):    {413, "body-too-large"},
 		strings.Repeat("x", 1<<20):         {413, "body-too-large"},
 		`{"claimant":"ada","a":"` + "é\"}": {201, ""},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -22,6 +23,7 @@ type ClaimantFrom struct {
 const (
 	fromJWT     = "jwt"
 	fromIAM     = "iam"
+	fromLink    = "link"
 	fromBody    = "body"
 	fromContext = "context"
 )
@@ -36,6 +38,7 @@ const (
 const claimantFromForms = "jwt:CLAIM (a claim of the verified token, as in jwt:sub), " +
 	"iam (the Cognito identity or IAM user that signed), " +
 	"iam:session or iam:role (the same, and for sessions of IAM roles the session or the role), " +
+	"link (the claimant of a personal link), " +
 	"or body (the claimant that the request names)"
 
 // callerAlias stands for the caller in a path, where an identity says who the caller is.
@@ -54,14 +57,14 @@ var (
 		"part of the ARN is the claimant", errUnauthenticated, varClaimantFrom)
 )
 
-// ParseClaimantFrom reads `jwt:CLAIM`, `iam`, `iam:session`, `iam:role` or `body`. The error lists these forms and does
-// not repeat the text.
+// ParseClaimantFrom reads `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`. The error lists these forms
+// and does not repeat the text.
 func ParseClaimantFrom(text string) (ClaimantFrom, error) {
 	if source, claim, _ := strings.Cut(text, ":"); source == fromJWT && claim != "" {
 		return ClaimantFrom{source, claim}, nil
 	}
 	switch text {
-	case fromIAM, fromBody:
+	case fromIAM, fromLink, fromBody:
 		return ClaimantFrom{source: text}, nil
 	case fromIAM + ":" + bySession:
 		return ClaimantFrom{fromIAM, bySession}, nil
@@ -71,7 +74,8 @@ func ParseClaimantFrom(text string) (ClaimantFrom, error) {
 	return ClaimantFrom{}, fmt.Errorf("must be %s", claimantFromForms)
 }
 
-// FromContext takes the claimant from the request's context, where WithCaller has put it.
+// FromContext takes the claimant from the request's context, where WithCaller has put it. An answer 401 has no header
+// WWW-Authenticate then: the middleware sets it, since it knows the scheme.
 func FromContext() ClaimantFrom { return ClaimantFrom{source: fromContext} }
 
 type callerKey struct{}
@@ -92,18 +96,22 @@ func (f ClaimantFrom) String() string {
 
 // caller returns the verified identity of the caller, or "" if callers name claimants freely. The error wraps
 // errUnauthenticated if the identity is missing or cannot be a claimant: a token without the claim must not make its
-// bearer a claimant.
-func (f ClaimantFrom) caller(ctx context.Context, a *authorizer) (string, error) {
-	if f.source == fromBody {
+// bearer a claimant. Errors: also those of linkHolder.
+func (h *Handler) caller(ctx context.Context, c *call) (id string, err error) {
+	switch h.from.source {
+	case fromBody:
 		return "", nil
+	case fromLink:
+		id, err = h.linkHolder(ctx, c)
+	default:
+		id, err = h.from.identity(ctx, c.event.RequestContext.Authorizer)
 	}
-	id, err := f.identity(ctx, a)
 	switch {
 	case err != nil:
 		return "", err
 	case id == "":
 		return "", errNoIdentity
-	case validateClaimant(id) != nil:
+	case ValidateClaimant(id) != nil:
 		return "", errBadIdentity // not *InvalidError: the client cannot correct it
 	}
 	return id, nil
@@ -158,9 +166,24 @@ func resourceOf(arn string) (kind, name string) {
 	return field[2] + ":" + resource, name
 }
 
+// challenge returns the header WWW-Authenticate, which belongs to every answer 401 (RFC 9110, section 15.5.2), or "" if
+// only a middleware knows the scheme. A token that was refused gets the code of RFC 6750, section 3.1.
+func (f ClaimantFrom) challenge(err error) string {
+	switch {
+	case f.source == fromIAM:
+		return "AWS4-HMAC-SHA256"
+	case errors.Is(err, claimlink.ErrInvalid), errors.Is(err, claimlink.ErrExpired):
+		return `Bearer error="invalid_token"`
+	case f.source == fromJWT, f.source == fromLink:
+		return `Bearer realm="oncebox"`
+	}
+	return ""
+}
+
 // claimantOf returns the claimant of a request, given the caller ("" without an identity) and the claimant that the
-// body or the path names ("" if none). A caller with an identity may name only itself.
-func claimantOf(caller, named string) (string, error) {
+// body or the path names ("" if none). A caller with an identity may name only itself, in any form that is the same
+// claimant in the campaign.
+func (h *Handler) claimantOf(ctx context.Context, campaign, caller, named string) (string, error) {
 	switch {
 	case caller == "" && named == "":
 		return "", &itembank.InvalidError{Field: "claimant", Detail: "is missing"}
@@ -169,13 +192,18 @@ func claimantOf(caller, named string) (string, error) {
 	case named == "":
 		return caller, nil
 	}
-	return "", errNotYours
+	same, err := h.bank.SameClaimant(ctx, campaign, caller, named)
+	if err == nil && !same || errors.Is(err, itembank.ErrNoCampaign) {
+		err = errNotYours
+	}
+	return caller, err
 }
 
-// validateClaimant checks a claimant as itembank does, and refuses U+FFFD. A decoder writes this character for bytes
+// ValidateClaimant checks a claimant as itembank does, and refuses U+FFFD. A decoder writes this character for bytes
 // that it cannot read: API Gateway does, which passes on text, and encoding/json for half of a surrogate pair. Two
-// claimants who differ only in such bytes would become one, and the second would get the item of the first.
-func validateClaimant(claimant string) error {
+// claimants who differ only in such bytes would become one, and the second would get the item of the first. The error
+// is an *itembank.InvalidError.
+func ValidateClaimant(claimant string) error {
 	if err := itembank.ValidateClaimant(claimant); err != nil {
 		return err
 	}

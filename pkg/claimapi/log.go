@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/oncebox/oncebox/internal/emf"
 	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -20,13 +21,13 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("method", c.event.RequestContext.HTTP.Method),
-		slog.String("route", c.route.name),
+		slog.String("route", c.route.name()),
 		slog.Int("status", r.status),
 		slog.String("slug", r.slug),
 		slog.String(requestid.Key, c.id),
 		slog.String("campaign", c.validCampaign()),
 		slog.Bool("replayed", r.replayed),
-		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Float64("duration_ms", emf.Milli(took)),
 	}
 	if r.status >= http.StatusInternalServerError {
 		level = slog.LevelError
@@ -40,7 +41,7 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 	if c.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(c.stack))) // it holds addresses and no texts
 	}
-	h.log.LogAttrs(ctx, level, "request", attrs...)
+	h.metrics.Log(ctx, h.log, level, "request", attrs, h.numbers(c, r, took))
 }
 
 // refuse writes the log line of an event that is not a request, and returns the error of the invocation.
@@ -58,15 +59,18 @@ func (c *call) validCampaign() string {
 	return c.campaign
 }
 
-// maskClaimant replaces the claimant in the text of an error, plain or quoted. The engines put no claimant into their
-// errors; this is for a panic, or an engine that does. Only a whole word is replaced, so that a claimant of one letter
-// does not damage the text.
+// maskClaimant replaces the claimant in the text of an error, plain or quoted, in the spelling of the request and in
+// that of the Bank. The engines put no claimant into their errors; this is for a panic, or an engine that does. Only a
+// whole word is replaced, so that a claimant of one letter does not damage the text.
 func (c *call) maskClaimant(text string) string {
 	if c.claimant == "" {
 		return text
 	}
-	quoted := strconv.Quote(c.claimant)
-	return replaceWord(replaceWord(text, c.claimant), quoted[1:len(quoted)-1])
+	for _, spelling := range itembank.Spellings(c.claimant) {
+		quoted := strconv.Quote(spelling)
+		text = replaceWord(replaceWord(text, spelling), quoted[1:len(quoted)-1])
+	}
+	return text
 }
 
 // replaceWord puts [claimant] in the place of word, wherever text has it as a whole word.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -35,6 +36,21 @@ var problems = []problem{
 		detail: "The request has no identity that can be a claimant. Credentials are missing, or do not name a customer.",
 	},
 	{
+		causes: []error{claimlink.ErrInvalid},
+		status: http.StatusUnauthorized, slug: "invalid-link", title: "Invalid link",
+		detail: "The link is not valid. It was cut off or changed, or its key does not count any more.",
+	},
+	{
+		causes: []error{claimlink.ErrExpired},
+		status: http.StatusUnauthorized, slug: "link-expired", title: "Link expired",
+		detail: "The link has expired.",
+	},
+	{
+		causes: []error{errOtherCampaign},
+		status: http.StatusForbidden, slug: "other-campaign", title: "Other campaign",
+		detail: "The link is for another campaign.",
+	},
+	{
 		causes: []error{errNotYours},
 		status: http.StatusForbidden, slug: "not-your-claim", title: "Not your claim",
 		detail: "The request names a claimant other than the caller.",
@@ -45,6 +61,17 @@ var problems = []problem{
 		detail: "Claimants may not confirm their own holds here. A back end does it for them.",
 	},
 	{
+		causes: []error{errChallenge},
+		status: http.StatusForbidden, slug: "challenge-failed", title: "Challenge failed",
+		detail: "The member challenge of the body is missing, or is not a right solution of the challenge that counts now.",
+	},
+	{
+		causes: []error{errChallengeUnavailable},
+		status: http.StatusServiceUnavailable, slug: "challenge-unavailable", title: "Challenge unavailable",
+		detail: "The solution of the challenge could not be checked. Nothing was claimed. Send the request again with a new " +
+			"solution.",
+	},
+	{
 		causes: []error{errNoRoute},
 		status: http.StatusNotFound, slug: "no-such-route", title: "No such route",
 		detail: "The API has nothing at this path.",
@@ -53,6 +80,11 @@ var problems = []problem{
 		causes: []error{itembank.ErrNoCampaign},
 		status: http.StatusNotFound, slug: "no-such-campaign", title: "No such campaign",
 		detail: "There is no campaign of this name.",
+	},
+	{
+		causes: []error{itembank.ErrNotPublished},
+		status: http.StatusNotFound, slug: "not-published", title: "Not published",
+		detail: "The campaign does not publish its items.",
 	},
 	{
 		causes: []error{itembank.ErrNoClaim},
@@ -66,8 +98,13 @@ var problems = []problem{
 	},
 	{
 		causes: []error{itembank.ErrSoldOut},
-		status: http.StatusConflict, slug: "sold-out", title: "Sold out",
+		status: http.StatusConflict, slug: slugSoldOut, title: "Sold out",
 		detail: "The campaign has no item left, and the claimant holds none.",
+	},
+	{
+		causes: []error{itembank.ErrItemTaken},
+		status: http.StatusConflict, slug: "item-taken", title: "Item taken",
+		detail: "The request names an item that is not free. Nothing was claimed.",
 	},
 	{
 		causes: []error{itembank.ErrNotOpen},
@@ -97,7 +134,7 @@ var problems = []problem{
 	{
 		causes: []error{errTooLarge},
 		status: http.StatusRequestEntityTooLarge, slug: "body-too-large", title: "Body too large",
-		detail: "The body of the request is larger than 4 KiB.",
+		detail: "The body of the request is larger than 16 KiB.",
 	},
 	{
 		causes: []error{errNotJSON},
@@ -118,7 +155,10 @@ var problems = []problem{
 	},
 }
 
-const slugTryAgain = "try-again"
+const (
+	slugSoldOut  = "sold-out"
+	slugTryAgain = "try-again"
+)
 
 // internal answers every error that is not in the table.
 var internal = problem{
@@ -181,7 +221,10 @@ func (h *Handler) refusal(err error, requestID string) reply {
 	if e, ok := errors.AsType[*methodError](err); ok {
 		headers["Allow"] = strings.Join(e.allowed, ", ")
 	}
-	if p.slug == slugTryAgain {
+	if challenge := h.from.challenge(err); challenge != "" && p.status == http.StatusUnauthorized {
+		headers["WWW-Authenticate"] = challenge
+	}
+	if p.status == http.StatusServiceUnavailable {
 		headers["Retry-After"] = h.retryAfter()
 	}
 	return reply{status: p.status, headers: headers, body: body, slug: p.slug}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
 // TestProblemsAreDocumented compares the table with docs/problems.md. Every slug is a heading whose text begins with
@@ -53,6 +55,27 @@ func TestNoCauseIsShadowed(t *testing.T) {
 		for _, cause := range p.causes {
 			if got := problemOf(cause); got.slug != p.slug {
 				t.Errorf("%v is answered as %s, want %s", cause, got.slug, p.slug)
+			}
+		}
+	}
+}
+
+// TestChallenges: an answer 401 names the scheme of its API, and with a refused token the error. Other answers do not.
+func TestChallenges(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]map[error]string{
+		fromJWT: {errNoIdentity: `Bearer realm="oncebox"`, errNotYours: ""},
+		fromIAM: {errRoleSession: "AWS4-HMAC-SHA256", errNotYours: ""},
+		fromLink: {
+			errNoIdentity: `Bearer realm="oncebox"`, claimlink.ErrInvalid: `Bearer error="invalid_token"`,
+			claimlink.ErrExpired: `Bearer error="invalid_token"`, errOtherCampaign: "",
+		},
+		fromContext: {errNoIdentity: ""},
+	} {
+		h := &Handler{from: ClaimantFrom{source: source}}
+		for err, challenge := range want {
+			if got := h.refusal(err, "").headers["WWW-Authenticate"]; got != challenge {
+				t.Errorf("with %s, the challenge of %v is %q, want %q", source, err, got, challenge)
 			}
 		}
 	}

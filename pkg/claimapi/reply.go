@@ -2,11 +2,14 @@ package claimapi
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/events"
 
@@ -18,6 +21,7 @@ type reply struct {
 	status   int
 	headers  map[string]string
 	body     any    // nil: none
+	file     []byte // in the place of body: bytes that are no JSON
 	slug     string // of a problem, else ""
 	replayed bool
 }
@@ -25,22 +29,48 @@ type reply struct {
 // ClaimBody is a claim as clients get it, over HTTP and from the command line. Times are RFC 3339 in UTC, with
 // milliseconds.
 type ClaimBody struct {
-	Campaign  string `json:"campaign"`
-	Claimant  string `json:"claimant"`
-	ClaimID   string `json:"claim_id"`
-	Item      string `json:"item"`
+	Campaign string `json:"campaign"`
+	Claimant string `json:"claimant"`
+	Slot     int    `json:"slot,omitempty"` // absent: the first
+	ClaimID  string `json:"claim_id"`
+
+	ItemBody            // the first item
+	Items    []ItemBody `json:"items,omitempty"` // all items, of a claim with several
+
 	ClaimedAt string `json:"claimed_at"`
 	EndsAt    string `json:"ends_at,omitempty"`
 	Replayed  bool   `json:"replayed"`
 }
 
+// ItemBody is an item as clients get it.
+type ItemBody struct {
+	Item    string           `json:"item"`
+	Columns itembank.Columns `json:"columns,omitempty"`
+}
+
+// ItemsOf makes the ItemBody of each item of a claim.
+func ItemsOf(c itembank.Claim) (bodies []ItemBody) {
+	for i, item := range c.Items() {
+		bodies = append(bodies, ItemBody{item, c.Columns.Of(i)})
+	}
+	return bodies
+}
+
 // NewClaimBody makes the ClaimBody of a grant.
 func NewClaimBody(g itembank.Grant) ClaimBody {
 	c := g.Claim
-	return ClaimBody{
-		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, Item: c.Item,
+	items := ItemsOf(c)
+	body := ClaimBody{
+		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, ItemBody: items[0],
 		ClaimedAt: timestamp(c.ClaimedAt), EndsAt: timestamp(c.EndsAt), Replayed: g.Replayed,
 	}
+	if c.Slot > 1 {
+		body.Slot = c.Slot
+	}
+	if len(items) > 1 {
+		body.Items = items
+	}
+	return body
 }
 
 // stateBody is a campaign as clients get it.
@@ -61,6 +91,9 @@ func granted(g itembank.Grant, base string) reply {
 		return r
 	}
 	r.headers["Location"] = base + "/" + url.PathEscape(g.Claim.Claimant)
+	if slot := g.Claim.Slot; slot > 1 {
+		r.headers["Location"] += fmt.Sprintf("?%s=%d", slotName, slot)
+	}
 	return r
 }
 
@@ -85,14 +118,18 @@ func timestamp(t time.Time) string {
 // text is the body of the reply.
 func (r reply) text() string {
 	if r.body == nil {
-		return ""
+		return string(r.file)
 	}
 	return encode(r.body)
 }
 
 // response is the reply as API Gateway reads it.
 func (r reply) response() events.APIGatewayV2HTTPResponse {
-	return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: r.headers, Body: r.text()}
+	answer := events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: r.headers, Body: r.text()}
+	if !utf8.Valid(r.file) {
+		answer.Body, answer.IsBase64Encoded = base64.StdEncoding.EncodeToString(r.file), true
+	}
+	return answer
 }
 
 // encoder is a JSON encoder with its buffer.

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 func TestRoutes(t *testing.T) {
@@ -114,9 +116,9 @@ func TestBodies(t *testing.T) {
 		"array of objects":       {`[{"claimant":"ada"}]`, 400, "", ""},
 		"null document":          {`null`, 400, "", ""},
 		"single quotes":          {`{'claimant':'ada'}`, 400, "", ""},
-		"largest":                {`{"claimant":"ada"}` + strings.Repeat(" ", 4096-18), 201, "", "ada"},
-		"too large":              {`{"claimant":"ada"}` + strings.Repeat(" ", 4097-18), 413, "", ""},
-		"too large and not JSON": {strings.Repeat("x", 4097), 413, "", ""},
+		"largest":                {`{"claimant":"ada"}` + strings.Repeat(" ", (16<<10)-18), 201, "", "ada"},
+		"too large":              {`{"claimant":"ada"}` + strings.Repeat(" ", (16<<10)+1-18), 413, "", ""},
+		"too large and not JSON": {strings.Repeat("x", (16<<10)+1), 413, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,4 +346,30 @@ func TestTheZeroClaimantFromTrustsNothing(t *testing.T) {
 	b.Handler = claimapi.New(b.bank, claimapi.ClaimantFrom{}, discard())
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusUnauthorized, "unauthenticated")
 	b.do(t, withSub(post(spring, ""), "ada")).wants(t, http.StatusUnauthorized, "unauthenticated")
+}
+
+// TestCallersSpelling: the Bank compares the caller with the claimant that a request names.
+func TestCallersSpelling(t *testing.T) {
+	t.Parallel()
+	const vip = "/campaigns/vip/claims"
+	b := newBench(t, "jwt:email")
+	b.campaign(t, "vip", itembank.Settings{ClaimantAs: itembank.Email, Hold: time.Hour}, "VIP-1", "VIP-2")
+	by := func(r request) request { return withJWT(r, map[string]string{"email": "Ann@Example.com"}) }
+	first := b.do(t, by(post(vip, ""))).wants(t, http.StatusCreated, "")
+	if got := first.text("claimant"); got != "ann@example.com" || first.Headers["Location"] != vip+"/ann@example.com" {
+		t.Errorf("the claim is of %q, at %s", got, first.Headers["Location"])
+	}
+	for _, r := range []request{
+		post(vip, named("ann@example.com")), post(vip, named(" ANN@example.com")),
+		newRequest(http.MethodGet, vip+"/me"), newRequest(http.MethodGet, vip+"/ANN@example.com"), newRequest(http.MethodGet, vip+"/ann@example.com"),
+	} {
+		if again := b.do(t, by(r)).wants(t, http.StatusOK, ""); again.text("claim_id") != first.text("claim_id") {
+			t.Errorf("%s %s: got %s", r.RequestContext.HTTP.Method, r.RawPath, again.Body)
+		}
+	}
+	b.do(t, by(post(vip, named("ann+1@example.com")))).wants(t, http.StatusForbidden, "not-your-claim")
+	b.do(t, by(post("/campaigns/nothing/claims", named("ann@example.com")))).wants(t, http.StatusForbidden, "not-your-claim")
+	r := newRequest(http.MethodDelete, vip+"/ANN@EXAMPLE.COM")
+	r.RawQueryString = "claim_id=" + first.text("claim_id")
+	b.released(t, by(r))
 }

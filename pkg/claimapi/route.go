@@ -10,28 +10,37 @@ import (
 // route is one kind of request.
 type route struct {
 	method string
-	tail   string // what follows /campaigns/{campaign}
-	name   string // in logs; it holds no text from the client
+	path   string // may have the parameter {campaign}, and behind it {claimant} or {file}
 	serve  func(*Handler, context.Context, *call) (reply, error)
 }
 
-func newRoute(method, tail string, serve func(*Handler, context.Context, *call) (reply, error)) route {
-	return route{method, tail, method + " " + root + "{campaign}" + tail, serve}
-}
-
 const (
-	root          = "/campaigns/"
-	claimsTail    = "/claims"
+	campaignParam = "{campaign}"
 	claimantParam = "{claimant}"
+
+	campaignPath = "/campaigns/" + campaignParam
+	claimsPath   = campaignPath + "/claims"
+	claimPath    = claimsPath + "/" + claimantParam
+	documentPath = "/openapi.json"
 )
 
-// routes lists all kinds of requests.
+// routes lists all kinds of requests, but for those of the page. openapi.json describes the same ones.
 var routes = []route{
-	newRoute(http.MethodPost, claimsTail, (*Handler).claim),
-	newRoute(http.MethodGet, claimsTail+"/"+claimantParam, (*Handler).heldClaim),
-	newRoute(http.MethodDelete, claimsTail+"/"+claimantParam, (*Handler).releaseHold),
-	newRoute(http.MethodPost, claimsTail+"/"+claimantParam+"/confirmation", (*Handler).confirmation),
-	newRoute(http.MethodGet, "", (*Handler).campaignState),
+	{http.MethodPost, claimsPath, (*Handler).claim},
+	{http.MethodGet, claimPath, (*Handler).heldClaim},
+	{http.MethodDelete, claimPath, (*Handler).releaseHold},
+	{http.MethodPost, claimPath + "/confirmation", (*Handler).confirmation},
+	{http.MethodGet, campaignPath + "/items", (*Handler).freeItems},
+	{http.MethodGet, campaignPath, (*Handler).campaignState},
+	{http.MethodGet, documentPath, (*Handler).openAPI},
+}
+
+// name is the route in logs. It holds no text from the client.
+func (r route) name() string {
+	if r.path == "" {
+		return "" // no route was found
+	}
+	return r.method + " " + r.path
 }
 
 var errNoRoute = errors.New("claimapi: no such route")
@@ -44,29 +53,42 @@ type methodError struct{ allowed []string }
 func (e *methodError) Error() string { return errMethod.Error() }
 func (e *methodError) Unwrap() error { return errMethod }
 
-// match reports whether the tail of a path is that of the route. A claimant is all that the route leaves of the path: the
-// path is decoded, so a claimant may contain slashes.
-func (r route) match(tail string) (claimant string, ok bool) {
-	before, after, named := strings.Cut(r.tail, claimantParam)
-	if !named {
-		return "", tail == r.tail
+// match reports whether a path is that of the route. A campaign is what stands before the next slash. A claimant is all
+// that the route leaves of the path: the path is decoded, so a claimant may contain slashes.
+func (r route) match(path string) (campaign, named string, ok bool) {
+	root, tail, has := strings.Cut(r.path, campaignParam)
+	if !has {
+		return "", "", path == r.path
 	}
-	claimant, begins := strings.CutPrefix(tail, before)
-	claimant, ends := strings.CutSuffix(claimant, after)
-	return claimant, begins && ends && claimant != ""
+	rest, ok := strings.CutPrefix(path, root)
+	end := strings.IndexByte(rest, '/')
+	if end < 0 {
+		end = len(rest)
+	}
+	named, matches := matchTail(tail, rest[end:])
+	return rest[:end], named, ok && end > 0 && matches
 }
 
-// find sets the call's route, campaign and named claimant. Errors: errNoRoute, *methodError.
-func (c *call) find() error {
-	campaign, tail, ok := splitPath(strings.TrimPrefix(c.event.RawPath, stagePrefix(c.event)))
-	if !ok {
-		return errNoRoute
+// matchTail compares what follows the campaign in a route and in a path.
+func matchTail(tail, path string) (named string, ok bool) {
+	before, parameter, _ := strings.Cut(tail, "{")
+	_, after, has := strings.Cut(parameter, "}")
+	if !has {
+		return "", path == tail
 	}
+	named, begins := strings.CutPrefix(path, before)
+	named, ends := strings.CutSuffix(named, after)
+	return named, begins && ends && named != ""
+}
+
+// find sets the call's route, its campaign, and the claimant or file that the path names. Errors: errNoRoute, *methodError.
+func (c *call) find(routes []route) error {
+	path := strings.TrimPrefix(c.event.RawPath, stagePrefix(c.event))
 	var allowed []string
 	for _, r := range routes {
-		claimant, ok := r.match(tail)
+		campaign, named, ok := r.match(path)
 		if ok && r.method == c.event.RequestContext.HTTP.Method {
-			c.route, c.campaign, c.named = r, campaign, claimant
+			c.route, c.campaign, c.named = r, campaign, named
 			return nil
 		}
 		if ok {
@@ -77,16 +99,6 @@ func (c *call) find() error {
 		return errNoRoute
 	}
 	return &methodError{allowed}
-}
-
-// splitPath splits a path into /campaigns/{campaign} and its tail, which is empty or begins with a slash.
-func splitPath(path string) (campaign, tail string, ok bool) {
-	rest, ok := strings.CutPrefix(path, root)
-	end := strings.IndexByte(rest, '/')
-	if end < 0 {
-		end = len(rest)
-	}
-	return rest[:end], rest[end:], ok && end > 0
 }
 
 // defaultStage is the stage whose name is not in the path.

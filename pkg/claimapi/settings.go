@@ -3,23 +3,37 @@ package claimapi
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // The variables of the claim function.
 const (
-	varBankTable     = "ONCEBOX_BANK_TABLE"
-	varDedupeTable   = "ONCEBOX_DEDUPE_TABLE"
-	varClaimantFrom  = "ONCEBOX_CLAIMANT_FROM"
-	varCampaignCache = "ONCEBOX_CAMPAIGN_CACHE"
-	varConfirm       = "ONCEBOX_CLAIMANTS_CONFIRM"
-	varLogLevel      = "ONCEBOX_LOG_LEVEL"
+	varBankTable      = "ONCEBOX_BANK_TABLE"
+	varDedupeTable    = "ONCEBOX_DEDUPE_TABLE"
+	varClaimantFrom   = "ONCEBOX_CLAIMANT_FROM"
+	varCampaignCache  = "ONCEBOX_CAMPAIGN_CACHE"
+	varLinkKeys       = "ONCEBOX_LINK_KEYS"
+	varConfirm        = "ONCEBOX_CLAIMANTS_CONFIRM"
+	varPage           = "ONCEBOX_PAGE"
+	varChallenge      = "ONCEBOX_CHALLENGE"
+	varChallengeSite  = "ONCEBOX_CHALLENGE_SITE_KEY"
+	varChallengeFile  = "ONCEBOX_CHALLENGE_SECRET_FILE"
+	varChallengeARN   = "ONCEBOX_CHALLENGE_SECRET_ARN"
+	varChallengeURL   = "ONCEBOX_CHALLENGE_URL"
+	varChallengeHosts = "ONCEBOX_CHALLENGE_HOSTS"
+	varCORSOrigins    = "ONCEBOX_CORS_ORIGINS" // of servers only: in AWS, API Gateway has the origins
+	varLogLevel       = "ONCEBOX_LOG_LEVEL"
 )
 
-var known = []string{varBankTable, varDedupeTable, varClaimantFrom, varCampaignCache, varConfirm, varLogLevel}
+var known = []string{
+	varBankTable, varDedupeTable, varClaimantFrom, varLinkKeys, varCampaignCache, varConfirm, varPage,
+	varChallenge, varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts, settings.VarMetrics, varLogLevel,
+}
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
 // them from misspelt names.
@@ -28,15 +42,32 @@ func Variables() []string { return slices.Clone(known) }
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	ClaimantFrom     ClaimantFrom
+	LinkKeys         claimlink.Keys
 	CampaignCache    time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
 	ClaimantsConfirm bool          // see WithClaimantsConfirm
+	Page             bool          // see WithPage
+	Challenge        *Challenge    // see WithChallenge; nil: none
+	CORSOrigins      []string      // for AllowOrigins; of ParseOptions only
 	LogLevel         slog.Level
+}
+
+// HandlerOptions returns the options of New that the settings choose.
+func (o Options) HandlerOptions() []Option {
+	options := []Option{WithClaimantsConfirm(o.ClaimantsConfirm), WithLinkKeys(o.LinkKeys)}
+	if o.Page {
+		options = append(options, WithPage(o.CampaignCache))
+	}
+	if o.Challenge != nil {
+		options = append(options, WithChallenge(*o.Challenge))
+	}
+	return options
 }
 
 // Settings are the settings of the function in functions/claim.
 type Settings struct {
 	BankTable   string
 	DedupeTable string
+	Metrics     string // the namespace of the metrics: see WithMetrics
 	Options
 }
 
@@ -44,9 +75,17 @@ type Settings struct {
 //
 //	ONCEBOX_BANK_TABLE         required: the table of campaigns and items
 //	ONCEBOX_DEDUPE_TABLE       required: the table of claims
-//	ONCEBOX_CLAIMANT_FROM      required: jwt:CLAIM, iam, iam:session, iam:role or body
+//	ONCEBOX_CLAIMANT_FROM      required: jwt:CLAIM, iam, iam:session, iam:role, link or body
+//	ONCEBOX_LINK_KEYS          required with link: the public keys of links, with commas or white space between them
 //	ONCEBOX_CAMPAIGN_CACHE     how long a copy of a campaign's rules is used, 0 to 5s; default 5s
 //	ONCEBOX_CLAIMANTS_CONFIRM  on or off: whether claimants may confirm their own holds; default off
+//	ONCEBOX_PAGE               on or off: whether the claim page is served; default off
+//	ONCEBOX_CHALLENGE          turnstile, hcaptcha or recaptcha: a claim needs a solution of the provider's challenge
+//	ONCEBOX_CHALLENGE_SITE_KEY, ONCEBOX_CHALLENGE_SECRET_FILE or ONCEBOX_CHALLENGE_SECRET_ARN
+//	                           required with a challenge: the site key, and the secret in a file or in Secrets Manager
+//	ONCEBOX_CHALLENGE_URL      the address of the siteverify call; default: the provider's
+//	ONCEBOX_CHALLENGE_HOSTS    host names of the pages whose solutions are taken; default: those of the site key
+//	ONCEBOX_METRICS            on or off: whether log lines have metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL          debug, info, warn or error; default info
 //
 // An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
@@ -54,7 +93,10 @@ type Settings struct {
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
-	s := Settings{BankTable: p.Table(varBankTable), DedupeTable: p.Table(varDedupeTable), Options: p.options("")}
+	s := Settings{
+		BankTable: p.Table(varBankTable), DedupeTable: p.Table(varDedupeTable), Metrics: p.Metrics(environ),
+		Options: p.options("", false),
+	}
 	if s.BankTable != "" && s.BankTable == s.DedupeTable {
 		p.Wrong(varDedupeTable, "is the table of "+varBankTable, "another table")
 	}
@@ -62,18 +104,32 @@ func ParseSettings(environ []string) (Settings, error) {
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox local`. The caller chooses
-// the store. The claimant comes from the body by default. Other ONCEBOX_ variables are ignored, except for the old
+// the store. The claimant comes from the body by default, and the claim page is on. ONCEBOX_CORS_ORIGINS are the origins
+// for AllowOrigins. Other ONCEBOX_ variables are ignored, except for the old
 // names of settings. The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseRenamed()
-	return p.options(fromBody), p.Err()
+	o := p.options(fromBody, true)
+	o.CORSOrigins = p.List(varCORSOrigins)
+	for _, origin := range o.CORSOrigins {
+		if ValidateOrigin(origin) != nil {
+			p.Wrong(varCORSOrigins, "has a value that is not an origin", "origins with commas between them, as in https://shop.example")
+			break
+		}
+	}
+	return o, p.Err()
 }
 
 type parser struct{ *settings.Parser }
 
-func (p parser) options(defaultFrom string) Options {
-	return Options{p.claimantFrom(defaultFrom), p.campaignCache(), p.Switch(varConfirm, false), p.LogLevel(varLogLevel)}
+func (p parser) options(defaultFrom string, defaultPage bool) Options {
+	from := p.claimantFrom(defaultFrom)
+	return Options{
+		ClaimantFrom: from, LinkKeys: p.linkKeys(from), CampaignCache: p.campaignCache(),
+		ClaimantsConfirm: p.Switch(varConfirm, false), Page: p.Switch(varPage, defaultPage), Challenge: p.challenge(),
+		LogLevel: p.LogLevel(varLogLevel),
+	}
 }
 
 func (p parser) claimantFrom(fallback string) ClaimantFrom {
@@ -89,6 +145,25 @@ func (p parser) claimantFrom(fallback string) ClaimantFrom {
 		p.Wrong(varClaimantFrom, "is not a source of claimants", claimantFromForms)
 	}
 	return from
+}
+
+const linkKeyForms = "public keys that `oncebox links keygen` wrote, with commas between them"
+
+// linkKeys refuses keys that nobody looks at: the operator believes that links count.
+func (p parser) linkKeys(from ClaimantFrom) (keys claimlink.Keys) {
+	text := p.Text(varLinkKeys)
+	switch {
+	case text == "" && from.source == fromLink:
+		p.Wrong(varLinkKeys, "is missing", linkKeyForms)
+	case text != "" && from.source != fromLink:
+		p.Wrong(varLinkKeys, "has no effect: "+varClaimantFrom+" is not link", "link keys with link only")
+	case text != "":
+		var err error
+		if keys, err = claimlink.ParseKeys(text); err != nil {
+			p.Wrong(varLinkKeys, "is wrong: "+strings.TrimPrefix(err.Error(), "claimlink: "), linkKeyForms)
+		}
+	}
+	return keys
 }
 
 func (p parser) campaignCache() time.Duration {

@@ -2,11 +2,13 @@ package claimapi_test
 
 import (
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
 // required are the variables without which the function does not start.
@@ -26,6 +28,7 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "campaign cache", s.CampaignCache, 5*time.Second)
 	equal(t, "claimants confirm", s.ClaimantsConfirm, false)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
+	equal(t, "metrics", s.Metrics, "")
 }
 
 func TestSettingsGiven(t *testing.T) {
@@ -40,11 +43,24 @@ func TestSettingsGiven(t *testing.T) {
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), text)
 	}
+	for _, text := range []string{testLinkKey, testLinkKey + ", " + testLinkKey + "\n"} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS="+text))
+		must(t, err)
+		equal(t, "claimant from", s.ClaimantFrom.String(), "link")
+		keys, err := claimlink.ParseKeys(testLinkKey)
+		must(t, err)
+		if !reflect.DeepEqual(s.LinkKeys, keys) {
+			t.Errorf("link keys %v", s.LinkKeys)
+		}
+	}
 	for text, want := range map[string]bool{"on": true, "off": false} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANTS_CONFIRM=" + text))
 		must(t, err)
 		equal(t, "claimants confirm", s.ClaimantsConfirm, want)
 	}
+	s, err := claimapi.ParseSettings(with("ONCEBOX_METRICS=on", "AWS_LAMBDA_FUNCTION_NAME=claims"))
+	must(t, err)
+	equal(t, "metrics", s.Metrics, "oncebox/claims")
 	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 		"error": slog.LevelError} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
@@ -52,6 +68,9 @@ func TestSettingsGiven(t *testing.T) {
 		equal(t, "log level", s.LogLevel, want)
 	}
 }
+
+// testLinkKey is a public key of links.
+const testLinkKey = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 
 func TestSettingsRefused(t *testing.T) {
 	t.Parallel()
@@ -74,10 +93,16 @@ func TestSettingsRefused(t *testing.T) {
 		"body with a part":   {with("ONCEBOX_CLAIMANT_FROM=body:session"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
 		"confirm":            {with("ONCEBOX_CLAIMANTS_CONFIRM=yes"), "ONCEBOX_CLAIMANTS_CONFIRM"},
+		"link without keys":  {with("ONCEBOX_CLAIMANT_FROM=link"), "ONCEBOX_LINK_KEYS"},
+		"keys without link":  {with("ONCEBOX_LINK_KEYS=" + testLinkKey), "ONCEBOX_LINK_KEYS"},
+		"wrong keys":         {with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=hunter2!"), "ONCEBOX_LINK_KEYS"},
+		"a private key":      {with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=-----BEGIN PRIVATE KEY----- hunter2"), "ONCEBOX_LINK_KEYS"},
+		"link with a part":   {with("ONCEBOX_CLAIMANT_FROM=link:x"), "ONCEBOX_CLAIMANT_FROM"},
 		"other identity":     {with("ONCEBOX_CLAIMANT_FROM=JWT:sub"), "ONCEBOX_CLAIMANT_FROM"},
 		"negative cache":     {with("ONCEBOX_CAMPAIGN_CACHE=-1s"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"long cache":         {with("ONCEBOX_CAMPAIGN_CACHE=5001ms"), "ONCEBOX_CAMPAIGN_CACHE"},
 		"cache without unit": {with("ONCEBOX_CAMPAIGN_CACHE=5"), "ONCEBOX_CAMPAIGN_CACHE"},
+		"metrics":            {with("ONCEBOX_METRICS=yes"), "ONCEBOX_METRICS"},
 		"bad level":          {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
 			[]string{"ONCEBOX_X=hunter2", "ONCEBOX_BANK_TABLE=hunter2!", "ONCEBOX_CLAIMANT_FROM=hunter2",

@@ -120,6 +120,7 @@ func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) (err error) {
 	work, cancel := r.workTime(ctx)
 	defer cancel()
+	begun := r.clock.Now()
 	switch {
 	case r.parts.Tx != nil:
 		err = r.transact(work, users)
@@ -128,6 +129,7 @@ func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) (err er
 	default:
 		err = r.sendReady(work, users)
 	}
+	r.result.SinkTime += r.clock.Now().Sub(begun)
 	r.acknowledge(ctx, users)
 	return err
 }

@@ -264,6 +264,9 @@ type Result struct {
 	Tally  Tally
 	// Reasons counts the records that were dead-lettered, by the reason.
 	Reasons map[string]int64
+	// LedgerTime is how long the batch waited for the ledger, and SinkTime how long for the sink and the dead-letter store.
+	// The two may overlap. With a TxSink, which decides a record and delivers it in one transaction, all is SinkTime.
+	LedgerTime, SinkTime time.Duration
 }
 
 // batchRun is one batch on its way through a Processor.
@@ -383,7 +386,11 @@ func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 		r.decide(ctx, c)
 	}
 	c.ends = c.err != nil || r.blocks(c)
-	r.grow(ctx, r.clock.Now().Sub(begun))
+	took := r.clock.Now().Sub(begun)
+	if r.parts.Tx == nil {
+		r.result.LedgerTime += took
+	}
+	r.grow(ctx, took)
 	return c
 }
 

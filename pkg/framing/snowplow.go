@@ -85,7 +85,7 @@ func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
 	}
 	content := text[:snowplowHeader:snowplowHeader]
 	for _, event := range events {
-		content = binary.BigEndian.AppendUint32(content, uint32(len(event))) //nolint:gosec // it is part of 64 MiB
+		content = binary.BigEndian.AppendUint32(content, uint32(len(event)))
 		content = append(content, event...)
 	}
 	if _, err := w.Write(content); err != nil {

@@ -24,8 +24,11 @@ type Bank struct {
 	rules  ruleCache
 	rate   *rate.Limiter // of the operations on many rows; nil: there is no limit
 
-	mu        sync.Mutex // guards campaigns
+	contention contention
+
+	mu        sync.Mutex // guards campaigns and samples
 	campaigns map[string]*campaignMemory
+	samples   float64 // where the samples of CountFree begin, below 1; 0: not yet known
 }
 
 // campaignMemory is what a Bank remembers of a campaign from one request to the next.

@@ -1,6 +1,7 @@
 package itembank
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,8 +35,8 @@ const (
 	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
-// Campaign is a named bank with its rules. Scope, Shards, ItemLife, ClaimLife, Hold
-// and OnEnd are fixed when the campaign is created.
+// Campaign is a named bank with its rules. Scope, ClaimantAs, PerClaimant, Choice, Publish, Columns,
+// Shards, ItemLife, ClaimLife, Hold and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name     string
 	Override State // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
@@ -44,6 +45,11 @@ type Campaign struct {
 	OpensAt         time.Time     // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt        time.Time     // zero: never
 	Scope           string        // the name space in which a claimant holds at most one claim
+	ClaimantAs      ClaimantAs    // which claimants are the same one
+	PerClaimant     int           // how many claims a claimant can have, each in a slot of its own
+	Choice          bool          // claimants may name the items
+	Publish         bool          // PublishedItems lists the free items
+	Columns         bool          // loads may give items columns
 	Shards          int           // parts of the bank
 	PageSize        int           // the least number of items read at a time
 	ItemLife        time.Duration // how long an item can be claimed after its load; 0: for ever
@@ -71,7 +77,9 @@ func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
 		Name: r.Name, Override: overrideOf(r.Mode), UntilReconciled: r.Mode == engine.ClosedUntilReconciled,
 		OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
-		Shards: r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
+		ClaimantAs: claimantAsOf(r.Claimants), PerClaimant: max(r.PerClaimant, 1), Choice: r.Choice, Publish: r.Publish,
+		Columns: r.Columns,
+		Shards:  r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
 		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
 	}
 }
@@ -87,11 +95,16 @@ func overrideOf(m engine.Mode) State {
 }
 
 func (c Campaign) row() engine.Campaign {
-	return engine.Campaign{
-		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt, Scope: c.Scope,
+	row := engine.Campaign{
+		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
+		Scope: c.Scope, Claimants: c.ClaimantAs.row(), Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
 		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold,
 		OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
 	}
+	if c.PerClaimant > 1 {
+		row.PerClaimant = c.PerClaimant
+	}
+	return row
 }
 
 func (c Campaign) mode() engine.Mode {
@@ -136,23 +149,43 @@ type Settings struct {
 	ClaimLife time.Duration // at least 30 s, whole milliseconds; default: for ever
 	Hold      time.Duration // at least 30 s, whole milliseconds; default: claims are not confirmed
 	OnEnd     OnEnd         // default: Burn; with Hold: Return
+	// ClaimantAs is fixed with the scope: all its campaigns have the same. Default: Exact.
+	ClaimantAs ClaimantAs
+	// PerClaimant is how many claims a claimant can have: 1 to 100. With several, the campaign has its
+	// scope for itself. Default: 1.
+	PerClaimant int
+	// Choice lets claimants name the items (Choosing). Use it for seats and places: on codes it lets anybody
+	// try which codes exist, and take them.
+	Choice bool
+	// Publish lets anybody list the free items (PublishedItems), for a seat map. Never use it for codes.
+	Publish bool
+	// Columns lets loads give items columns (Line.Columns), which come back with the item. An answer then reads
+	// the rows of its items, which costs a request. Claimants see the columns.
+	Columns bool
 }
 
 // CreateCampaign creates a campaign. It is safe to repeat: with the same settings it
-// returns the existing campaign and created = false. With other settings it returns an
-// *InvalidError and changes nothing.
+// returns the existing campaign and created = false. With other settings, or if the scope has
+// another ClaimantAs, it returns an *InvalidError and changes nothing. The name of a deleted campaign can
+// be used again DrainTime after its deletion.
 //
-// Errors: *InvalidError, ErrTryAgain.
+// Errors: *InvalidError, ErrDeleted, ErrTryAgain.
 func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c Campaign, created bool, err error) {
 	c, err = newCampaign(name, s, b.now())
 	if err != nil {
 		return c, false, err
 	}
-	row, err := b.store.CreateCampaign(ctx, c.row())
-	if err != nil || row == nil {
-		return c, err == nil, err
+	if err := b.checkScope(ctx, c); err != nil {
+		return c, false, err
 	}
-	existing := campaignOf(*row)
+	result, err := b.putCampaign(ctx, c)
+	switch {
+	case err != nil || result.Created():
+		return c, err == nil, err
+	case result.Existing == nil:
+		return c, false, c.scopeDiffers(*result.Scope)
+	}
+	existing := campaignOf(*result.Existing)
 	if !existing.sameSettings(c) {
 		detail := fmt.Sprintf("%q exists with other settings; choose another name", name)
 		return existing, false, &InvalidError{"campaign", detail}
@@ -164,7 +197,8 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
 		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, Hold: s.Hold,
-		OnEnd: s.OnEnd, CreatedAt: now,
+		OnEnd: s.OnEnd, ClaimantAs: cmp.Or(s.ClaimantAs, Exact), PerClaimant: cmp.Or(s.PerClaimant, 1),
+		Choice: s.Choice, Publish: s.Publish, Columns: s.Columns, CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name
@@ -203,6 +237,10 @@ func (c Campaign) validate() error {
 		return &InvalidError{"closes", "must be later than 1970"}
 	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
 		return &InvalidError{"closes", "must be later than opens"}
+	case c.ClaimantAs != Exact && c.ClaimantAs != Email:
+		return &InvalidError{"claimant-as", "must be exact or email"}
+	case c.PerClaimant < 1 || c.PerClaimant > maxPerClaimant:
+		return &InvalidError{"per-claimant", fmt.Sprintf("must be 1 to %d, is %d", maxPerClaimant, c.PerClaimant)}
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	case c.Hold != 0 && c.OnEnd != Return:
@@ -236,6 +274,9 @@ const (
 	// 20 to 60 items a page are near the best for small banks (docs/benchmarks.md).
 	defaultPageSize = 30
 	maxPageSize     = 1000
+
+	// Forget reads each slot of a claimant.
+	maxPerClaimant = 100
 )
 
 // Limits of lives. All engines can store a time a century from now.
@@ -259,9 +300,11 @@ func validateLife(field string, life, minimum time.Duration) error {
 // tooEarly reports a time that an engine cannot distinguish from "no time".
 func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
-// sameSettings compares what Settings choose, not what an operator changed later.
+// sameSettings compares what Settings choose, as ChangeCampaign left it. An Override is not among that.
 func (c Campaign) sameSettings(o Campaign) bool {
-	return c.Scope == o.Scope && c.Shards == o.Shards && c.PageSize == o.PageSize &&
+	return c.Scope == o.Scope && c.ClaimantAs == o.ClaimantAs && c.PerClaimant == o.PerClaimant &&
+		c.Choice == o.Choice && c.Publish == o.Publish && c.Columns == o.Columns &&
+		c.Shards == o.Shards && c.PageSize == o.PageSize &&
 		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.Hold == o.Hold && c.OnEnd == o.OnEnd &&
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
@@ -327,9 +370,11 @@ func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	campaigns := make([]Campaign, len(rows))
-	for i, row := range rows {
-		campaigns[i] = campaignOf(row)
+	campaigns := make([]Campaign, 0, len(rows))
+	for _, row := range rows {
+		if row.Mode != engine.Deleted {
+			campaigns = append(campaigns, campaignOf(row))
+		}
 	}
 	return campaigns, nil
 }
@@ -343,6 +388,18 @@ func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
 	}
 	c, err := b.readCampaign(ctx, name)
 	return c.bare(), err
+}
+
+// Scope returns the scope of a campaign. It never changes, so it comes from the Bank's copy of the
+// campaign, if there is one.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
+func (b *Bank) Scope(ctx context.Context, name string) (string, error) {
+	if err := ValidateName("campaign", name); err != nil {
+		return "", err
+	}
+	c, err := b.fixedRules(ctx, name)
+	return c.Scope, err
 }
 
 // Counts says where the items of a campaign are. On a campaign at rest

@@ -27,9 +27,10 @@ type testCase struct {
 
 // subjects lists all cases by subject.
 var subjects = map[string][]testCase{
-	"claims": claimCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
+	"claims": claimCases, "choice": choiceCases, "columns": columnCases, "published": publishedCases, "claimants": claimantCases, "slots": slotCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
-	"reconcile": reconcileCases, "repair": repairCases, "replay": replayCases,
+	"changes": changeCases, "look-ups": lookUpCases, "counts": countCases, "reconcile": reconcileCases, "repair": repairCases,
+	"replay": replayCases,
 }
 
 // TestBank runs all cases on each engine. Under -short it runs them in memory.

@@ -21,12 +21,18 @@ const (
 type Claim struct {
 	ID        string // random; never used again
 	Campaign  string
-	Scope     string // the name space in which the claimant holds at most one claim
+	Scope     string // the name space in which the claimant holds at most one claim, or one in each slot
 	Claimant  string
-	Item      string
-	ClaimedAt time.Time // UTC, whole milliseconds
-	EndsAt    time.Time // zero: never
+	Slot      int             // numbers the claims of the claimant, from 1
+	Item      string          // the first of Items
+	More      engine.ItemList // the others, of a claim of several chosen items
+	Columns   ColumnsList     // of Items; "": they have none
+	ClaimedAt time.Time       // UTC, whole milliseconds
+	EndsAt    time.Time       // zero: never
 }
+
+// Items returns all items of the claim: one, or those that were chosen with Choosing.
+func (c Claim) Items() []string { return append([]string{c.Item}, c.More.Items()...) }
 
 // Grant is the answer to a claimant.
 type Grant struct {
@@ -41,9 +47,9 @@ type Grant struct {
 // Errors: *InvalidError; ErrTryAgain; ErrInconsistent if the rows of the claimant's claim
 // contradict each other, which repeating does not change (Reconcile finds them); and these of
 // the family ErrRefused, which a claimant who holds an item of the campaign never gets:
-// ErrNotOpen, ErrClosed, ErrSoldOut, *ClaimedElsewhereError. ErrNoCampaign if the
+// ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, *ClaimedElsewhereError. ErrNoCampaign if the
 // campaign does not exist.
-func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, error) {
+func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
 	}
@@ -55,16 +61,42 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string) (Grant, err
 			return Grant{}, rulesErr
 		}
 	}
-	r, err := b.newRequest(c, claimant, started)
+	which := whichOf(options)
+	key, err := c.claimKey(claimant, which.slot)
+	if err != nil {
+		return Grant{}, err
+	}
+	chosen, err := c.choose(which.items)
+	if err != nil {
+		return Grant{}, err
+	}
+	r, err := b.newRequest(c, key, started)
 	switch {
 	case err != nil:
 		return Grant{}, err
 	case rulesErr != nil: // a scope never changes, so the old copy is good enough to find the claim
-		return r.unlessHeld(ctx, rulesErr)
+		grant, err := r.unlessHeld(ctx, rulesErr)
+		return r.finish(ctx, grant, err)
 	}
+	r.chosen = chosen
 	grant, err := r.run(ctx)
+	if err == nil {
+		b.rules.sawClaim(grant.Claim.Campaign, b.clock.Now())
+	}
 	r.memory.repeats.count(grant.Replayed)
-	return grant, err
+	return r.finish(ctx, grant, err)
+}
+
+// finish adds the columns to a grant. Without them there is no answer: the claim stays, and the next request
+// gets it.
+func (r *request) finish(ctx context.Context, grant Grant, err error) (Grant, error) {
+	if err != nil {
+		return Grant{}, err
+	}
+	if grant.Claim, err = r.bank.withColumns(ctx, r.campaign, grant.Claim); err != nil {
+		return Grant{}, err
+	}
+	return grant, nil
 }
 
 // request is one call of Bank.Claim.
@@ -75,9 +107,12 @@ type request struct {
 	campaign Campaign
 	claim    engine.Claim // to be put; its id is the same in every attempt
 	waits    int
+
+	chosen    []engine.FreeItem // the items that the request names; nil: any item will do
+	dueClosed bool              // for the chosen items
 }
 
-func (b *Bank) newRequest(c Campaign, claimant string, started time.Time) (*request, error) {
+func (b *Bank) newRequest(c Campaign, key engine.ClaimKey, started time.Time) (*request, error) {
 	id, err := b.newClaimID()
 	if err != nil {
 		return nil, err
@@ -86,7 +121,8 @@ func (b *Bank) newRequest(c Campaign, claimant string, started time.Time) (*requ
 	return &request{
 		bank: b, memory: b.memoryOf(c.Name), search: search{started: started}, campaign: c,
 		claim: engine.Claim{
-			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, ClaimedAt: now, EndsAt: c.endOfClaim(now),
+			ID: id, Campaign: c.Name, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot,
+			ClaimedAt: now, EndsAt: c.endOfClaim(now),
 		},
 	}, nil
 }
@@ -145,9 +181,12 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 		return r.refuse(ctx, ErrSoldOut)
 	}
 	if first && r.memory.repeats.frequent() && r.memory.free.unknown(r.campaign, &r.search) > 0 {
-		if held := r.bank.peek(ctx, r.campaign, r.claim.Claimant); held != nil {
+		if held := r.bank.peek(ctx, r.campaign, r.claim.Key()); held != nil {
 			return r.replay(*held), nil
 		}
+	}
+	if r.chosen != nil {
+		return r.takeChosen(ctx)
 	}
 	found, held, err := r.find(ctx, first)
 	switch {
@@ -187,7 +226,7 @@ func (r *request) find(ctx context.Context, first bool) (found lookup, held *eng
 	var peek sync.WaitGroup
 	r.search.slow = sync.OnceFunc(func() {
 		peek.Go(func() {
-			if held = r.bank.peek(searching, r.campaign, r.claim.Claimant); held != nil {
+			if held = r.bank.peek(searching, r.campaign, r.claim.Key()); held != nil {
 				stop()
 			}
 		})
@@ -204,12 +243,12 @@ func (r *request) find(ctx context.Context, first bool) (found lookup, held *eng
 // peek reads the claimant's claim before the transaction, and returns it only if it is a sure
 // answer; the transaction finds all others. Where items are burned, an eventually consistent read
 // is enough: it can show a claim that has just ended, but never an item that another claimant holds.
-func (b *Bank) peek(ctx context.Context, c Campaign, claimant string) *engine.Claim {
+func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engine.Claim {
 	read := b.store.HeldClaimEventuallyConsistent
 	if c.OnEnd == Return {
 		read = b.heldClaim
 	}
-	held, err := read(ctx, c.Scope, claimant)
+	held, err := read(ctx, key)
 	if err != nil || held == nil || held.Campaign != c.Name || closable(*held, b.closersNow()) {
 		return nil
 	}
@@ -234,6 +273,7 @@ func (r *request) take(ctx context.Context, item candidate) (stepResult, error) 
 		if taken.Taken() {
 			return stepResult{answered, Grant{Claim: claimOf(r.claim)}}, nil
 		}
+		r.bank.contention.count(taken)
 		result, err := r.decide(ctx, taken)
 		switch {
 		case taken.ItemGone:
@@ -282,7 +322,7 @@ func (r *request) refuse(ctx context.Context, refusal error) (stepResult, error)
 
 // readHeld reads the claimant's claim, isolated from running transactions, and answers with it.
 func (r *request) readHeld(ctx context.Context) (stepResult, error) {
-	held, err := r.bank.heldClaim(ctx, r.claim.Scope, r.claim.Claimant)
+	held, err := r.bank.heldClaim(ctx, r.claim.Key())
 	if err != nil || held == nil {
 		return stepResult{outcome: noClaim}, err
 	}
@@ -316,35 +356,37 @@ func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
 // nothing.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
-func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string) (Claim, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return Claim{}, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
+func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
+	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
 		return Claim{}, err
 	}
-	held, err := b.heldClaim(ctx, c.Scope, claimant)
+	held, err := b.heldClaim(ctx, key)
 	if err != nil {
 		return Claim{}, err
 	}
 	if held == nil || held.Campaign != campaign {
 		return Claim{}, ErrNoClaim
 	}
-	return claimOf(*held), nil
+	return b.withColumns(ctx, c, claimOf(*held))
 }
 
 // heldClaim reads a claim row. While a transaction works on the row it waits, a limited number
 // of times.
-func (b *Bank) heldClaim(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	return whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
-		return b.store.HeldClaim(ctx, scope, claimant)
+func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, err := whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
+		return b.store.HeldClaim(ctx, key)
 	})
+	if held != nil {
+		b.rules.sawClaim(held.Campaign, b.clock.Now())
+	}
+	return held, err
 }
 
+// claimOf returns the claim of a row, without columns.
 func claimOf(row engine.Claim) Claim {
 	return Claim{
-		ID: row.ID, Campaign: row.Campaign, Scope: row.Scope, Claimant: row.Claimant, Item: row.Item,
-		ClaimedAt: row.ClaimedAt, EndsAt: row.EndsAt,
+		ID: row.ID, Campaign: row.Campaign, Scope: row.Scope, Claimant: row.Claimant, Slot: row.Slot,
+		Item: row.Item, More: row.More, ClaimedAt: row.ClaimedAt, EndsAt: row.EndsAt,
 	}
 }

@@ -23,12 +23,12 @@ var (
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
 // claimant holds no claim; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
 // campaign of the scope; ErrTryAgain.
-func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string) (Claim, error) {
-	c, err := b.campaignOfHolds(ctx, campaign, claimant)
+func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
+	c, key, err := b.campaignOfHolds(ctx, campaign, claimant, options)
 	if err != nil {
 		return Claim{}, err
 	}
-	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: c.Scope, Claimant: claimant}
+	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot}
 	result, err := whileBusy(ctx, b, claimBusy, func() (engine.ConfirmResult, bool, error) {
 		result, err := b.store.ConfirmClaim(ctx, hold)
 		return result, result.Conflict, err
@@ -36,7 +36,11 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string) 
 	if err != nil {
 		return Claim{}, err
 	}
-	return confirmed(hold, result.Held)
+	claim, err := confirmed(hold, result.Held)
+	if err != nil {
+		return Claim{}, err
+	}
+	return b.withColumns(ctx, c, claim)
 }
 
 // confirmed returns what became of a hold, by the row that the claimant has now.
@@ -52,14 +56,13 @@ func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	return claimOf(*held), nil
 }
 
-// campaignOfHolds returns a campaign whose claims are holds.
-func (b *Bank) campaignOfHolds(ctx context.Context, campaign, claimant string) (Campaign, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return Campaign{}, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
+// campaignOfHolds is keyOf for a campaign whose claims are holds.
+func (b *Bank) campaignOfHolds(
+	ctx context.Context, campaign, claimant string, options []ClaimOption,
+) (Campaign, engine.ClaimKey, error) {
+	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err == nil && c.Hold == 0 {
 		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor released by their holders; hold is set when a campaign is created"}
 	}
-	return c, err
+	return c, key, err
 }

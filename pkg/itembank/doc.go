@@ -90,7 +90,11 @@
 // # Limits
 //
 //   - Names of campaigns and scopes: 1 to 63 of a-z, 0-9 and -, not beginning with -.
-//   - Claimants: 1 to 256 bytes of UTF-8 without control characters. Items: 1 to 512.
+//   - Claimants: 1 to 256 bytes of UTF-8 without control characters. Items: 1 to 512. Which claimants
+//     are the same one is fixed with a scope ([ClaimantAs]).
+//   - Claims of a claimant in a campaign with a scope of its own: 1 to 100, each in a slot that the
+//     caller names ([InSlot]).
+//   - Items of a claim: one, or up to 20 that the caller names where the campaign allows it ([Choosing]).
 //   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
 //   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
 //     [DefaultCampaignCache].
@@ -109,7 +113,7 @@
 //   - An order in which items are handed out.
 //   - That a text is an item of one campaign only. Two campaigns are two banks: each hands out
 //     the items that were loaded into it, also if the other one has the same.
-//   - That two claimant names are two people.
+//   - That two claimant names are two people, or that a person has one.
 //   - On DynamoDB, where items are burned: that a call within about a second of a release
 //     sees it. It can return the released claim and its burned item, which nobody else has.
 //

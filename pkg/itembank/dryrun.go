@@ -10,7 +10,7 @@ import (
 )
 
 // dryRunPass is how many rows of the input are compared with the store at a time. It
-// limits memory: a map of so many items has about 50 MB.
+// limits memory: a map of so many items has about 100 MB.
 const dryRunPass = 1 << 20
 
 // DryRun reports what Load would report, and changes nothing. It checks the source as
@@ -20,8 +20,8 @@ const dryRunPass = 1 << 20
 // Rows is exact. The other counts are exact unless somebody else loads into the campaign
 // before the Load is finished. Claims, releases and withdrawals do not change them, since
 // an item that was loaded stays known. Resumed is the progress of an unfinished load of
-// the same items, which Load would resume. DryRun does not look for items of the kind
-// "free-not-loaded", at which Load stops; Reconcile finds them.
+// the same items, which Load would resume; OtherColumns counts its rows too. DryRun does not look
+// for items of the kind "free-not-loaded", at which Load stops; Reconcile finds them.
 //
 // DryRun looks every item up, which costs one read unit for each on DynamoDB.
 //
@@ -36,7 +36,7 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 	if err != nil {
 		return LoadReport{}, err
 	}
-	in, err := inspect(ctx, source)
+	in, err := inspect(ctx, c, source)
 	if err != nil {
 		return LoadReport{}, err
 	}
@@ -51,22 +51,26 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 		if err != nil {
 			return LoadReport{}, err
 		}
-		known, err := b.removeKnown(ctx, l, items)
-		if err != nil {
+		if err := b.removeKnown(ctx, l, items, &report); err != nil {
 			return LoadReport{}, err
 		}
-		report.Known += known
-		for _, rows := range items {
+		for _, item := range items {
 			report.Added++
-			report.Repeated += rows - 1
+			report.Repeated += item.rows - 1
 		}
 	}
 	return report, nil
 }
 
+// sourceItem is an item of a source.
+type sourceItem struct {
+	rows    int64
+	columns engine.Hash // of the columns, which are the same in all rows
+}
+
 // countItems counts the rows of each item of a pass. A pass has its share of all hashes.
-func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[engine.Hash]int64, error) {
-	items := map[engine.Hash]int64{}
+func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[engine.Hash]sourceItem, error) {
+	items := map[engine.Hash]sourceItem{}
 	sum := newDigest()
 	for line, err := range source() {
 		if err == nil {
@@ -78,9 +82,9 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 		if err != nil {
 			return nil, err
 		}
-		sum.add(line.Item)
+		sum.add(line)
 		if h := engine.HashItem(line.Item); h.ShardOf(passes) == pass {
-			items[h]++
+			items[h] = sourceItem{items[h].rows + 1, hashColumns(engine.NewColumns(line.Columns...))}
 		}
 	}
 	if sum.String() != in.digest {
@@ -89,21 +93,26 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 	return items, nil
 }
 
-// removeKnown removes the items that other loads have added, and returns how many rows
-// they have.
-func (b *Bank) removeKnown(ctx context.Context, l engine.Load, items map[engine.Hash]int64) (known int64, err error) {
+// removeKnown removes the items that other loads have added, and counts their rows.
+func (b *Bank) removeKnown(
+	ctx context.Context, l engine.Load, items map[engine.Hash]sourceItem, report *LoadReport,
+) error {
 	all := slices.Collect(maps.Keys(items))
 	for part := range slices.Chunk(all, engine.MaxItemRows) {
 		rows, err := b.itemRowsOf(ctx, l.Campaign, part)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for h, row := range rows {
-			if row.LoadID != l.ID() {
-				known += items[h]
-				delete(items, h)
+			if row.LoadID == l.ID() {
+				continue
 			}
+			report.Known += items[h].rows
+			if hashColumns(row.Columns) != items[h].columns {
+				report.OtherColumns += items[h].rows
+			}
+			delete(items, h)
 		}
 	}
-	return known, nil
+	return nil
 }

@@ -34,8 +34,17 @@ func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed 
 	if !c.claimsEnd() {
 		return 0, nil
 	}
+	random, err := b.generator()
+	if err != nil {
+		return 0, err
+	}
+	return b.closeDueIn(ctx, c, random.Perm(c.Shards)[:min(c.Shards, maxDueShards)], now)
+}
+
+// closeDueIn is closeDue for claims in the index of some shards.
+func (b *Bank) closeDueIn(ctx context.Context, c Campaign, shards []int, now time.Time) (closed int, err error) {
 	started := b.clock.Now()
-	due, err := b.sampleDue(ctx, c, wholeMillis(now.Add(-endGrace)))
+	due, err := b.sampleDue(ctx, shards, c, wholeMillis(now.Add(-endGrace)))
 	if err != nil {
 		return 0, err
 	}
@@ -56,14 +65,14 @@ func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed 
 }
 
 // sampleDue returns up to maxDueCloses claims that ended before a time, chosen at random from the
-// index of a few random shards. Where one of them has many, it reads some of these from a random
+// index of some shards. Where one of them has many, it reads some of these from a random
 // moment on.
-func (b *Bank) sampleDue(ctx context.Context, c Campaign, before time.Time) ([]engine.DueClaim, error) {
+func (b *Bank) sampleDue(ctx context.Context, shards []int, c Campaign, before time.Time) ([]engine.DueClaim, error) {
 	random, err := b.generator()
 	if err != nil {
 		return nil, err
 	}
-	due, crowded, err := b.firstDue(ctx, random.Perm(c.Shards)[:min(c.Shards, maxDueShards)], c, before)
+	due, crowded, err := b.firstDue(ctx, shards, c, before)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +141,14 @@ func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
 // transaction tests its id and its end. An eventually consistent read is enough for that.
 func (b *Bank) closeDueClaim(
 	ctx context.Context, c Campaign, due engine.DueClaim, now time.Time,
-	closeClaim func(context.Context, Campaign, engine.Claim, closeTerms) (Released, error),
-) (Released, error) {
-	held, err := b.store.HeldClaimEventuallyConsistent(ctx, due.Scope, due.Claimant)
+	closeClaim func(context.Context, Campaign, engine.Claim, closeTerms) (closedClaim, error),
+) (closedClaim, error) {
+	held, err := b.store.HeldClaimEventuallyConsistent(ctx, due.ClaimKey)
 	if err != nil {
-		return Released{}, err
+		return closedClaim{}, err
 	}
 	if held == nil || held.Campaign != c.Name || !closable(*held, now) {
-		return Released{Already: true}, nil
+		return alreadyClosed(), nil
 	}
 	return closeClaim(ctx, c, *held, endedTerms(now))
 }
@@ -147,7 +156,7 @@ func (b *Bank) closeDueClaim(
 // closeWithoutWaiting is closeClaim for one try.
 func (b *Bank) closeWithoutWaiting(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
-) (Released, error) {
+) (closedClaim, error) {
 	released, busy, err := b.closeOnce(ctx, c, claim, terms)
 	released.Already = released.Already || busy
 	return released, err
@@ -217,7 +226,7 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 }
 
 // dueClosed notes what became of a claim, for one of several shards.
-func (s *sweep) dueClosed(released Released, err error) error {
+func (s *sweep) dueClosed(released closedClaim, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(1)

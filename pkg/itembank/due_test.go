@@ -24,6 +24,7 @@ var dueCases = []testCase{
 	{"claims-that-are-not-in-the-index", notInIndex},
 	{"inconsistencies-do-not-starve-the-rest", inconsistenciesDoNotStarve},
 	{"nothing-ends", nothingEnds},
+	{"claim-that-goes-with-its-item", goneWithItsItem},
 	{"sweep-that-is-cut", dueSweepCut},
 	{"sweeps-at-once", dueSweepsAtOnce},
 	{"a-few", fewDue},
@@ -71,7 +72,7 @@ func indexBehind(f *fixture) {
 	ann, bob, cid := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim, f.claim(b, "cid").Claim
 	var entries []engine.DueClaim
 	for _, claim := range []itembank.Claim{ann, bob, cid} {
-		entries = append(entries, engine.DueClaim{Scope: claim.Scope, Claimant: claim.Claimant, EndsAt: claim.EndsAt})
+		entries = append(entries, engine.DueClaim{ClaimKey: rowOf(claim).Key(), EndsAt: claim.EndsAt})
 	}
 	f.confirmed(b, ann)
 	f.releasedHold(b, bob, itembank.Released{Returned: true}, nil)
@@ -107,6 +108,30 @@ func inconsistenciesDoNotStarve(f *fixture) {
 			f.Errorf("want %+v and %d inconsistencies, got %+v, %v", want, len(wrong), report, err)
 		}
 	}
+}
+
+// goingStore is an engine in which a claim and the row of its item are deleted just before the item row is read.
+type goingStore struct {
+	engine.Store
+	delete func()
+}
+
+func (s *goingStore) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	s.delete()
+	return s.Store.ItemRow(ctx, campaign, h)
+}
+
+// goneWithItsItem: a scratch campaign is deleted while it is swept. That is no inconsistency: the claim has gone, too.
+func goneWithItsItem(f *fixture) {
+	c, _ := f.stocked(1, holds)
+	clock := itembankfault.NewClock()
+	hold := f.claim(f.bank(itembank.WithClock(clock)), "ann").Claim
+	clock.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
+	going := &goingStore{f.Store, func() {
+		f.Must(f.raw.DropClaim(f.ctx, rowOf(hold).Key()))
+		f.dropItemRow(c, hold.Item)
+	}}
+	f.sweptDue(itembank.New(going, itembank.WithClock(clock)), itembank.SweepReport{})
 }
 
 // TestPagesOfDueClaims: more claims than a page holds, some of them with one end, are all swept, and each

@@ -39,6 +39,14 @@ var (
 	ErrNoClaim    = member(ErrRefused, "no such claim")
 	// ErrNotReconciled comes from OpenCampaign, after CloseUntilReconciled.
 	ErrNotReconciled = member(ErrRefused, "the campaign stays closed until reconcile finds no inconsistency")
+	// ErrLoaded comes from DeleteCampaign.
+	ErrLoaded = member(ErrRefused, "the campaign was loaded, and a campaign that was ever loaded is not deleted")
+	// ErrDeleted comes from CreateCampaign: a campaign of that name was deleted less than DrainTime
+	// ago, and Banks may still use its rules.
+	ErrDeleted = member(ErrRefused, "a campaign of that name was deleted a moment ago")
+	// ErrChanged comes from ChangeCampaign: somebody else changed the campaign meanwhile. Nothing was
+	// changed.
+	ErrChanged = member(ErrRefused, "somebody else changed the campaign at the same time; nothing was changed")
 	// ErrClaimedElsewhere comes as a *ClaimedElsewhereError, which names the campaign.
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")
 )

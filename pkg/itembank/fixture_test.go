@@ -71,8 +71,8 @@ func (f *fixture) createNamed(name string, s itembank.Settings) engine.Campaign 
 // rowOf returns the row of a claim.
 func rowOf(c itembank.Claim) engine.Claim {
 	return engine.Claim{
-		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Item: c.Item,
-		ItemHash: engine.HashItem(c.Item), ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item,
+		ItemHash: engine.HashItem(c.Item), More: c.More, ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 	}
 }
 

@@ -41,6 +41,8 @@ type freeList struct {
 	pages     []*page
 	empty     emptyShards
 	throttled throttledShards
+
+	chosenSought map[int]time.Time // by shard: when claims that are due were last sought for chosen items
 }
 
 // loads says whether a load into the campaign was ever started. That none was is
@@ -54,7 +56,7 @@ const (
 )
 
 func newFreeList(b *Bank) *freeList {
-	return &freeList{bank: b, reader: make(chan struct{}, 1)}
+	return &freeList{bank: b, reader: make(chan struct{}, 1), chosenSought: map[int]time.Time{}}
 }
 
 // lookup says what a search found.

@@ -17,6 +17,9 @@ import (
 type Line struct {
 	Number int64
 	Item   string
+	// Columns come back with the item, to whoever claims it. They need a campaign with Settings.Columns, and
+	// are as ValidateColumns says.
+	Columns []Column
 }
 
 // Source yields the items of a load in order. A load reads it twice, to check it and to
@@ -28,7 +31,7 @@ func Items(items ...string) Source {
 	return func() iter.Seq2[Line, error] {
 		return func(yield func(Line, error) bool) {
 			for i, item := range items {
-				if !yield(Line{int64(i) + 1, item}, nil) {
+				if !yield(Line{Number: int64(i) + 1, Item: item}, nil) {
 					return
 				}
 			}
@@ -50,6 +53,9 @@ type LoadReport struct {
 	LoadID string `json:"load_id"`
 	Tally
 	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
+	// OtherColumns counts the rows whose items are known with other columns than the source has. They keep
+	// theirs. It counts the rows of this run alone.
+	OtherColumns int64 `json:"other_columns,omitempty"`
 }
 
 // Load adds the items of the source to the campaign's bank. It adds each item once: an
@@ -62,6 +68,9 @@ type LoadReport struct {
 // those of an earlier run included. A Load of items that the campaign knows only reads: it
 // looks items up before it adds them, as long as it meets known ones.
 //
+// A known item keeps the columns of its first load. Two lines with the same item must have the same columns. To
+// check that, a Load into a campaign with Settings.Columns needs about 100 bytes of memory for each item.
+//
 // Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; the family ErrInconsistent, with ErrInputChanged. After an error the report
 // says how far the load came; the same load resumes there.
@@ -70,12 +79,16 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
-	in, err := inspect(ctx, source)
+	in, err := inspect(ctx, c, source)
 	if err != nil {
 		return LoadReport{}, err
 	}
 	l, err := b.findLoad(ctx, c, in.digest)
 	if err != nil {
+		return LoadReport{}, err
+	}
+	// With the load row the campaign is never deleted. Until then its name could pass to another campaign.
+	if c, err = b.Campaign(ctx, campaign); err != nil {
 		return LoadReport{}, err
 	}
 	if progress == nil {
@@ -85,7 +98,9 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	w.progress()
 	err = w.run(ctx, source)
-	return LoadReport{LoadID: l.ID(), Tally: Tally(w.counted), Resumed: l.Tally.Rows}, err
+	return LoadReport{
+		LoadID: l.ID(), Tally: Tally(w.counted), Resumed: l.Tally.Rows, OtherColumns: w.otherColumns,
+	}, err
 }
 
 // input describes a source after its first reading.
@@ -98,10 +113,10 @@ type input struct {
 // checksum is the first part of the digest of the rows so far.
 type checksum [8]byte
 
-// inspect reads the source once. Every line must be a valid item, and there must be at
+// inspect reads the source once. Every line must be a valid item of the campaign, and there must be at
 // least one.
-func inspect(ctx context.Context, source Source) (in input, err error) {
-	sum := newDigest()
+func inspect(ctx context.Context, c Campaign, source Source) (in input, err error) {
+	sum, check := newDigest(), newLineCheck(c)
 	for line, err := range source() {
 		if err == nil {
 			err = ctx.Err()
@@ -109,10 +124,10 @@ func inspect(ctx context.Context, source Source) (in input, err error) {
 		if err != nil {
 			return in, err
 		}
-		if err := ValidateItem(line.Item); err != nil {
+		if err := check.line(line); err != nil {
 			return in, &LineError{line.Number, err}
 		}
-		sum.add(line.Item)
+		sum.add(line)
 		if in.rows++; in.rows%engine.MaxAddItems == 0 {
 			in.sums = append(in.sums, sum.checksum())
 		}
@@ -132,15 +147,33 @@ func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (engine.
 		if err != nil || unfinished {
 			return l, err
 		}
-		started, err := b.store.StartLoad(ctx, l)
+		started, err := b.startLoad(ctx, l)
 		if err != nil {
 			return engine.Load{}, err
 		}
 		if started {
 			return l, nil
 		}
-		// Another process started the same load. Both work on it.
+		// Another process started the same load, and both work on it. Or the campaign was deleted.
+		if _, err := b.readCampaign(ctx, c.Name); err != nil {
+			return engine.Load{}, err
+		}
 	}
+}
+
+// startLoad puts a load row. The first one of a campaign needs the campaign, which can be deleted
+// until then.
+func (b *Bank) startLoad(ctx context.Context, l engine.Load) (started bool, err error) {
+	some, _, err := b.store.Loads(ctx, l.Campaign)
+	switch {
+	case err != nil:
+		return false, err
+	case some:
+		return b.store.StartLoad(ctx, l)
+	}
+	return whileBusy(ctx, b, campaignBusy, func() (started, busy bool, err error) {
+		return b.store.StartFirstLoad(ctx, l)
+	})
 }
 
 // nextLoad returns the unfinished load of this digest, or the load to be started next.
@@ -170,6 +203,8 @@ type loading struct {
 	lookUp    bool // look the items of the next chunk up before they are added
 	announced bool // the campaign row says that items come
 	progress  func()
+
+	otherColumns int64
 }
 
 // run adds the rows that are not done yet and finishes the load. A chunk ends at a
@@ -186,9 +221,9 @@ func (w *loading) run(ctx context.Context, source Source) error {
 		if err != nil {
 			return err
 		}
-		sum.add(line.Item)
+		sum.add(line)
 		if row++; row > done {
-			w.add(line.Item, row)
+			w.add(line, row)
 		}
 		if row%engine.MaxAddItems > 0 && row < w.input.rows {
 			continue
@@ -211,11 +246,12 @@ func (w *loading) run(ctx context.Context, source Source) error {
 	return w.bank.store.AdvanceLoad(ctx, w.load)
 }
 
-func (w *loading) add(item string, row int64) {
-	h := engine.HashItem(item)
+func (w *loading) add(line Line, row int64) {
+	h := engine.HashItem(line.Item)
 	shard, end := w.campaign.shardOf(h), endOf(w.bank.serverNow(), w.campaign.ItemLife)
-	free := engine.FreeItem{Shard: shard, Hash: h, Value: item, EndsAt: end}
-	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row})
+	free := engine.FreeItem{Shard: shard, Hash: h, Value: line.Item, EndsAt: end}
+	columns := engine.NewColumns(line.Columns...)
+	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row, Columns: columns})
 }
 
 // flush adds the chunk, then counts it. The tally is written after the rows, so that a
@@ -236,6 +272,9 @@ func (w *loading) flush(ctx context.Context) error {
 	w.lookUp = added < len(requests)
 	for _, r := range w.chunk {
 		countRow(&w.load.Tally, r, rows[r.Item.Hash])
+		if rows[r.Item.Hash].Columns != r.Columns {
+			w.otherColumns++
+		}
 	}
 	w.chunk = w.chunk[:0]
 	if err := w.saveTally(ctx); err != nil {
@@ -290,7 +329,7 @@ func (w *loading) addUnknown(
 		case engine.AddOrphan:
 			return 0, &InconsistentError{freeNotLoaded, fmt.Sprintf("item %d of the input", r.Row)}
 		case engine.AddDone:
-			rows[r.Item.Hash] = engine.ItemRow{LoadID: r.LoadID, Row: r.Row}
+			rows[r.Item.Hash] = engine.ItemRow{LoadID: r.LoadID, Row: r.Row, Columns: r.Columns}
 			added++
 		default:
 			rows[r.Item.Hash] = results[i].Existing
@@ -363,16 +402,27 @@ func firstRows(chunk []engine.AddRequest) []engine.AddRequest {
 	return firsts
 }
 
-// digest is the first 128 bits of the SHA-256 of items in order, each after its length.
+// digest is the first 128 bits of the SHA-256 of lines in order: each item after its length, and then its
+// columns, if it has some.
 type digest struct{ hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
 
-func (d digest) add(item string) {
+func (d digest) add(line Line) {
+	d.addText(line.Item, 0)
+	if len(line.Columns) > 0 {
+		d.addText(string(engine.NewColumns(line.Columns...)), isColumns)
+	}
+}
+
+// isColumns is set in the length of columns. No item is that long.
+const isColumns = 1 << 31
+
+func (d digest) addText(text string, kind uint32) {
 	var size [4]byte
-	binary.BigEndian.PutUint32(size[:], uint32(len(item)))
+	binary.BigEndian.PutUint32(size[:], uint32(len(text))|kind)
 	_, _ = d.Write(size[:]) // a hash never fails
-	_, _ = d.Write([]byte(item))
+	_, _ = d.Write([]byte(text))
 }
 
 func (d digest) checksum() checksum { return checksum(d.Sum(nil)[:len(checksum{})]) }

@@ -52,7 +52,7 @@ func (s *evenBank) Take(context.Context, engine.FreeItem, engine.Claim) (engine.
 	return engine.TakeResult{}, nil
 }
 
-func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, string, string) (*engine.Claim, error) {
+func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, engine.ClaimKey) (*engine.Claim, error) {
 	return nil, nil
 }
 

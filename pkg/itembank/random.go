@@ -40,7 +40,7 @@ func (b *Bank) generator() (*rand.Rand, error) {
 	if err := b.readRandom(seed[:]); err != nil {
 		return nil, err
 	}
-	return rand.New(rand.NewChaCha8(seed)), nil
+	return rand.New(rand.NewChaCha8(seed)), nil //nolint:gosec // ChaCha8 with a seed of crypto/rand
 }
 
 // randomDuration returns a random duration below limit.

@@ -9,11 +9,10 @@ import (
 )
 
 // WithRate limits the operations that work on many rows (Load, DryRun, Withdraw, WithdrawAll,
-// Sweep, SweepDue, Reconcile, Repair and Replay), so that they leave the store's capacity to
-// claims: together they read or write at most so many rows a second. A row is an item, a claim or a
-// line of a load or a replay, and counts each time it is read or written. Claims and counts are not
-// limited. With 0,
-// the default, nothing is.
+// Sweep, SweepDue, Reconcile, Repair, Replay, ListClaims, FreeItems, LookUp and CountFree), so that they leave
+// the store's capacity to claims: together they read or write at most so many rows a second. A row is
+// an item, a claim or a line of a load or a replay, and counts each time it is read or written. Claims
+// and Counts are not limited. With 0, the default, nothing is.
 func WithRate(rowsPerSecond int) Option {
 	return func(b *Bank) {
 		b.rate = nil

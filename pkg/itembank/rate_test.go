@@ -41,6 +41,18 @@ func TestRate(t *testing.T) {
 		_, err := b.ReplayDryRun(f.ctx, f.name, replayOf(lines...))
 		return err
 	}
+	seats := f.named("seats")
+	seats.stocked(300, itembank.Settings{Columns: true})
+	freeItems := func(campaign string) func() error {
+		return func() error {
+			for page, cursor := (itembank.ItemPage{}), ""; ; cursor = page.Next {
+				var err error
+				if page, err = b.FreeItems(f.ctx, campaign, cursor, itembank.MaxItemPage); err != nil || page.Next == "" {
+					return err
+				}
+			}
+		}
+	}
 	for _, test := range []struct {
 		name string
 		rows int
@@ -51,6 +63,8 @@ func TestRate(t *testing.T) {
 		{"without a rate", 0, load(free)},
 		{"dry run", 1000, func() error { _, err := b.DryRun(f.ctx, f.name, itembank.Items(items...)); return err }},
 		{"claims", 0, claims},
+		{"free items", 700, freeItems(f.name)},
+		{"free items with columns", 2 * 300, freeItems(seats.name)},
 		{"counts", 0, func() error { _, err := b.Counts(f.ctx, f.name); return err }},
 		{"reconcile", 1000 + 1000, func() error { _, err := b.Reconcile(f.ctx, f.name); return err }},
 		{"sweep of due claims", 300, func() error { _, err := b.SweepDue(f.ctx, f.name, nil); return err }},

@@ -158,11 +158,13 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 		if claim.Campaign != c.Name {
 			return nil
 		}
-		counts.Claimed++
-		note(claim.ItemHash, func(p *places) {
-			p.held = min(p.held+1, 2)
-			p.contradictory = p.contradictory || engine.HashItem(claim.Item) != claim.ItemHash
-		})
+		for i, h := range claim.Hashes() {
+			counts.Claimed++
+			note(h, func(p *places) {
+				p.held = min(p.held+1, 2)
+				p.contradictory = p.contradictory || i == 0 && engine.HashItem(claim.Item) != h
+			})
+		}
 		return nil
 	})
 	if err != nil {
@@ -238,9 +240,14 @@ func (b *Bank) readSuspects(
 		return nil, err
 	}
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
-		if rows, ok := found[claim.ItemHash]; ok && claim.Campaign == c.Name {
-			rows.claims = append(rows.claims, claim)
-			found[claim.ItemHash] = rows
+		if claim.Campaign != c.Name {
+			return nil
+		}
+		for _, h := range claim.Hashes() {
+			if rows, ok := found[h]; ok {
+				rows.claims = append(rows.claims, claim)
+				found[h] = rows
+			}
 		}
 		return nil
 	})
@@ -322,8 +329,13 @@ func (r itemRows) misplaced() bool {
 
 // otherText reports that a row has the text of another item.
 func (r itemRows) otherText() bool {
-	return slices.ContainsFunc(r.claims, func(c engine.Claim) bool { return engine.HashItem(c.Item) != r.hash }) ||
+	return slices.ContainsFunc(r.claims, func(c engine.Claim) bool { return engine.HashItem(textIn(c, r.hash)) != r.hash }) ||
 		slices.ContainsFunc(r.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != r.hash })
+}
+
+// textIn returns the text that a claim has for one of its hashes.
+func textIn(c engine.Claim, h engine.Hash) string {
+	return c.Items()[max(slices.Index(c.Hashes(), h), 0)]
 }
 
 // equal reports that two passes read the same rows, and no transaction was working on them.
@@ -344,7 +356,7 @@ func (r itemRows) inconsistency() Inconsistency {
 		i.Item = free.Value
 	}
 	for _, claim := range r.claims {
-		i.Item = claim.Item
+		i.Item = textIn(claim, r.hash)
 		i.Claims = append(i.Claims, claim.ID)
 	}
 	if r.item != nil {

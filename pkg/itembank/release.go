@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -13,14 +14,52 @@ import (
 // item to the bank or marks the item's row. Release, ReleaseHold, requests that meet an ended
 // claim, and sweeps all end claims in closeClaim.
 
-// Released says what a release did. One of its fields is set.
+// Released says what a release did. One of Already, Returned and Ended is set.
 type Released struct {
 	// Already: the claimant does not hold this claim. It was released before, has ended, or
 	// never was. Nothing was changed.
 	Already  bool
-	Returned bool   // the item went back to the bank
-	Ended    string // how the item ended: "burned", "expired" (its own life was over) or "withdrawn"
+	Returned bool // the item went back to the bank; of several, all did
+	// Ended says how the item ended: "burned", "expired" (its own life was over) or "withdrawn". Of
+	// several items, it is that of the first that did not go back.
+	Ended string
+	// Items says what became of each item of a claim with several; "": the claim had one.
+	Items ItemEnds
 }
+
+// ItemEnd says what became of an item of a claim that was released.
+type ItemEnd struct {
+	Item  string
+	Ended string // as in Released; "": the item went back to the bank
+}
+
+// ItemEnds are the ends of the items of one claim, in its order, as one value that can be compared.
+type ItemEnds string
+
+// NewItemEnds makes ItemEnds.
+func NewItemEnds(ends ...ItemEnd) ItemEnds {
+	var texts []string
+	for _, e := range ends {
+		texts = append(texts, e.Item, e.Ended)
+	}
+	return ItemEnds(engine.NewItemList(texts...))
+}
+
+// All returns the ends.
+func (e ItemEnds) All() (ends []ItemEnd) {
+	for pair := range slices.Chunk(engine.ItemList(e).Items(), 2) {
+		ends = append(ends, ItemEnd{Item: pair[0], Ended: pair[1]})
+	}
+	return ends
+}
+
+// closedClaim is what a close did.
+type closedClaim struct {
+	Released
+	items SweepReport // counts the items that returned, expired or were withdrawn
+}
+
+func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already: true}} }
 
 // Release ends a claim, for an operator. By the campaign's OnEnd its item goes back to the bank
 // or is burned. The claim's id makes sure that Release ends the claim that the caller saw,
@@ -31,19 +70,19 @@ type Released struct {
 //
 // Errors: *InvalidError; ErrNoCampaign; *ClaimedElsewhereError if the claim belongs to
 // another campaign of the scope; ErrTryAgain; the family ErrInconsistent.
-func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return Released{}, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
+func (b *Bank) Release(
+	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
+) (Released, error) {
+	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
 		return Released{}, err
 	}
-	held, err := b.heldForRelease(ctx, c, claimant, claimID)
+	held, err := b.heldForRelease(ctx, c, key, claimID)
 	if err != nil || held == nil {
 		return Released{Already: err == nil}, err
 	}
-	return b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned})
+	closed, err := b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned})
+	return closed.Released, err
 }
 
 // ReleaseHold ends a hold for its holder: its item goes back to the bank. A hold that is
@@ -53,24 +92,26 @@ func (b *Bank) Release(ctx context.Context, campaign, claimant, claimID string) 
 // releases would empty the bank.
 //
 // Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; the errors of Release.
-func (b *Bank) ReleaseHold(ctx context.Context, campaign, claimant, claimID string) (Released, error) {
-	c, err := b.campaignOfHolds(ctx, campaign, claimant)
+func (b *Bank) ReleaseHold(
+	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
+) (Released, error) {
+	c, key, err := b.campaignOfHolds(ctx, campaign, claimant, options)
 	if err != nil {
 		return Released{}, err
 	}
-	held, err := b.heldForRelease(ctx, c, claimant, claimID)
+	held, err := b.heldForRelease(ctx, c, key, claimID)
 	switch {
 	case err != nil || held == nil:
 		return Released{Already: err == nil}, err
 	case held.EndsAt.IsZero():
 		return Released{}, ErrConfirmed
 	}
-	released, err := b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned, ifHold: true})
-	if err != nil || !released.Already {
-		return released, err
+	closed, err := b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned, ifHold: true})
+	if err != nil || !closed.Already {
+		return closed.Released, err
 	}
 	// Another request changed the claim: it closed it or confirmed it.
-	held, err = b.heldForRelease(ctx, c, claimant, claimID)
+	held, err = b.heldForRelease(ctx, c, key, claimID)
 	if err == nil && held != nil {
 		return Released{}, ErrConfirmed
 	}
@@ -78,8 +119,10 @@ func (b *Bank) ReleaseHold(ctx context.Context, campaign, claimant, claimID stri
 }
 
 // heldForRelease reads the claim that is to be released; nil: the claimant does not hold it.
-func (b *Bank) heldForRelease(ctx context.Context, c Campaign, claimant, claimID string) (*engine.Claim, error) {
-	held, err := b.heldClaim(ctx, c.Scope, claimant)
+func (b *Bank) heldForRelease(
+	ctx context.Context, c Campaign, key engine.ClaimKey, claimID string,
+) (*engine.Claim, error) {
+	held, err := b.heldClaim(ctx, key)
 	switch {
 	case err != nil || held == nil || held.ID != claimID:
 		return nil, err
@@ -98,13 +141,13 @@ type closeTerms struct {
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
 // campaign.
-func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (Released, error) {
+func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (closedClaim, error) {
 	c, err := b.fixedRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
-		return Released{}, &InconsistentError{noCampaign, fmt.Sprintf("claim %s of campaign %q", claim.ID, claim.Campaign)}
+		return closedClaim{}, &InconsistentError{noCampaign, fmt.Sprintf("claim %s of campaign %q", claim.ID, claim.Campaign)}
 	}
 	if err != nil {
-		return Released{}, err
+		return closedClaim{}, err
 	}
 	return b.closeClaim(ctx, c, claim, endedTerms(b.closersNow()))
 }
@@ -114,11 +157,11 @@ func endedTerms(now time.Time) closeTerms {
 	return closeTerms{endedBy: now.Add(-endGrace), state: engine.Expired}
 }
 
-// closeClaim closes a claim of campaign c. The item returns if the campaign says so and its own
+// closeClaim closes a claim of campaign c. Each of its items returns if the campaign says so and its own
 // life is not over; otherwise it ends. While the rows are busy it tries again, a limited number
 // of times.
-func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms) (Released, error) {
-	return whileBusy(ctx, b, rowsBusy, func() (released Released, busy bool, err error) {
+func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms) (closedClaim, error) {
+	return whileBusy(ctx, b, rowsBusy, func() (closed closedClaim, busy bool, err error) {
 		return b.closeOnce(ctx, c, claim, terms)
 	})
 }
@@ -126,44 +169,110 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, t
 // closeOnce tries to close a claim. busy: nothing was changed, and nothing is known.
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
-) (released Released, busy bool, err error) {
-	row, busy, err := b.loadedRow(ctx, c, claim.ItemHash)
-	switch {
-	case err != nil || busy:
-		return Released{}, busy, err
-	case row == nil:
-		return Released{}, false, inconsistentClaim(heldNotLoaded, claim)
-	case row.State != "" && !terms.endedBy.IsZero(): // only a release, which names the claim, settles this
-		released, err := b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
-		return released, false, err
+) (done closedClaim, busy bool, err error) {
+	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold}
+	items, hashes := claim.Items(), claim.Hashes()
+	rows, busy, err := b.loadedRows(ctx, c, hashes)
+	if err != nil || busy {
+		return closedClaim{}, busy, err
 	}
-	closing := newCloseRequest(c, claim, *row, b.closersNow())
-	closing.EndedBy, closing.IfHold = terms.endedBy, terms.ifHold
-	switch {
-	case row.State != "":
-		closing.Return, closing.State = nil, row.State
-	case closing.Return == nil && closing.State == "":
-		closing.State = terms.state
+	for i, h := range hashes {
+		row := rows[i]
+		switch {
+		case row == nil:
+			return b.inconsistentUnlessClosed(ctx, claim, heldNotLoaded)
+		case row.State != "" && !terms.endedBy.IsZero(): // only a release, which names the claim, settles this
+			return b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
+		}
+		free := engine.FreeItem{Shard: c.shardOf(h), Hash: h, Value: items[i], EndsAt: row.EndsAt}
+		item := b.closeItem(c, free, *row, terms)
+		if i == 0 {
+			closing.Row, closing.Return, closing.State = item.Row, item.Return, item.State
+		} else {
+			closing.More = append(closing.More, item)
+		}
 	}
 	closed, err := b.store.CloseClaim(ctx, closing)
-	if closing.Return != nil { // also after an error: this close or another one may have returned it
-		b.memoryOf(c.Name).free.itemReturned(closing.Return.Shard)
+	for _, item := range closing.Items() {
+		if item.Return != nil { // also after an error: this close or another one may have returned it
+			b.memoryOf(c.Name).free.itemReturned(item.Return.Shard)
+		}
 	}
 	switch {
 	case err != nil:
-		return Released{}, false, err
+		return closedClaim{}, false, err
 	case closed.Closed():
-		return Released{Returned: closing.Return != nil, Ended: string(closing.State)}, false, nil
+		return doneClosing(closing), false, nil
 	case closed.ClaimChanged:
-		return Released{Already: true}, false, nil
+		return alreadyClosed(), false, nil
 	case closed.Conflict || closed.Throttled:
 		// Nothing is known about a busy row. Another close of this claim that is not
 		// finished shows the item returned and the claim still there.
 	case closed.ItemFree:
-		released, err := b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
-		return released, false, err
+		return b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
 	}
-	return Released{}, true, nil
+	return closedClaim{}, true, nil
+}
+
+// closeItem decides what happens to an item of a claim. One that was withdrawn while the claim held it
+// ends, and one whose row says that it ended stays as it is.
+func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, terms closeTerms) engine.CloseItem {
+	closing := engine.CloseItem{Hash: item.Hash, Row: row, State: terms.state}
+	switch {
+	case row.State != "":
+		closing.State = row.State
+	case row.Withdraw:
+		closing.State = engine.Withdrawn
+	case hasEnded(item, b.closersNow()):
+		closing.State = engine.Expired
+	case c.OnEnd == Return:
+		closing.Return, closing.State = &item, ""
+	}
+	return closing
+}
+
+// doneClosing says what a close did.
+func doneClosing(r engine.CloseRequest) (done closedClaim) {
+	done.Returned = true
+	texts, items := r.Claim.Items(), r.Items()
+	if len(items) > 1 {
+		ends := make([]ItemEnd, len(items))
+		for i, item := range items {
+			ends[i] = ItemEnd{texts[i], string(item.State)}
+		}
+		done.Items = NewItemEnds(ends...)
+	}
+	for _, item := range items {
+		switch {
+		case item.Return != nil:
+			done.items.Returned++
+			continue
+		case item.State == engine.Expired:
+			done.items.Expired++
+		case item.State == engine.Withdrawn:
+			done.items.Withdrawn++
+		}
+		if done.Returned {
+			done.Returned, done.Ended = false, string(item.State)
+		}
+	}
+	return done
+}
+
+// loadedRows reads the item rows of a claim, each as loadedRow does. Several are read in one request,
+// not at one moment: the close tests each row as it was read.
+func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash) (rows []*engine.ItemRow, busy bool, err error) {
+	if len(hashes) == 1 {
+		row, busy, err := b.loadedRow(ctx, c, hashes[0])
+		return []*engine.ItemRow{row}, busy, err
+	}
+	rows, err = b.store.ItemRows(ctx, c.Name, hashes)
+	for i := 0; i < len(rows) && err == nil && !busy; i++ {
+		if rows[i] == nil {
+			rows[i], busy, err = b.isolatedRow(ctx, c, hashes[i])
+		}
+	}
+	return rows, busy, err
 }
 
 // loadedRow reads the item row of a claimed item. A load that is under way can show the bank row
@@ -174,6 +283,10 @@ func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *e
 	if err != nil || row != nil {
 		return row, false, err
 	}
+	return b.isolatedRow(ctx, c, h)
+}
+
+func (b *Bank) isolatedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {
 	reads, err := b.store.ReadItems(ctx, []engine.FreeItem{{Shard: c.shardOf(h), Hash: h}})
 	if err != nil {
 		return nil, false, err
@@ -181,36 +294,20 @@ func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *e
 	return reads[0].Row, reads[0].Conflict, nil
 }
 
-// newCloseRequest decides what happens to the item. An item that was withdrawn while the claim
-// held it ends.
-func newCloseRequest(c Campaign, claim engine.Claim, row engine.ItemRow, now time.Time) engine.CloseRequest {
-	item := engine.FreeItem{
-		Shard: c.shardOf(claim.ItemHash), Hash: claim.ItemHash, Value: claim.Item, EndsAt: row.EndsAt,
-	}
-	closing := engine.CloseRequest{Claim: claim, Row: row}
-	switch {
-	case row.Withdraw:
-		closing.State = engine.Withdrawn
-	case hasEnded(item, now):
-		closing.State = engine.Expired
-	case c.OnEnd == Return:
-		closing.Return = &item
-	}
-	return closing
-}
-
 // inconsistentUnlessClosed returns an error if the claim is still there. An engine need
 // not name every condition that failed. So what it names may be the work of another
-// close of this claim.
-func (b *Bank) inconsistentUnlessClosed(ctx context.Context, claim engine.Claim, kind string) (Released, error) {
-	held, err := b.heldClaim(ctx, claim.Scope, claim.Claimant)
+// close of this claim. A scratch campaign loses its claims together with its item rows.
+func (b *Bank) inconsistentUnlessClosed(
+	ctx context.Context, claim engine.Claim, kind string,
+) (done closedClaim, busy bool, err error) {
+	held, err := b.heldClaim(ctx, claim.Key())
 	switch {
 	case err != nil:
-		return Released{}, err
+		return closedClaim{}, false, err
 	case held == nil || held.ID != claim.ID:
-		return Released{Already: true}, nil
+		return alreadyClosed(), false, nil
 	}
-	return Released{}, inconsistentClaim(kind, claim)
+	return closedClaim{}, false, inconsistentClaim(kind, claim)
 }
 
 func inconsistentClaim(kind string, claim engine.Claim) error {

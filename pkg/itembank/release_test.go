@@ -190,7 +190,7 @@ func releaseFindsInconsistency(f *fixture) {
 			f.Errorf("%s: want %v, got %+v, %v", test.name, test.want, got, err)
 		}
 		f.WantWhere(test.where, c, items[i], "ann")
-		f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+		f.Must(f.raw.DropClaim(f.ctx, engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1}))
 	}
 }
 

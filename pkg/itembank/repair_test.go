@@ -246,7 +246,7 @@ func (f *fixture) restoredClaims() (c engine.Campaign, lost engine.Claim) {
 	c = f.create(itembank.Settings{Shards: 1})
 	f.load("CODE-1", "CODE-2")
 	lost = rowOf(f.claim(f.bank(), "ann").Claim)
-	f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+	f.Must(f.raw.DropClaim(f.ctx, engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1}))
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	return c, lost
 }
@@ -299,7 +299,7 @@ func repairMissingWithdrawn(f *fixture) {
 	lost := f.Take(c, "ann", "a")
 	_, err := f.bank().Withdraw(f.ctx, f.name, itembank.Items("a"))
 	f.Must(err)
-	f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+	f.Must(f.raw.DropClaim(f.ctx, engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1}))
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	row := f.ItemRow(c, "a")
 
@@ -307,7 +307,7 @@ func repairMissingWithdrawn(f *fixture) {
 	if now := f.ItemRow(c, "a"); !now.Withdraw || now.State != "" || now.Returns != row.Returns+1 {
 		f.Errorf("want the mark to stay, got %+v", now)
 	}
-	f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+	f.Must(f.raw.DropClaim(f.ctx, engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1}))
 	for range 2 {
 		report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Repair(f.ctx, f.name,
 			itembank.RepairOptions{Items: itembank.Items("a", "b"), ReturnSeenItems: true})
@@ -408,7 +408,7 @@ func (s beforeRepair) Repair(ctx context.Context, r engine.RepairRequest) (bool,
 func repairRowsThatChange(f *fixture) {
 	c, inconsistencies := f.withFlaws()
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
-	dropClaim := func(item string) { f.Must(f.raw.DropClaim(f.ctx, c.Scope, holder(item))) }
+	dropClaim := func(item string) { f.Must(f.raw.DropClaim(f.ctx, enginerows.FirstSlot(c, holder(item)))) }
 	changing := beforeRepair{f.Store, map[engine.Hash]func(){}}
 	after := map[string]string{}
 	for _, test := range []struct {

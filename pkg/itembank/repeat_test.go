@@ -77,8 +77,8 @@ type staleReads struct {
 	claims map[string]engine.Claim
 }
 
-func (s *staleReads) HeldClaimEventuallyConsistent(_ context.Context, _, claimant string) (*engine.Claim, error) {
-	if claim, ok := s.claims[claimant]; ok {
+func (s *staleReads) HeldClaimEventuallyConsistent(_ context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	if claim, ok := s.claims[key.Claimant]; ok {
 		return &claim, nil
 	}
 	return nil, nil

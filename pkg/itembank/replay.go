@@ -1,6 +1,7 @@
 package itembank
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -8,7 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ClaimLine is one claim of a ClaimSource. Number is its line number.
+// ClaimLine is one claim of a ClaimSource. Number is its line number. A Replay does not use the Columns of the
+// claim: items keep theirs.
 type ClaimLine struct {
 	Number int64
 	Claim  Claim
@@ -76,6 +78,7 @@ type ReplayedLine struct {
 //
 // A line needs Claimant and Item. The other fields are those of the claim that was lost:
 //
+//	Slot       0: the first
 //	ID         empty: a new random id
 //	Campaign   empty: this campaign; the lines of another one are passed over
 //	ClaimedAt  zero: now
@@ -107,8 +110,8 @@ type replay struct {
 	bank     *Bank
 	campaign Campaign
 	wrong    map[engine.Hash]itemRows
-	holders  map[engine.Hash]holder  // of the items of the campaign
-	planned  map[string]engine.Claim // those that a dry run would have made, by claimant
+	holders  map[engine.Hash]holder           // of the items of the campaign
+	planned  map[engine.ClaimKey]engine.Claim // those that a dry run would have made
 	report   ReplayReport
 }
 
@@ -117,10 +120,14 @@ type holder struct{ claimID, claimant string }
 
 func (r *replay) run(ctx context.Context, campaign string, claims ClaimSource) error {
 	r.report.Lines = []ReplayedLine{} // JSON shows [], not null
-	if err := checkClaims(ctx, claims); err != nil {
+	var err error
+	if r.campaign, err = r.bank.closedCampaign(ctx, campaign); err != nil {
 		return err
 	}
-	if err := r.look(ctx, campaign); err != nil {
+	if err := r.checkClaims(ctx, claims); err != nil {
+		return err
+	}
+	if err := r.look(ctx); err != nil {
 		return err
 	}
 	for line, err := range claims() {
@@ -140,13 +147,13 @@ func (r *replay) run(ctx context.Context, campaign string, claims ClaimSource) e
 }
 
 // checkClaims reads the source once. Every line must be valid.
-func checkClaims(ctx context.Context, claims ClaimSource) error {
+func (r *replay) checkClaims(ctx context.Context, claims ClaimSource) error {
 	for line, err := range claims() {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil {
-			err = line.validate()
+			_, err = r.check(line)
 		}
 		if err != nil {
 			return err
@@ -155,11 +162,29 @@ func checkClaims(ctx context.Context, claims ClaimSource) error {
 	return nil
 }
 
+// check checks a line, and returns the key of its claim if it is of the campaign.
+func (r *replay) check(line ClaimLine) (key engine.ClaimKey, err error) {
+	c := line.Claim
+	if err := line.validate(); err != nil || r.ofOther(c) {
+		return key, err
+	}
+	if key, err = r.campaign.claimKey(c.Claimant, cmp.Or(c.Slot, 1)); err == nil && c.More != "" {
+		err = r.campaign.mayChoose()
+	}
+	if err != nil {
+		err = &LineError{line.Number, err}
+	}
+	return key, err
+}
+
+// ofOther reports that a claim is of another campaign.
+func (r *replay) ofOther(c Claim) bool { return c.Campaign != "" && c.Campaign != r.campaign.Name }
+
 func (l ClaimLine) validate() error {
 	c := l.Claim
 	err := ValidateClaimant(c.Claimant)
 	if err == nil {
-		err = ValidateItem(c.Item)
+		err = validateItems(c.Items())
 	}
 	if err == nil && c.ID != "" {
 		err = validateText("claim_id", c.ID, engine.MaxClaimant)
@@ -178,40 +203,44 @@ func (l ClaimLine) validate() error {
 }
 
 // look reads where all items are, when none of them moves.
-func (r *replay) look(ctx context.Context, campaign string) (err error) {
-	if r.report.DryRun {
-		r.campaign, err = r.bank.closedCampaign(ctx, campaign)
-	} else {
-		r.campaign, err = r.bank.drained(ctx, campaign)
-	}
-	if err != nil {
-		return err
+func (r *replay) look(ctx context.Context) error {
+	if !r.report.DryRun {
+		if err := r.bank.clock.Sleep(ctx, DrainTime); err != nil {
+			return err
+		}
 	}
 	wrong, err := r.bank.reconcile(ctx, r.campaign, &Counts{})
 	if err != nil {
 		return err
 	}
-	r.wrong, r.holders, r.planned = map[engine.Hash]itemRows{}, map[engine.Hash]holder{}, map[string]engine.Claim{}
+	r.wrong, r.holders = map[engine.Hash]itemRows{}, map[engine.Hash]holder{}
+	r.planned = map[engine.ClaimKey]engine.Claim{}
 	for _, rows := range wrong {
 		r.wrong[rows.hash] = rows
 	}
 	err = r.bank.eachClaim(ctx, r.campaign.Scope, func(c engine.Claim) error {
 		if c.Campaign == r.campaign.Name {
-			r.holders[c.ItemHash] = holder{c.ID, c.Claimant}
+			r.hold(c)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.bank.checkClosed(ctx, campaign)
+	return r.bank.checkClosed(ctx, r.campaign.Name)
+}
+
+func (r *replay) hold(c engine.Claim) {
+	for _, h := range c.Hashes() {
+		r.holders[h] = holder{c.ID, c.Claimant}
+	}
 }
 
 // line replays one claim. The claimant's own claim is read first: it is the answer, whatever
 // became of the item.
 func (r *replay) line(ctx context.Context, line ClaimLine) (result ReplayedLine, err error) {
-	if c := line.Claim.Campaign; c != "" && c != r.campaign.Name {
-		result = ReplayedLine{Outcome: otherCampaign, Campaign: c}
+	if r.ofOther(line.Claim) {
+		result = ReplayedLine{Outcome: otherCampaign, Campaign: line.Claim.Campaign}
 	} else {
 		result, err = r.claim(ctx, line)
 	}
@@ -230,16 +259,22 @@ func (r *replay) claim(ctx context.Context, line ClaimLine) (ReplayedLine, error
 	if held, err := r.held(ctx, line, claim); held.Outcome != "" || err != nil {
 		return held, err
 	}
-	lost, refused, err := r.place(ctx, claim)
-	if refused.Outcome != "" || err != nil {
-		return refused, err
+	rows := map[engine.Hash]*engine.ItemRow{}
+	for _, h := range claim.Hashes() {
+		lost, refused, err := r.place(ctx, claim, h)
+		if refused.Outcome != "" || err != nil {
+			return refused, err
+		}
+		if lost != nil {
+			rows[h] = lost
+		}
 	}
-	done, err := r.make(ctx, claim, lost)
+	done, err := r.make(ctx, claim, rows)
 	switch {
 	case err != nil:
 		return ReplayedLine{}, err
 	case done:
-		r.holders[claim.ItemHash] = holder{claim.ID, claim.Claimant}
+		r.hold(claim)
 		return ReplayedLine{Outcome: replayed, ClaimID: claim.ID}, nil
 	}
 	held, err := r.held(ctx, line, claim)
@@ -251,13 +286,15 @@ func (r *replay) claim(ctx context.Context, line ClaimLine) (ReplayedLine, error
 
 // row returns the row of the claim of a line.
 func (r *replay) row(line ClaimLine) (engine.Claim, error) {
-	if err := line.validate(); err != nil { // the source may have changed
+	c := line.Claim
+	key, err := r.check(line) // again: the source may have changed
+	if err != nil {
 		return engine.Claim{}, err
 	}
-	c := line.Claim
 	claim := engine.Claim{
-		ID: c.ID, Campaign: r.campaign.Name, Scope: r.campaign.Scope, Claimant: c.Claimant,
-		Item: c.Item, ItemHash: engine.HashItem(c.Item), ClaimedAt: wholeMillis(c.ClaimedAt), EndsAt: wholeMillis(c.EndsAt),
+		ID: c.ID, Campaign: r.campaign.Name, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot,
+		Item: c.Item, ItemHash: engine.HashItem(c.Item), More: c.More,
+		ClaimedAt: wholeMillis(c.ClaimedAt), EndsAt: wholeMillis(c.EndsAt),
 	}
 	if claim.ClaimedAt.IsZero() {
 		claim.ClaimedAt = r.bank.serverNow()
@@ -265,7 +302,6 @@ func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 	if claim.ID != "" {
 		return claim, nil
 	}
-	var err error
 	claim.ID, err = r.bank.newClaimID()
 	return claim, err
 }
@@ -273,11 +309,11 @@ func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 // held compares the claim with the one that its claimant holds. Without one it returns no
 // outcome. A hold that the line has as confirmed is confirmed: else it would end.
 func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (ReplayedLine, error) {
-	held, err := r.bank.heldClaim(ctx, claim.Scope, claim.Claimant)
+	held, err := r.bank.heldClaim(ctx, claim.Key())
 	if err != nil {
 		return ReplayedLine{}, err
 	}
-	if planned, ok := r.planned[claim.Claimant]; ok {
+	if planned, ok := r.planned[claim.Key()]; ok {
 		held = &planned
 	}
 	switch {
@@ -285,7 +321,7 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 		return ReplayedLine{}, nil
 	case held.Campaign != claim.Campaign:
 		return ReplayedLine{Outcome: claimedElsewhere, Campaign: held.Campaign}, nil
-	case held.ItemHash != claim.ItemHash:
+	case held.ItemHash != claim.ItemHash || held.More != claim.More:
 		return ReplayedLine{Outcome: holdsAnother, HeldClaimID: held.ID}, nil
 	}
 	same := line.Claim.ID == "" || line.Claim.ID == held.ID
@@ -293,8 +329,8 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 		return ReplayedLine{Outcome: already, HeldClaimID: held.ID}, nil
 	}
 	if r.report.DryRun {
-		r.planned[claim.Claimant] = claim
-	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID); err != nil {
+		r.planned[claim.Key()] = claim
+	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID, InSlot(claim.Slot)); err != nil {
 		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) { // a sweep closed it meanwhile
 			return ReplayedLine{Outcome: moved}, nil
 		}
@@ -303,13 +339,15 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 	return ReplayedLine{Outcome: confirmedHold, HeldClaimID: held.ID}, nil
 }
 
-// place says where the item of a claim is: free, in no place, which the item row lost proves,
+// place says where an item of a claim is: free, in no place, which the item row lost proves,
 // or where the claimant cannot get it.
-func (r *replay) place(ctx context.Context, claim engine.Claim) (lost *engine.ItemRow, refused ReplayedLine, err error) {
-	if h, ok := r.holders[claim.ItemHash]; ok {
+func (r *replay) place(
+	ctx context.Context, claim engine.Claim, item engine.Hash,
+) (lost *engine.ItemRow, refused ReplayedLine, err error) {
+	if h, ok := r.holders[item]; ok {
 		return nil, ReplayedLine{Outcome: itemHeld, HeldClaimID: h.claimID, HeldBy: h.claimant}, nil
 	}
-	rows, wrong := r.wrong[claim.ItemHash]
+	rows, wrong := r.wrong[item]
 	switch {
 	case wrong && rows.kind() == moving:
 		return nil, ReplayedLine{Outcome: moved}, nil
@@ -318,7 +356,7 @@ func (r *replay) place(ctx context.Context, claim engine.Claim) (lost *engine.It
 	}
 	row := rows.item
 	if !wrong {
-		if row, err = r.bank.store.ItemRow(ctx, claim.Campaign, claim.ItemHash); err != nil {
+		if row, err = r.bank.store.ItemRow(ctx, claim.Campaign, item); err != nil {
 			return nil, ReplayedLine{}, err
 		}
 	}
@@ -335,25 +373,48 @@ func (r *replay) place(ctx context.Context, claim engine.Claim) (lost *engine.It
 	return nil, ReplayedLine{}, nil
 }
 
-// make makes the claim, of a free item or of one whose row proves that it is in no place.
-// done = false: the claimant holds a claim, or the item is not there any more.
-func (r *replay) make(ctx context.Context, claim engine.Claim, lost *engine.ItemRow) (done bool, err error) {
-	switch {
-	case r.report.DryRun:
-		r.planned[claim.Claimant] = claim
+// make makes the claim, of items that are free or whose rows, in lost, prove that they are in no place.
+// done = false: the claimant holds a claim, or an item is not there any more.
+func (r *replay) make(
+	ctx context.Context, claim engine.Claim, lost map[engine.Hash]*engine.ItemRow,
+) (done bool, err error) {
+	if r.report.DryRun {
+		r.planned[claim.Key()] = claim
 		return true, nil
-	case lost != nil:
-		return r.bank.store.Repair(ctx, engine.RepairRequest{
-			Campaign: claim.Campaign, Hash: claim.ItemHash,
-			PutClaim: &claim, Shard: r.campaign.shardOf(claim.ItemHash), IfRow: lost,
-		})
 	}
-	item := engine.FreeItem{Shard: r.campaign.shardOf(claim.ItemHash), Hash: claim.ItemHash, Value: claim.Item}
+	items := make([]engine.FreeItem, 0, engine.MaxClaimItems)
+	for i, h := range claim.Hashes() {
+		items = append(items, engine.FreeItem{Shard: r.campaign.shardOf(h), Hash: h, Value: claim.Items()[i]})
+	}
+	if len(lost) > 0 {
+		return r.bank.store.Repair(ctx, putBack(claim, items, lost))
+	}
 	return whileBusy(ctx, r.bank, rowsBusy, func() (done, busy bool, err error) {
-		taken, err := r.bank.store.Take(ctx, item, claim)
+		var taken engine.TakeResult
+		if len(items) == 1 {
+			taken, err = r.bank.store.Take(ctx, items[0], claim)
+		} else {
+			taken, err = r.bank.store.TakeItems(ctx, items, claim)
+		}
 		done = err == nil && taken.Taken()
 		return done, !done && taken.Held == nil && !taken.ItemGone, err
 	})
+}
+
+// putBack returns the repair that puts a claim back of which an item is in no place.
+func putBack(claim engine.Claim, items []engine.FreeItem, lost map[engine.Hash]*engine.ItemRow) engine.RepairRequest {
+	r := engine.RepairRequest{Campaign: claim.Campaign, PutClaim: &claim, Shard: items[0].Shard}
+	for _, item := range items {
+		switch row := lost[item.Hash]; {
+		case row == nil:
+			r.More = append(r.More, engine.RepairItem{Hash: item.Hash, Free: &item})
+		case r.IfRow == nil:
+			r.Hash, r.IfRow = item.Hash, row
+		default:
+			r.More = append(r.More, engine.RepairItem{Hash: item.Hash, IfRow: row})
+		}
+	}
+	return r
 }
 
 func (r *replay) count(line ReplayedLine) {

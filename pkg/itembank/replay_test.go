@@ -69,7 +69,7 @@ func (f *fixture) replayed(claims []itembank.Claim, want ...itembank.ReplayedLin
 // claimOf returns a claim that is lost, as a customer knows it.
 func claimOf(claimant, item string) itembank.Claim {
 	at := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
-	return itembank.Claim{ID: enginerows.NewName(), Claimant: claimant, Item: item, ClaimedAt: at, EndsAt: at.Add(24 * time.Hour)}
+	return itembank.Claim{ID: enginerows.NewName(), Claimant: claimant, Slot: 1, Item: item, ClaimedAt: at, EndsAt: at.Add(24 * time.Hour)}
 }
 
 // replayClaims: each claimant gets exactly the claim of the line, whether a restore left its
@@ -274,6 +274,9 @@ func replayInvalidLines(f *fixture) {
 	for _, bad := range []itembank.Claim{
 		claimOf("", "b"), claimOf("bob", ""), claimOf("b\tb", "b"), early, endless,
 		{Claimant: "bob", Item: "b", ID: "\n"},
+		{Claimant: "bob", Item: "b", Slot: 2}, // a claimant has one claim in the campaign
+		{Claimant: "bob", Item: "b", Slot: -1},
+		{Claimant: "bob", Item: "b", More: engine.NewItemList("c")}, // items of the campaign cannot be chosen
 	} {
 		report, err := b.Replay(f.ctx, f.name, replayOf(claimOf("ann", "a"), bad))
 		var line *itembank.LineError
@@ -311,7 +314,7 @@ func replayRefusesOpen(f *fixture) {
 			f.Errorf("opened at %s: want %v, got %v", method, itembank.ErrReopened, err)
 		}
 		f.WantWhere(where, c, "a", "ann")
-		f.Must(f.raw.DropClaim(f.ctx, c.Scope, "ann"))
+		f.Must(f.raw.DropClaim(f.ctx, engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1}))
 		f.putBankRow(enginerows.FreeItem(c, "a"))
 	}
 }

@@ -49,8 +49,9 @@ func whileBusy[Result any](
 
 // The rows that whileBusy waits for, in errors.
 const (
-	claimBusy = "the claim was busy"
-	rowsBusy  = "the rows of a claim were busy"
+	claimBusy    = "the claim was busy"
+	rowsBusy     = "the rows of a claim were busy"
+	campaignBusy = "the campaign was busy"
 )
 
 func (b *Bank) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // ruleCache keeps copies of campaigns. Names that do not exist are not kept: they
@@ -17,7 +19,13 @@ type ruleCache struct {
 type ruleCopy struct {
 	campaign Campaign
 	readAt   time.Time // when the read began
+	// claimed: a claim of this campaign was seen. So it is never deleted, and what is fixed of it stays.
+	claimed bool
 }
+
+// sameCampaign is how long after a copy was read the name still has the same campaign, or none: that
+// of a deleted campaign is free again after DrainTime. The rest is for clocks.
+const sameCampaign = DrainTime - 5*time.Second
 
 func (r *ruleCache) get(name string, now time.Time) (Campaign, bool) {
 	r.mu.Lock()
@@ -34,13 +42,32 @@ func (r *ruleCache) latest(name string) (Campaign, bool) {
 	return c.campaign, ok
 }
 
+// fixed returns the copy, however old it is, if a claim of the campaign was seen.
+func (r *ruleCache) fixed(name string) (Campaign, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.copies[name]
+	return c.campaign, ok && c.claimed
+}
+
+// sawClaim notes that there is a claim of a campaign now.
+func (r *ruleCache) sawClaim(name string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.copies[name]; ok && elapsed(c.readAt, now) < sameCampaign {
+		c.claimed = true
+		r.copies[name] = c
+	}
+}
+
 func (r *ruleCache) put(c Campaign, readAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old, ok := r.copies[c.Name]; ok && old.readAt.After(readAt) {
+	old := r.copies[c.Name]
+	if old.readAt.After(readAt) {
 		return // a slow read must not replace the result of a later one
 	}
-	r.copies[c.Name] = ruleCopy{c, readAt}
+	r.copies[c.Name] = ruleCopy{c, readAt, old.claimed}
 }
 
 func (r *ruleCache) forget(name string) {
@@ -59,12 +86,12 @@ func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error)
 }
 
 // fixedRules returns a campaign for what never changes of it: scope, shards, lives and what happens
-// to its items. A copy of any age has these.
+// to its items. A copy of any age has these, unless the campaign may have been deleted since.
 func (b *Bank) fixedRules(ctx context.Context, name string) (Campaign, error) {
-	if c, ok := b.rules.latest(name); ok {
+	if c, ok := b.rules.fixed(name); ok {
 		return c, nil
 	}
-	return b.readCampaign(ctx, name)
+	return b.campaignRules(ctx, name)
 }
 
 // readCampaign reads a campaign consistently and keeps a copy.
@@ -74,7 +101,7 @@ func (b *Bank) readCampaign(ctx context.Context, name string) (Campaign, error) 
 	switch {
 	case err != nil:
 		return Campaign{}, err
-	case row == nil:
+	case row == nil || row.Mode == engine.Deleted:
 		b.rules.forget(name)
 		return Campaign{}, ErrNoCampaign
 	}

@@ -73,19 +73,16 @@ func (s *sweep) claims(ctx context.Context, c Campaign) error {
 }
 
 // closed notes what became of a claim.
-func (s *sweep) closed(released Released, err error) error {
+func (s *sweep) closed(released closedClaim, err error) error {
 	switch {
 	case errors.Is(err, ErrInconsistent):
 		s.skipped.add(err)
 	case err != nil:
 		return err
-	case released.Returned:
-		s.report.Returned++
-	case released.Ended == string(engine.Expired):
-		s.report.Expired++
-	case released.Ended == string(engine.Withdrawn):
-		s.report.Withdrawn++
 	}
+	s.report.Returned += released.items.Returned
+	s.report.Expired += released.items.Expired
+	s.report.Withdrawn += released.items.Withdrawn
 	return nil
 }
 

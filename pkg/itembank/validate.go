@@ -32,7 +32,7 @@ func invalidName(field string) error {
 }
 
 // ValidateClaimant checks a claimant: 1 to 256 bytes of UTF-8 without control
-// characters. Two claimants are equal if their bytes are equal. The error is an
+// characters. Which claimants are the same one is decided by ClaimantAs. The error is an
 // *InvalidError.
 func ValidateClaimant(claimant string) error {
 	return validateText("claimant", claimant, engine.MaxClaimant)
@@ -48,15 +48,24 @@ func validateText(field, s string, limit int) error {
 		return &InvalidError{field, "is empty"}
 	case len(s) > limit:
 		return &InvalidError{field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(s), limit)}
-	case !utf8.ValidString(s):
-		return &InvalidError{field, "is not valid UTF-8"}
+	}
+	if detail := notText(s); detail != "" {
+		return &InvalidError{field, detail}
+	}
+	return nil
+}
+
+// notText says why s is not UTF-8 without control characters; "": it is.
+func notText(s string) string {
+	if !utf8.ValidString(s) {
+		return "is not valid UTF-8"
 	}
 	for i, r := range s {
 		if unicode.IsControl(r) {
-			return &InvalidError{field, fmt.Sprintf("has a control character (%U) at byte %d", r, i+1)}
+			return fmt.Sprintf("has a control character (%U) at byte %d", r, i+1)
 		}
 	}
-	return nil
+	return ""
 }
 
 func validateRequest(campaign, claimant string) error {

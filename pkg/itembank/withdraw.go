@@ -34,7 +34,7 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 	if err != nil {
 		return report, err
 	}
-	if _, err := inspect(ctx, source); err != nil {
+	if _, err := inspect(ctx, c, source); err != nil {
 		return report, err
 	}
 	var chunk []engine.FreeItem

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -117,6 +118,30 @@ func TestAnotherFunctionLosesNothing(t *testing.T) {
 			equal(t, "failed", first.do(t, event(`{"id":"c"}`)), "")
 		})
 	}
+}
+
+// TestVersionsAreOneConsumer: an upgrade moves the alias of a function from one version to the next, and the first one
+// makes the mapping call the alias. Whatever calls the function and whichever version runs, it is the consumer of the
+// stream, and a record that comes again has the owner that it had.
+func TestVersionsAreOneConsumer(t *testing.T) {
+	t.Parallel()
+	const name, arn = "dedupe-clicks", "arn:aws:lambda:eu-central-1:123456789012:function:dedupe-clicks"
+	first := newBench(t, "AWS_LAMBDA_FUNCTION_NAME="+name, "ONCEBOX_ACKS=off")
+	for i, c := range []struct{ version, invoked string }{
+		{"$LATEST", arn}, {"1", arn + ":live"}, {"2", arn + ":live"}, {"2", arn + ":2"}, {"3", arn + ":canary"},
+	} {
+		b := newBenchOver(t, first.store, "AWS_LAMBDA_FUNCTION_NAME="+name, "AWS_LAMBDA_FUNCTION_VERSION="+c.version, "ONCEBOX_ACKS=off")
+		ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "r", InvokedFunctionArn: c.invoked})
+		answer, err := b.Handle(ctx, rawOf(t, event(`{"id":"a"}`)))
+		must(t, err)
+		equal(t, "failed records", len(answer.BatchItemFailures), 0)
+		b.sink.holds(t, `{"id":"a"}`)
+		equal(t, c.version+" of "+c.invoked+": retries", b.line(t)["retry"], any(float64(min(i, 1))))
+	}
+	stream := dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "clicks"}
+	consumer, err := first.store.ClaimConsumer(t.Context(), "clicks", stream, "somebody")
+	must(t, err)
+	equal(t, "consumer", consumer, name)
 }
 
 // TestAConsumerThatIsNotKnown: while the store cannot say who reads the stream, nothing is sent.

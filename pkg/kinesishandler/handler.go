@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/emf"
 	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -38,7 +39,8 @@ type Handler struct {
 	parts   dedupe.Parts
 	options Options
 	log     *slog.Logger
-	counted counted // the ledger, if it is a log ledger; else nil
+	counted counted   // the ledger, if it is a log ledger; else nil
+	metrics *emf.Line // nil: none
 
 	closeSink  func() error
 	mu         sync.Mutex
@@ -65,7 +67,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		p.Acks = nil
 	}
 	h := &Handler{
-		parts: p, options: o, log: log,
+		parts: p, options: o, log: log, metrics: emf.New(o.Metrics, metrics),
 		closeSink:  func() error { return nil },
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
@@ -113,7 +115,7 @@ func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Resu
 	begun, done := time.Now(), h.countLedger()
 	i := h.invoke(ctx, raw)
 	i.ledger = done()
-	h.report(ctx, i, time.Since(begun))
+	h.report(ctx, i, begun)
 	return i.result, i.fault
 }
 
@@ -211,6 +213,8 @@ func merge(a, b dedupe.Result) dedupe.Result {
 	a.Undone = append(a.Undone, b.Undone...)
 	a.AckErr = cmp.Or(a.AckErr, b.AckErr)
 	a.Tally.Add(b.Tally)
+	a.LedgerTime += b.LedgerTime
+	a.SinkTime += b.SinkTime
 	for reason, n := range b.Reasons {
 		if a.Reasons == nil {
 			a.Reasons = map[string]int64{}
@@ -291,7 +295,7 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 
 // report writes the log line of an invocation: an error if something failed; a warning if there are dead letters,
 // records past the horizon, or acks that could not be read or written.
-func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) {
+func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 	r, t := i.result, i.result.Tally
 	level := slog.LevelInfo
 	if t.DeadLettered > 0 || t.PastHorizon > 0 || r.AckErr != nil {
@@ -305,7 +309,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
 		slog.Int64("superseded", t.Superseded),
 		slog.Int64("past_horizon", t.PastHorizon),
-		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Float64("duration_ms", emf.Milli(time.Since(begun))),
 	}
 	attrs = append(attrs, i.ledger...)
 	if len(r.Reasons) > 0 {
@@ -321,7 +325,7 @@ func (h *Handler) report(ctx context.Context, i invocation, took time.Duration) 
 	if i.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(i.stack)))
 	}
-	h.log.LogAttrs(ctx, level, "batch", attrs...)
+	h.metrics.Log(ctx, h.log, level, "batch", attrs, h.numbers(i, begun))
 }
 
 // stream returns the first source of the event, or "".

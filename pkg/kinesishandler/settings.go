@@ -79,7 +79,7 @@ var known = []string{
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
 	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varLedgerBuckets, varLedgerPrevious,
-	varLedgerSince, varLedgerPassword, varLedgerSecret, varConcurrency, varLogLevel,
+	varLedgerSince, varLedgerPassword, varLedgerSecret, varConcurrency, settings.VarMetrics, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can tell
@@ -172,7 +172,11 @@ type Options struct {
 	Consumer    string
 	Ledger      LedgerSetting
 	Concurrency int // requests at the same time of a ledger with one row a key
-	LogLevel    slog.Level
+	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The log
+	// must write JSON objects, and CloudWatch Logs must get them as they are, as from a Lambda function.
+	// docs/operations.md explains the metrics.
+	Metrics  string
+	LogLevel slog.Level
 
 	// These are settings of some sinks. Empty values are the defaults of their packages.
 	SinkAggregation kinesissink.Aggregation // of a stream
@@ -251,6 +255,7 @@ type Settings struct {
 //	ONCEBOX_LEDGER_PASSWORD_FILE  the file with the password of Valkey, or with a JSON object of username and password
 //	ONCEBOX_LEDGER_SECRET_ARN  the secret of AWS Secrets Manager that has what such a file has, instead of a file
 //	ONCEBOX_CONCURRENCY       requests to a ledger with one row a key at the same time, 1 to 1000; default 32
+//	ONCEBOX_METRICS           on or off: whether log lines have metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
 // An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
@@ -259,6 +264,7 @@ func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
 	s := Settings{DedupeTable: p.Table(varDedupeTable), MemoryLimit: -1, Options: p.options(environ)}
+	s.Metrics = p.Metrics(environ)
 	if memory := functionMemory(environ); s.Ledger.Log && memory > 0 {
 		s.MemoryLimit = memory / 100 * runtimeShare
 	}

@@ -1,11 +1,12 @@
-// Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store. The function in
-// functions/sweep is made of it, and runs it on a schedule.
+// Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store, and counts their free
+// items. The function in functions/sweep is made of it, and runs it on a schedule.
 //
 // Requests close the ended claims that they meet, too. The sweep is for campaigns that nobody asks.
 package sweephandler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/deadline"
+	"github.com/oncebox/oncebox/internal/emf"
 	"github.com/oncebox/oncebox/internal/requestid"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -23,17 +25,28 @@ import (
 type Bank interface {
 	Campaigns(ctx context.Context) ([]itembank.Campaign, error)
 	SweepDue(ctx context.Context, campaign string, progress itembank.Progress) (itembank.SweepReport, error)
+	CountFree(ctx context.Context, campaign string) (itembank.FreeCount, error)
 }
 
 // Handler sweeps a bank. It is safe for concurrent use, and several sweeps at once do no harm.
 type Handler struct {
-	bank Bank
-	log  *slog.Logger
+	bank   Bank
+	log    *slog.Logger
+	counts counts
 }
+
+// Option changes a default of a Handler.
+type Option func(*Handler)
 
 // New makes a Handler over a bank. The log gets a line for each sweep, and one for each campaign that was not swept to
 // its end. The lines hold no claimants and no items. The line of a sweep that found nothing to do has the level debug.
-func New(bank Bank, log *slog.Logger) *Handler { return &Handler{bank, log} }
+func New(bank Bank, log *slog.Logger, options ...Option) *Handler {
+	h := &Handler{bank: bank, log: log}
+	for _, o := range options {
+		o(h)
+	}
+	return h
+}
 
 // Report says what a sweep did.
 type Report struct {
@@ -48,10 +61,11 @@ type Report struct {
 const atOnce = 8
 
 // Handle sweeps each campaign that has holds or a claim life, as a Lambda function does. It stops 0.5 s before the
-// deadline of its context. The order of the campaigns is random, so that the same ones are not always the last.
+// deadline of its context. The order of the campaigns is random, so that the same ones are not always the last. With
+// WithMetrics it also counts free items, if the last count is CountEvery ago. A count that fails is only in the log.
 //
 // A campaign that fails does not stop the others. Then Handle returns an error at its end, and the report says what
-// was done. The next sweep tries again what this one did not do.
+// was done. The next sweep tries again what this one did not do. A campaign that is deleted meanwhile is no failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	begun := time.Now()
 	ctx, cancel := deadline.WithMargin(ctx)
@@ -69,7 +83,7 @@ func (h *Handler) Handle(ctx context.Context) (Report, error) {
 		slog.Int("campaigns", report.Campaigns), slog.Int("failed", report.Failed),
 		slog.Int64("returned", report.Returned), slog.Int64("expired", report.Expired),
 		slog.Int64("withdrawn", report.Withdrawn),
-		slog.Float64("duration_ms", float64(time.Since(begun).Microseconds())/1000),
+		slog.Float64("duration_ms", emf.Milli(time.Since(begun))),
 	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))
@@ -79,17 +93,24 @@ func (h *Handler) Handle(ctx context.Context) (Report, error) {
 }
 
 func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
-	campaigns, err := h.ending(ctx)
+	all, err := h.bank.Campaigns(ctx)
 	if err != nil {
 		return report, fmt.Errorf("sweephandler: %w", err)
 	}
+	var counting sync.WaitGroup // beside the sweep, which may need all of the time
+	counting.Go(func() { h.countFree(ctx, all) })
+	defer counting.Wait()
+	campaigns := ending(all)
 	report.Campaigns = len(campaigns)
 	var mu sync.Mutex // guards report
 	var sweeps errgroup.Group
 	sweeps.SetLimit(atOnce)
-	for _, i := range rand.Perm(len(campaigns)) {
+	for _, i := range rand.Perm(len(campaigns)) { //nolint:gosec // no campaign is always last; nobody gains by guessing it
 		sweeps.Go(func() error {
 			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
+			if errors.Is(err, itembank.ErrNoCampaign) { // it was deleted after the campaigns were read
+				err = nil
+			}
 			if err != nil {
 				h.log.LogAttrs(ctx, slog.LevelError, "campaign not swept",
 					slog.String(requestid.Key, requestid.Of(ctx)), slog.String("campaign", campaigns[i]),
@@ -110,14 +131,13 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 }
 
 // ending returns the names of the campaigns whose claims end.
-func (h *Handler) ending(ctx context.Context) (names []string, err error) {
-	campaigns, err := h.bank.Campaigns(ctx)
+func ending(campaigns []itembank.Campaign) (names []string) {
 	for _, c := range campaigns {
 		if c.Hold > 0 || c.ClaimLife > 0 {
 			names = append(names, c.Name)
 		}
 	}
-	return names, err
+	return names
 }
 
 func (r *Report) add(swept itembank.SweepReport, err error) {

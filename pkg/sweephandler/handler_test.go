@@ -151,6 +151,28 @@ func TestAFailureStopsNoOtherCampaign(t *testing.T) {
 	}
 }
 
+// listing is a Bank that lists a campaign that has been deleted since.
+type listing struct {
+	*itembank.Bank
+	deleted itembank.Campaign
+}
+
+func (l listing) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
+	all, err := l.Bank.Campaigns(ctx)
+	return append(all, l.deleted), err
+}
+
+// TestACampaignThatIsDeletedMeanwhile: there is nothing to sweep, and no alarm.
+func TestACampaignThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}})
+	report, lines, err := b.sweep(t.Context(), listing{b.Bank, itembank.Campaign{Name: "deleted", Hold: time.Minute}})
+	must(t, err)
+	if want := (sweephandler.Report{Campaigns: 2, Returned: 1}); report != want || len(lines) != 1 {
+		t.Errorf("got %+v, want %+v; the log has %v", report, want, lines)
+	}
+}
+
 // unlisted is a Bank whose campaigns cannot be read.
 type unlisted struct{ *itembank.Bank }
 
@@ -198,9 +220,10 @@ func TestParseSettings(t *testing.T) {
 	t.Parallel()
 	s, err := sweephandler.ParseSettings([]string{
 		"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_LOG_LEVEL=warn", "PATH=/bin",
+		"ONCEBOX_METRICS=on", "AWS_LAMBDA_FUNCTION_NAME=sweep",
 	})
 	must(t, err)
-	if want := (sweephandler.Settings{BankTable: "bank", DedupeTable: "dedupe", LogLevel: slog.LevelWarn}); s != want {
+	if want := (sweephandler.Settings{BankTable: "bank", DedupeTable: "dedupe", Metrics: "oncebox/sweep", LogLevel: slog.LevelWarn}); s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
 	for says, environ := range map[string][]string{

@@ -14,15 +14,20 @@ const (
 	varLogLevel    = "ONCEBOX_LOG_LEVEL"
 )
 
-var known = []string{varBankTable, varDedupeTable, varLogLevel}
+var known = []string{varBankTable, varDedupeTable, settings.VarMetrics, varLogLevel}
 
 // Variables returns the names of all variables of the function.
 func Variables() []string { return slices.Clone(known) }
+
+// Description begins the description of the function in a stack. By it `oncebox doctor` knows the sweep, which it invokes,
+// from functions of others with the same variables.
+const Description = "oncebox sweep"
 
 // Settings are the settings of the function in functions/sweep.
 type Settings struct {
 	BankTable   string
 	DedupeTable string
+	Metrics     string // the namespace of the metrics: see WithMetrics
 	LogLevel    slog.Level
 }
 
@@ -30,6 +35,7 @@ type Settings struct {
 //
 //	ONCEBOX_BANK_TABLE    required: the table of campaigns and items
 //	ONCEBOX_DEDUPE_TABLE  required: the table of claims
+//	ONCEBOX_METRICS       on or off: whether free items are counted, as metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL     debug, info, warn or error; default info
 //
 // An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
@@ -37,7 +43,7 @@ type Settings struct {
 func ParseSettings(environ []string) (Settings, error) {
 	p := settings.NewParser(environ)
 	p.RefuseOthers(known)
-	s := Settings{p.Table(varBankTable), p.Table(varDedupeTable), p.LogLevel(varLogLevel)}
+	s := Settings{p.Table(varBankTable), p.Table(varDedupeTable), p.Metrics(environ), p.LogLevel(varLogLevel)}
 	if s.BankTable != "" && s.BankTable == s.DedupeTable {
 		p.Wrong(varDedupeTable, "is the table of "+varBankTable, "another table")
 	}

@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -102,12 +103,15 @@ type assembly struct {
 	dir   string
 }
 
-// synth makes the assembly of a stack with these context values over those of cdk.json. The names of the values have no
-// "oncebox:".
+// synth makes the assembly of a stack with these context values over those of cdk.json, by default with both jobs. The
+// names of the values have no "oncebox:".
 func synth(t *testing.T, stack string, context map[string]string) assembly {
 	t.Helper()
 	a := assembly{stack: stack, dir: t.TempDir()}
-	args := []string{"synth", "--quiet", "--output", a.dir, "--context", "oncebox:stack=" + stack}
+	args := []string{
+		"synth", "--quiet", "--output", a.dir, "--context", "oncebox:stack=" + stack,
+		"--context", "oncebox:jobs=" + cmp.Or(context["jobs"], "claims,records"),
+	}
 	for name, value := range context {
 		args = append(args, "--context", "oncebox:"+name+"="+value)
 	}

@@ -27,13 +27,14 @@ func stackName(prefix string) string { return prefix + "-" + strconv.FormatInt(s
 
 const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
 
-// TestBothJobs deploys the stack of cdk.json with all defaults.
+// TestBothJobs deploys the stack of cdk.json with all defaults, and a dashboard.
 func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, sweep, dedupe := built(t, claimARM), built(t, sweepARM), built(t, dedupeARM)
 	context := map[string]string{
 		"id-path": "event.id", "claim-code": claim, "sweep-code": sweep, "dedupe-code": dedupe, "alarm-topic-arn": topic,
+		"dashboard": "on",
 	}
 	app := synth(t, stackName("both"), context)
 	app.deploy(t)
@@ -44,7 +45,8 @@ func TestBothJobs(t *testing.T) {
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
 		functionFacts("sweep-function", "arm64", "256 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
 		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, horizonFilter,
-		apiFacts("AWS_IAM", 30), claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
+		apiFacts("AWS_IAM", 30), accessLogFilters, claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
+		facts{"dashboard": "20 alarms, 16 graphs"},
 	)
 	check(t, d.read(t), want)
 
@@ -101,7 +103,7 @@ func TestClaimsForATest(t *testing.T) {
 		functionFacts("claim-function", "x86_64", "512 MiB, 10 s", codeFact(t, code), 7), claimEnvironment("jwt:sub"),
 		functionFacts("sweep-function", "x86_64", "256 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
 		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7),
-		claimAlarms(""), sweepAlarms(""),
+		accessLogFilters, claimAlarms(""), sweepAlarms(""),
 	)
 	check(t, d.read(t), want)
 	app.destroy(t)
@@ -229,8 +231,8 @@ func TestUnknownPropertiesFail(t *testing.T) {
 	}
 }
 
-// TestUpdatesFail checks that the emulator, which can only make and delete stacks, does not pretend to update one.
-func TestUpdatesFail(t *testing.T) {
+// TestUnknownUpdatesFail checks that the emulator does not pretend to update what it cannot.
+func TestUnknownUpdatesFail(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	client, stack := newClients(t).cloudformation, stackName("update")

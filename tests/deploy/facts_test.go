@@ -3,6 +3,7 @@ package deploy
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -104,6 +105,7 @@ func newClients(t *testing.T) clients {
 // deployed is a stack that was deployed. Its resources can still be read after it was destroyed.
 type deployed struct {
 	clients
+	zips      string // the bucket with the code of the functions
 	outputs   map[string]string
 	resources map[string][]string // type to physical ids
 	names     map[string]string   // physical id to the name in facts
@@ -111,7 +113,7 @@ type deployed struct {
 
 func describe(t *testing.T, stack string) *deployed {
 	t.Helper()
-	d := &deployed{newClients(t), map[string]string{}, map[string][]string{}, map[string]string{}}
+	d := &deployed{newClients(t), cdkAssets, map[string]string{}, map[string][]string{}, map[string]string{}}
 	stacks, err := d.cloudformation.DescribeStacks(t.Context(), &cloudformation.DescribeStacksInput{StackName: &stack})
 	must(t, err)
 	for _, o := range stacks.Stacks[0].Outputs {
@@ -140,6 +142,8 @@ var readers = []struct {
 	{"AWS::SQS::Queue", (*reading).queue},
 	{"AWS::SQS::QueuePolicy", nil},
 	{"AWS::Lambda::Function", (*reading).function},
+	{"AWS::Lambda::Version", nil},
+	{"AWS::Lambda::Alias", nil},
 	{"AWS::Lambda::EventInvokeConfig", nil},
 	{"AWS::Events::Rule", (*reading).rule},
 	{"AWS::Lambda::EventSourceMapping", (*reading).mapping},
@@ -152,6 +156,7 @@ var readers = []struct {
 	{"AWS::Logs::LogGroup", (*reading).logGroup},
 	{"AWS::Logs::MetricFilter", (*reading).logFilter},
 	{"AWS::CloudWatch::Alarm", (*reading).alarm},
+	{"AWS::CloudWatch::Dashboard", (*reading).dashboard},
 	// Policies are the same in the template and in the account. tests/stack reads them in the template.
 	{"AWS::IAM::Role", nil},
 	{"AWS::IAM::Policy", nil},
@@ -325,8 +330,11 @@ func (r *reading) queue(id string) {
 	}
 }
 
+// function reads what callers of the alias get.
 func (r *reading) function(id string) {
-	got, err := r.lambda.GetFunctionConfiguration(r.t.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: &id})
+	got, err := r.lambda.GetFunctionConfiguration(r.t.Context(), &lambda.GetFunctionConfigurationInput{
+		FunctionName: &id, Qualifier: aws.String("live"),
+	})
 	if !r.exists(id, err) {
 		return
 	}
@@ -379,10 +387,13 @@ func (r *reading) rule(id string) {
 	r.add(id, "runs", "%s, %s", arns, allowed)
 }
 
-// code finds the zip of a function among the objects that the CDK uploaded, and describes its content.
-func (r *reading) code(digest string) string {
+// cdkAssets is the bucket to which the CDK uploads zips.
+const cdkAssets = "cdk-hnb659fds-assets-" + account + "-" + region
+
+// code finds the zip of a function among the objects that were uploaded, and describes its content.
+func (r *reading) code(wanted string) string {
 	r.t.Helper()
-	assets := aws.String("cdk-hnb659fds-assets-" + account + "-" + region)
+	assets := &r.zips
 	objects, err := r.s3.ListObjectsV2(r.t.Context(), &s3.ListObjectsV2Input{Bucket: assets})
 	must(r.t, err)
 	for _, o := range objects.Contents {
@@ -390,11 +401,17 @@ func (r *reading) code(digest string) string {
 		must(r.t, err)
 		content, err := io.ReadAll(object.Body)
 		must(r.t, err)
-		if sum := sha256.Sum256(content); base64.StdEncoding.EncodeToString(sum[:]) == digest {
+		if digest(content) == wanted {
 			return unzip(r.t, content)
 		}
 	}
 	return "nothing that was uploaded"
+}
+
+// digest is how Lambda names the content of a zip.
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 func unzip(t *testing.T, content []byte) string {
@@ -487,14 +504,8 @@ func (r *reading) target(api, routeKey, target string) string {
 	})
 	must(r.t, err)
 	allowed := "not allowed"
-	policy, err := r.lambda.GetPolicy(r.t.Context(), &lambda.GetPolicyInput{FunctionName: got.IntegrationUri})
-	if !missing(err) {
-		must(r.t, err)
-		_, routePath, _ := strings.Cut(routeKey, " ")
-		source := fmt.Sprintf(`"arn:aws:execute-api:%s:%s:%s/*/*%s"`, region, account, api, routePath)
-		if strings.Contains(*policy.Policy, source) {
-			allowed = "allowed"
-		}
+	if r.mayCall(r.t, api, routeKey, *got.IntegrationUri) {
+		allowed = "allowed"
 	}
 	return fmt.Sprintf("%s by %s %s, %s", *got.IntegrationUri, got.IntegrationType, *got.PayloadFormatVersion, allowed)
 }
@@ -535,7 +546,8 @@ func (r *reading) alarm(id string) {
 	}
 	a := got.MetricAlarms[0]
 	_, section, _ := strings.Cut(*a.AlarmDescription, "#")
-	watched := fmt.Sprintf("%s of %s", a.Statistic, metricText(a.Namespace, a.MetricName, a.Dimensions))
+	watched := fmt.Sprintf("%s of %s", cmp.Or(string(a.Statistic), aws.ToString(a.ExtendedStatistic)),
+		metricText(a.Namespace, a.MetricName, a.Dimensions))
 	if len(a.Metrics) > 0 {
 		watched = queriesText(a.Metrics)
 	}
@@ -544,6 +556,28 @@ func (r *reading) alarm(id string) {
 		r.names[id] += " " + r.named(*a.Metrics[len(a.Metrics)-1].MetricStat.Metric.Dimensions[0].Value)
 	}
 	r.add(id, "", "watches %s, tells %s, when over %s", watched, a.AlarmActions, a.OKActions)
+}
+
+// dashboard reads which alarms a dashboard shows, and that it has graphs. tests/stack reads these in the template.
+func (r *reading) dashboard(id string) {
+	got, err := r.cloudwatch.GetDashboard(r.t.Context(), &cloudwatch.GetDashboardInput{DashboardName: &id})
+	r.names[id] = "dashboard"
+	if !r.exists(id, err) {
+		return
+	}
+	var body struct {
+		Widgets []struct {
+			Type       string
+			Properties struct{ Alarms []string }
+		}
+	}
+	must(r.t, json.Unmarshal([]byte(*got.DashboardBody), &body))
+	widgets, alarms := map[string]int{}, 0
+	for _, w := range body.Widgets {
+		widgets[w.Type]++
+		alarms += len(w.Properties.Alarms)
+	}
+	r.add(id, "", "%d alarms, %d graphs", alarms, widgets["metric"])
 }
 
 func metricText(namespace, name *string, dimensions []cloudwatchtypes.Dimension) string {

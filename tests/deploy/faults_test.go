@@ -112,7 +112,10 @@ var faults = []fault{
 		"access-logs retention", "claim-function-logs retention", "sweep-function-logs retention",
 		"dedupe-function-logs retention",
 	}},
-	{"AWS::Logs::MetricFilter", set("FilterPattern", "past_horizon"), []string{"RecordsPastHorizon-filter reads"}},
+	{"AWS::Logs::MetricFilter", set("FilterPattern", "past_horizon"), []string{
+		"RecordsPastHorizon-filter reads", "ClientErrors-filter reads", "RateLimited-filter reads",
+	}},
+	{"AWS::CloudWatch::Dashboard", set("DashboardBody", `{"widgets":[]}`), []string{"dashboard"}},
 	{alarmType, without("AlarmActions"), slices.Collect(maps.Keys(merged(claimAlarms(""), sweepAlarms(""), recordAlarms(""))))},
 }
 

@@ -69,7 +69,7 @@ var deadLetterFacts = facts{
 var mappingFacts = facts{
 	"mapping is":              "Enabled",
 	"mapping from":            "arn:aws:kinesis:us-east-1:123456789012:stream/SourceStream",
-	"mapping to":              "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function",
+	"mapping to":              "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function:live",
 	"mapping gives up to":     "arn:aws:s3:::DeadLetterBucket",
 	"mapping starts at":       "TRIM_HORIZON",
 	"mapping batch":           "1000 records, 0 s",
@@ -96,15 +96,17 @@ func claimEnvironment(claimantFrom string) facts {
 		"claim-function ONCEBOX_BANK_TABLE":    "BankTable",
 		"claim-function ONCEBOX_DEDUPE_TABLE":  "DedupeTable",
 		"claim-function ONCEBOX_CLAIMANT_FROM": claimantFrom,
+		"claim-function ONCEBOX_METRICS":       "on",
 	}
 }
 
 var sweepFacts = facts{
 	"sweep-function ONCEBOX_BANK_TABLE":   "BankTable",
 	"sweep-function ONCEBOX_DEDUPE_TABLE": "DedupeTable",
+	"sweep-function ONCEBOX_METRICS":      "on",
 	"sweep-function queued":               "60 s, 0 retries",
 	"schedule":                            "ENABLED rate(1 minute)",
-	"schedule runs":                       "[arn:aws:lambda:us-east-1:123456789012:function:sweep-function], allowed",
+	"schedule runs":                       "[arn:aws:lambda:us-east-1:123456789012:function:sweep-function:live], allowed",
 }
 
 var dedupeEnvironment = facts{
@@ -117,6 +119,7 @@ var dedupeEnvironment = facts{
 	"dedupe-function ONCEBOX_NATURAL":          "on",
 	"dedupe-function ONCEBOX_SYNTHETIC":        "on",
 	"dedupe-function ONCEBOX_ACKS":             "on",
+	"dedupe-function ONCEBOX_METRICS":          "on",
 
 	"dedupe-function ONCEBOX_SOURCE_AGGREGATION": "on",
 }
@@ -132,9 +135,10 @@ func apiFacts(authorization string, logDays int) facts {
 	for _, route := range []string{
 		"POST /campaigns/{campaign}/claims", "GET /campaigns/{campaign}/claims/{claimant+}", "GET /campaigns/{campaign}",
 		"POST /campaigns/{campaign}/claims/{claimant+}", "DELETE /campaigns/{campaign}/claims/{claimant+}",
+		"GET /campaigns/{campaign}/items", "GET /openapi.json",
 	} {
 		f["Api "+route+" asks for"] = authorization
-		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function by AWS_PROXY 2.0, " +
+		f["Api "+route+" leads to"] = "arn:aws:lambda:us-east-1:123456789012:function:claim-function:live by AWS_PROXY 2.0, " +
 			"allowed"
 	}
 	return f
@@ -155,21 +159,49 @@ func throttledKeys(table, topic string) string {
 	return alarmFact(metrics, topic)
 }
 
-func claimAlarms(topic string) facts {
+// shareOfRequests is what an alarm watches that is about a share of the requests to the API.
+func shareOfRequests(part string) string {
+	return "100 * FILL(part, 0) / IF(FILL(requests, 0) > 100, FILL(requests, 0), 100)" +
+		"; part is Sum of " + part + "; requests is Sum of AWS/ApiGateway Count ApiId=Api"
+}
+
+func functionAlarms(job, topic string) facts {
+	function := job + "-function"
+	invocations := "; invocations is Sum of AWS/Lambda Invocations FunctionName=" + function
 	return facts{
-		"alarm claim-server-errors":        alarmFact("Sum of AWS/ApiGateway 5xx ApiId=Api", topic),
-		"alarm claim-function-errors":      alarmFact("Sum of AWS/Lambda Errors FunctionName=claim-function", topic),
-		"alarm claim-function-throttles":   alarmFact("Sum of AWS/Lambda Throttles FunctionName=claim-function", topic),
-		"alarm throttled-keys BankTable":   throttledKeys("BankTable", topic),
-		"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", topic),
+		"alarm " + function + "-errors": alarmFact(
+			"100 * FILL(errors, 0) / IF(FILL(invocations, 0) > 100, FILL(invocations, 0), 100)"+
+				"; errors is Sum of AWS/Lambda Errors FunctionName="+function+invocations, topic),
+		"alarm " + function + "-throttles": alarmFact("100 * FILL(throttles, 0) / "+
+			"IF((FILL(invocations, 0) + FILL(throttles, 0)) > 100, (FILL(invocations, 0) + FILL(throttles, 0)), 100)"+
+			invocations+"; throttles is Sum of AWS/Lambda Throttles FunctionName="+function, topic),
 	}
 }
 
+func claimAlarms(topic string) facts {
+	return merged(functionAlarms("claim", topic), facts{
+		"alarm claim-server-errors":        alarmFact(shareOfRequests("AWS/ApiGateway 5xx ApiId=Api"), topic),
+		"alarm claim-client-errors":        alarmFact(shareOfRequests("oncebox/claim-function ClientErrors"), topic),
+		"alarm claim-rate-limit":           alarmFact(shareOfRequests("oncebox/claim-function RateLimited"), topic),
+		"alarm claim-latency":              alarmFact("p99 of AWS/ApiGateway Latency ApiId=Api", topic),
+		"alarm throttled-keys BankTable":   throttledKeys("BankTable", topic),
+		"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", topic),
+	})
+}
+
+// accessLogFilters count answers of the API.
+var accessLogFilters = facts{
+	"ClientErrors-filter reads": `{ ($.status = "4*") && ($.status != "404") && ($.status != "409") && ` +
+		`($.status != "429") } in access-logs`,
+	"ClientErrors-filter makes": "1 as oncebox/claim-function ClientErrors",
+	"RateLimited-filter reads":  `{ $.status = "429" } in access-logs`,
+	"RateLimited-filter makes":  "1 as oncebox/claim-function RateLimited",
+}
+
 func sweepAlarms(topic string) facts {
-	return facts{
-		"alarm sweep-function-errors":    alarmFact("Sum of AWS/Lambda Errors FunctionName=sweep-function", topic),
-		"alarm sweep-function-throttles": alarmFact("Sum of AWS/Lambda Throttles FunctionName=sweep-function", topic),
-	}
+	return merged(functionAlarms("sweep", topic), facts{
+		"alarm bank-nearly-empty": alarmFact("Minimum of oncebox/sweep-function FreeItems", topic),
+	})
 }
 
 func filterFacts(metric, pattern, value string) facts {
@@ -205,13 +237,14 @@ func logFacts(topic string) facts {
 }
 
 func recordAlarms(topic string) facts {
-	f := facts{}
+	f := functionAlarms("dedupe", topic)
 	for section, metric := range map[string]string{
-		"dedupe-function-errors":    "Sum of AWS/Lambda Errors FunctionName=dedupe-function",
-		"dedupe-function-throttles": "Sum of AWS/Lambda Throttles FunctionName=dedupe-function",
-		"iterator-age":              "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
-		"stream-not-read":           "SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping",
-		"dead-letters":              "Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
+		"iterator-age": "Maximum of AWS/Lambda IteratorAge FunctionName=dedupe-function",
+		"stream-not-read": "IF(FILL(records, 0) > 0 && FILL(polls, 0) == 0, 1, 0)" +
+			"; polls is SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping" +
+			"; records is Sum of AWS/Kinesis IncomingRecords StreamName=SourceStream",
+		"dead-letters": "FILL(stored, 0) + FILL(waiting, 0); stored is Sum of oncebox/dedupe-function DeadLetters" +
+			"; waiting is Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=NotifyQueueUrl",
 		"batches-given-up": "Sum of AWS/Lambda OnFailureDestinationDeliveredEventCount " +
 			"EventSourceMappingUUID=mapping",
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestGoCode: the Go code of a document is in the file that the block names. That file is a program or an Example, so
-// it compiles, and its own test runs it.
-func TestGoCode(t *testing.T) {
+// TestCode: the Go and JavaScript code of a document is in the file that the block names. A Go file is a program or an
+// Example, so it compiles, and its own test runs it. A document runs its JavaScript file.
+func TestCode(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, d := range documents(t) {
 		for _, b := range d.blocks {
-			if b.language != "go" {
+			if b.language != "go" && b.language != "js" {
 				continue
 			}
 			found++
@@ -29,7 +29,7 @@ func TestGoCode(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("no document has Go code")
+		t.Error("no document has code")
 	}
 }
 

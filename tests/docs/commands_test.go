@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ import (
 //	console         commands behind "$ ", each with its output below it
 //	text output     what the commands of the block before print
 //	sh skip: WHY    commands that do not run here, for one of the reasons below
-//	go PATH         code that is in that file
+//	go PATH         code that is in that file; js PATH, too
 //
 // In an output "..." stands for any text, and a line of nothing else for any lines.
 const (
@@ -44,7 +45,7 @@ var reasons = map[string]bool{
 }
 
 // others are the languages of blocks without commands.
-var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true}
+var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true}
 
 // TestBlocks: every block says what it is, and why it does not run.
 func TestBlocks(t *testing.T) {
@@ -73,7 +74,7 @@ func (b block) isCommands() bool { return b.language == shell || b.language == c
 func (b block) runs() bool       { return b.isCommands() && b.note == "" }
 
 // TestCommands runs the commands of each document in a folder of its own, with the program on the PATH and the files
-// of examples/data and events, and compares what they print. The commands of a document share a shell.
+// of examples/data, examples/javascript and events, and compares what they print. The commands of a document share a shell.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {
@@ -122,7 +123,7 @@ type command struct {
 func newSession(t *testing.T, d document) *session {
 	t.Helper()
 	s := &session{path: d.path, folder: t.TempDir(), log: t.TempDir()}
-	for _, folder := range []string{"examples/data", "events"} {
+	for _, folder := range []string{"examples/data", "examples/javascript", "events"} {
 		must(t, os.CopyFS(filepath.Join(s.folder, folder), os.DirFS(filepath.Join(root, folder))))
 	}
 	address := freeAddress(t)
@@ -191,6 +192,9 @@ func (s *session) script(t *testing.T) string {
 
 func (s *session) run(t *testing.T) {
 	t.Helper()
+	if slices.ContainsFunc(s.commands, func(c command) bool { return strings.HasPrefix(c.text, "node ") }) {
+		testengine.Command(t, "node")
+	}
 	program, err := program()
 	must(t, err)
 	shell := exec.CommandContext(t.Context(), "bash", "-c", s.script(t))

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/cost"
 )
 
 // TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm, which tells the topic once, also
@@ -44,6 +45,172 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 	}
 	if shared != 1 {
 		t.Errorf("the shared table has %d alarms", shared)
+	}
+}
+
+// alarmCases says of each alarm what it shows. Each must stay off in a new stack, in one that nobody uses, and in passing
+// trouble; and go off in trouble that lasts. Before the first request a stack has no values at all.
+var alarmCases = map[string]alarmCase{
+	"claim-server-errors": {
+		passing: []period{{"Count": 100, "5xx": 0}, {"Count": 100, "5xx": 3}, {"Count": 100, "5xx": 0}},
+		trouble: []period{{"Count": 10, "5xx": 1}, {"Count": 10, "5xx": 0}, {"Count": 1000, "5xx": 10}},
+	},
+	"claim-client-errors": {
+		passing: []period{{"Count": 10, "ClientErrors": 10}, {"Count": 49, "ClientErrors": 49}, {"Count": 900, "ClientErrors": 900}},
+		trouble: []period{{"Count": 60, "ClientErrors": 50}, {"Count": 60, "ClientErrors": 50}, {"Count": 900, "ClientErrors": 450}},
+	},
+	"claim-rate-limit": {
+		passing: []period{{"Count": 9000}, {"Count": 9000, "RateLimited": 8000}, {"Count": 9000, "RateLimited": 8000}},
+		trouble: []period{{"Count": 9000, "RateLimited": 450}, {"Count": 900, "RateLimited": 60}, {"Count": 50, "RateLimited": 5}},
+	},
+	"claim-latency": {
+		passing: []period{{"Latency": 9000}, {"Latency": 9000}, {"Latency": 4999}},
+		trouble: []period{{"Latency": 5000}, {"Latency": 5000}, {"Latency": 5000}},
+	},
+	"claim-function-errors":    functionErrors,
+	"claim-function-throttles": functionThrottles,
+	"sweep-function-errors": {
+		idle:    period{"Invocations": 5, "Errors": 0},
+		passing: []period{{"Invocations": 5, "Errors": 0}, {"Invocations": 5, "Errors": 5}, {"Invocations": 5, "Errors": 0}},
+		trouble: []period{{"Invocations": 5, "Errors": 1}, {"Invocations": 5, "Errors": 1}},
+	},
+	"sweep-function-throttles": functionThrottles,
+	"bank-nearly-empty": {
+		passing: []period{{"FreeItems": 0}, {"FreeItems": 101}}, trouble: []period{{"FreeItems": 100}},
+	},
+	"iterator-age": {
+		passing: []period{{"IteratorAge": 700_000}, {"IteratorAge": 0}, {}},
+		trouble: []period{{"IteratorAge": 600_000}, {}, {"IteratorAge": 600_000}},
+	},
+	"stream-not-read": {
+		idle: period{"PolledEventCount": 300},
+		// a mapping that is off reads nothing, and in an empty stream nothing waits
+		passing: []period{{"IncomingRecords": 5, "PolledEventCount": 1}, {}},
+		trouble: []period{{"IncomingRecords": 1}},
+	},
+	"dead-letters": {
+		idle:    period{"ApproximateNumberOfMessagesVisible": 0},
+		passing: []period{{"DeadLetters": 1}, {"ApproximateNumberOfMessagesVisible": 0}},
+		trouble: []period{{"DeadLetters": 1, "ApproximateNumberOfMessagesVisible": 0}}, // no notification was sent
+	},
+	"batches-given-up":              single("OnFailureDestinationDeliveredEventCount"),
+	"destination-delivery-failures": single("DestinationDeliveryFailures"),
+	"records-lost":                  single("DroppedEventCount"),
+	"records-past-horizon":          single("RecordsPastHorizon"),
+	"dedupe-function-errors":        functionErrors,
+	"dedupe-function-throttles":     functionThrottles,
+	"ledger-memory": {
+		passing: []period{{"LedgerMemoryShare": 0.8}, {"LedgerMemoryShare": 0.79}, {"LedgerMemoryShare": 0.79}},
+		trouble: []period{{"LedgerMemoryShare": 0.8}, {"LedgerMemoryShare": 0.8}},
+	},
+	"ledger-full": {
+		passing: []period{{"LedgerRefusals": 7}, {}, {}}, trouble: []period{{"LedgerRefusals": 1}, {"LedgerRefusals": 1}},
+	},
+	"ledger-conflicts": {
+		passing: []period{{"LedgerAppends": 900, "LedgerConflicts": 450}, {"LedgerAppends": 899, "LedgerConflicts": 899}},
+		trouble: slices.Repeat([]period{{"LedgerAppends": 900, "LedgerConflicts": 450}}, 3),
+	},
+	"lane-heat": {
+		passing: []period{{"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 699}},
+		trouble: slices.Repeat([]period{{"LaneUnits": 300 * 700}}, 3),
+	},
+	"throttled-keys": {
+		passing: []period{{"WriteThrottleEvents": 900}, {"WriteThrottleEvents": 99}, {"ReadThrottleEvents": 99}},
+		trouble: []period{{"WriteThrottleEvents": 50, "WriteKeyRangeThroughputThrottleEvents": 50}, {}, {"ReadThrottleEvents": 100}},
+	},
+}
+
+type alarmCase struct {
+	idle    period   // values of a stack that nobody uses
+	passing []period // the last periods, after which the alarm is off
+	trouble []period // and those after which it is on
+}
+
+var functionErrors = alarmCase{
+	passing: []period{{"Invocations": 900, "Errors": 8}, {"Invocations": 900, "Errors": 8}, {"Invocations": 5, "Errors": 5}},
+	trouble: []period{{"Invocations": 900, "Errors": 9}, {}, {"Invocations": 1, "Errors": 1}},
+}
+
+var functionThrottles = alarmCase{
+	passing: []period{{"Invocations": 900, "Throttles": 900}, {"Invocations": 900, "Throttles": 9}, {"Invocations": 900, "Throttles": 9}},
+	trouble: []period{{"Throttles": 1}, {"Invocations": 990, "Throttles": 10}}, // nothing is invoked at all
+}
+
+// single is an alarm for which one event is enough.
+func single(metric string) alarmCase {
+	return alarmCase{passing: []period{{metric: 1}, {}}, trouble: []period{{metric: 1}}}
+}
+
+// TestAlarmsAtNight checks every alarm against its case.
+func TestAlarmsAtNight(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, name := range []string{"default", "log"} {
+		for id, a := range readGolden(t, name).resources(alarmType) {
+			section := sectionOf(a)
+			c, ok := alarmCases[section]
+			if !ok {
+				t.Errorf("%s has no case", id)
+				continue
+			}
+			seen[section] = true
+			if alarms(t, a) || alarms(t, a, period{}, period{}, period{}) {
+				t.Errorf("%s goes off on a first deployment", id)
+			}
+			if alarms(t, a, c.idle, c.idle, c.idle) {
+				t.Errorf("%s goes off in a stack that nobody uses", id)
+			}
+			if alarms(t, a, c.passing...) {
+				t.Errorf("%s goes off in passing trouble", id)
+			}
+			if !alarms(t, a, c.trouble...) {
+				t.Errorf("%s does not go off", id)
+			}
+		}
+	}
+	for section := range alarmCases {
+		if !seen[section] {
+			t.Errorf("there is no alarm for the case %s", section)
+		}
+	}
+}
+
+// TestRareSweepsAlarmAtOnce checks a sweep that runs every hour: two failures would take two hours.
+func TestRareSweepsAlarmAtOnce(t *testing.T) {
+	t.Parallel()
+	for id, a := range readGolden(t, "jwt").resources(alarmType) {
+		if sectionOf(a) == "sweep-function-errors" && !alarms(t, a, period{"Invocations": 1, "Errors": 1}) {
+			t.Errorf("%s waits", id)
+		}
+	}
+}
+
+// TestDeadLettersAreCountedWithoutMetrics checks that the alarm does not depend on the metrics of the function.
+func TestDeadLettersAreCountedWithoutMetrics(t *testing.T) {
+	t.Parallel()
+	tpl := readGolden(t, "every-setting")
+	for _, filter := range tpl.resources(filterType) {
+		if textAt(filter, transformation+".MetricName") == "DeadLetters" {
+			return // TestInvariants checks the rest
+		}
+	}
+	t.Error("nothing counts dead letters")
+}
+
+// sectionOf returns the section of the runbook to which the description of an alarm leads.
+func sectionOf(alarm resource) string {
+	_, section, _ := strings.Cut(textAt(alarm, "Properties.AlarmDescription"), "#")
+	return section
+}
+
+// TestRunbookURL checks that the descriptions lead to the page of the context value.
+func TestRunbookURL(t *testing.T) {
+	t.Parallel()
+	for id, a := range readGolden(t, "every-setting").resources(alarmType) {
+		text := textAt(a, "Properties.AlarmDescription")
+		if !strings.Contains(text, " https://wiki.example/oncebox#"+sectionOf(a)) || alarmCases[sectionOf(a)].trouble == nil {
+			t.Errorf("%s says %s", id, text)
+		}
 	}
 }
 
@@ -122,4 +289,37 @@ func metricsOf(alarm resource) (names []string) {
 		names = append(names, textAt(m, "MetricStat.Metric.MetricName"))
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// TestCostsOfAlarms counts the metrics in alarms, which `oncebox cost` has in its bills and docs/costs.md in a table.
+// CloudWatch charges each metric of an alarm.
+func TestCostsOfAlarms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(root + "/docs/costs.md")
+	must(t, err)
+	for _, job := range []struct {
+		name, golden string
+		billed       int
+	}{
+		{"claims", "link", cost.ClaimAlarmMetrics},
+		{"records", "records", cost.RecordAlarmMetrics},
+		{"records with the log ledger", "log", cost.RecordAlarmMetrics + cost.LogAlarmMetrics},
+		{
+			"both jobs, which share a table", "default",
+			cost.ClaimAlarmMetrics + cost.RecordAlarmMetrics - cost.SharedAlarmMetrics,
+		},
+	} {
+		all := readGolden(t, job.golden).resources(alarmType)
+		looked := 0
+		for _, a := range all {
+			looked += len(metricsOf(a))
+		}
+		if looked != job.billed {
+			t.Errorf("%s: alarms have %d metrics, and internal/cost has %d", job.name, looked, job.billed)
+		}
+		row := fmt.Sprintf("\n| %s | %d | %d | %.2f |\n", job.name, len(all), looked, cost.AlarmMetricMonth*float64(looked))
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/costs.md lacks%s", row)
+		}
+	}
 }

@@ -74,6 +74,8 @@ var notSettings = map[string]string{
 	"ONCEBOX_DEAD_LETTERS":     "dead-letter-bucket, or the bucket that is made",
 	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 
+	"ONCEBOX_CHALLENGE_SECRET_FILE": "challenge-secret-arn: a function on Lambda has only the files of its code",
+
 	"ONCEBOX_LEDGER_PASSWORD_FILE": "ledger-secret-arn: a function on Lambda has only the files of its code",
 }
 
@@ -124,7 +126,7 @@ func TestDocumentedContextValues(t *testing.T) {
 	if len(defaults) < 10 {
 		t.Errorf("the tables have only the defaults %v", defaults)
 	}
-	documented, without := synth(t, defaults), synth(t, nil)
+	documented, without := normalized(t, synth(t, defaults)), normalized(t, synth(t, nil))
 	for name := range defaults {
 		variable := variables + ".ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 		for _, tpl := range []template{documented, without} {

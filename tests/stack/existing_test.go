@@ -80,15 +80,15 @@ func TestEachResourceHasItsKey(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{
-		`Claims bank {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`Claims dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`ClaimsSweep bank {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`ClaimsSweep dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`Records bucket {"kms:ViaService":"s3.*.amazonaws.com"}`,
-		`Records dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com"}`,
-		`Records destination {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
-		`Records queue {"kms:ViaService":"sqs.*.amazonaws.com"}`,
-		`Records source {"kms:ViaService":"kinesis.*.amazonaws.com"}`,
+		`Claims bank {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`Claims dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`ClaimsSweep bank {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`ClaimsSweep dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`Records bucket {"kms:ViaService":"s3.*.amazonaws.com*"}`,
+		`Records dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`Records destination {"kms:ViaService":"kinesis.*.amazonaws.com*"}`,
+		`Records queue {"kms:ViaService":"sqs.*.amazonaws.com*"}`,
+		`Records source {"kms:ViaService":"kinesis.*.amazonaws.com*"}`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
@@ -145,11 +145,14 @@ func TestServersMayBeMadeInTheStack(t *testing.T) {
 		cache := awselasticache.NewCfnServerlessCache(stack, jsii.String("Cache"), &awselasticache.CfnServerlessCacheProps{
 			Engine: jsii.String("valkey"), ServerlessCacheName: jsii.String("theirs"),
 		})
+		function := functionProps(t)
+		function.Subnets = *vpc.PrivateSubnets()
+		function.SecurityGroups = []awsec2.ISecurityGroup{
+			awsec2.NewSecurityGroup(stack, jsii.String("Group"), &awsec2.SecurityGroupProps{Vpc: vpc}),
+		}
 		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
 			Rules:    infra.RecordRules{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
-			Function: functionProps(t), LedgerSecret: awssecretsmanager.NewSecret(stack, jsii.String("Password"), nil),
-			Subnets:        *vpc.PrivateSubnets(),
-			SecurityGroups: []awsec2.ISecurityGroup{awsec2.NewSecurityGroup(stack, jsii.String("Group"), &awsec2.SecurityGroupProps{Vpc: vpc})},
+			Function: function, LedgerSecret: awssecretsmanager.NewSecret(stack, jsii.String("Password"), nil),
 		})
 		must(t, err)
 	})

@@ -28,14 +28,17 @@ var update = flag.Bool("update", false, "write the golden templates anew")
 const (
 	root = "../.."
 
-	theirKey    = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
-	theirStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
-	otherStream = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
-	theirQueue  = "arn:aws:sqs:eu-west-1:123456789012:theirs"
-	fifoQueue   = "arn:aws:sqs:eu-west-1:123456789012:unique.fifo"
-	theirCache  = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
-	theirSecret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
-	theirTopic  = "arn:aws:sns:eu-west-1:123456789012:theirs"
+	theirKey         = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+	oldKey           = "arn:aws:kms:eu-west-1:123456789012:key/0f0f0f0f-12ab-34cd-56ef-1234567890ab"
+	theirStream      = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
+	otherStream      = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
+	theirQueue       = "arn:aws:sqs:eu-west-1:123456789012:theirs"
+	fifoQueue        = "arn:aws:sqs:eu-west-1:123456789012:unique.fifo"
+	theirCache       = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
+	theirSecret      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
+	theirCertificate = "arn:aws:acm:eu-west-1:123456789012:certificate/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+	theirTopic = "arn:aws:sns:eu-west-1:123456789012:theirs"
 )
 
 // A golden is a template that the stack is compared with, in testdata/NAME.template.json.
@@ -50,15 +53,32 @@ type golden struct {
 const (
 	jwt = "auth=jwt; jwt-issuer=https://issuer.example/pool; jwt-audience=web,mobile"
 
+	// link has two keys, as during a rotation.
+	link = "auth=link; link-keys=" + linkKey + "," + otherLinkKey + "; page=on; cors-origins=https://shop.example,http://localhost:3000"
+
+	challenge = "challenge=turnstile; challenge-site-key=1x00000000000000000000AA; challenge-secret-arn=" + theirSecret +
+		"; challenge-url=https://challenge.example/siteverify; challenge-hosts=shop.example,www.shop.example"
+
+	linkKey      = "MCowBQYDK2VwAyEAXNrKN/1BSTrXh2Yh4XDXVZCaPEsyoaN56Dmzlf/hrzg="
+	otherLinkKey = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+
 	everythingExists = "bank-table=their-bank; dedupe-table=their-dedupe; " +
 		"source-stream-arn=" + theirStream + "; source-retention=168h; destination-stream-arn=" + otherStream + "; " +
 		"dead-letter-bucket=their-dead-letters; notify-queue-arn=" + theirQueue
+
+	// formerKeys is a stack whose key was changed once, to none, with everything that a function can decrypt.
+	formerKeys = "former-key-arns=" + oldKey + "; " + challenge + "; destination-bucket=their-lake; " +
+		"ledger=valkey://cache.example:6379; ledger-secret-arn=" + theirSecret
+
+	theirNetwork = "subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718"
 
 	rawLines = "jobs=records; id-path=; format=raw; raw-id=content; source-records=lines"
 
 	// everySetting has a value other than the default for everything that the other goldens leave out. Where there are
 	// limits, the value is at one.
-	everySetting = "architecture=x86_64; warm-read-units=12000; warm-write-units=4000; log-level=warn; " +
+	everySetting = "architecture=x86_64; runbook-base-url=https://wiki.example/oncebox; dashboard=on; tracing=on; " +
+		"claim-reserved-concurrency=200; dedupe-reserved-concurrency=40; " +
+		"warm-read-units=12000; warm-write-units=4000; metrics=off; log-level=warn; system-log-level=warn; " +
 		"alarm-topic-arn=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
 		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
 		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
@@ -73,12 +93,17 @@ var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "concurrency"
 
 var goldens = []golden{
 	{name: "default", context: map[string]any{}},
-	{name: "claims", context: values("jobs=claims; claimant-from=iam; sweep=off")},
+	{name: "claims", context: values("jobs=claims; claimant-from=iam; sweep=off" + "; " + challenge)},
 	{name: "records", context: values("jobs=records; source-retention=24h; retries=0; acks=off; ids=derived")},
-	{name: "snowplow", context: values("jobs=records; format=snowplow; id-path=; volatile=page_title, useragent")},
+	{name: "snowplow", context: values("jobs=records; canary=30m; format=snowplow; id-path=; volatile=page_title, useragent")},
 	{name: "existing", context: values(everythingExists)},
-	{name: "jwt", context: values(jwt + "; jobs=claims; claimants-confirm=on")},
-	{name: "customer-key", context: values("key-arn=" + theirKey)},
+	{name: "jwt", context: values(jwt + "; jwt-scopes=claims/own,claims/all; jobs=claims; canary=10m; claimants-confirm=on; " +
+		"sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; certificate-arn=" + theirCertificate +
+		"; execute-api-endpoint=off")},
+	{name: "link", context: values(link + "; jobs=claims")},
+	{name: "customer-key", context: values("key-arn=" + theirKey + "; encrypt-environment=on; encrypt-logs=on; dashboard=on; " +
+		"canary=15m; " + theirNetwork)},
+	{name: "former-keys", context: values(formerKeys)},
 	{name: "every-setting", context: with(values(everySetting), inCDKJSON)},
 	{name: "firehose", context: values(rawLines + "; destination-firehose=unique; sink-delimiter=none")},
 	{name: "queue", context: values("jobs=records; destination-queue-arn=" + fifoQueue + "; sink-encoding=base64; key-arn=" + theirKey)},
@@ -90,7 +115,7 @@ var goldens = []golden{
 		"expected-rate=33000; window=1h")},
 	{name: "valkey", context: values("jobs=records; ledger=valkeys://" + theirCache + "; ledger-buckets=864000; " +
 		"ledger-previous=valkeys://old." + theirCache + "?buckets=65536; ledger-since=2027-03-01T09:00:00Z; " +
-		"ledger-secret-arn=" + theirSecret + "; subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718; key-arn=" + theirKey)},
+		"ledger-secret-arn=" + theirSecret + "; key-arn=" + theirKey + "; " + theirNetwork)},
 	{name: "feature-flags", make: withFeatureFlags, slow: true},
 	{name: "example", make: example, slow: true},
 }
@@ -110,7 +135,7 @@ func readGolden(t *testing.T, name string) template {
 
 // TestGoldens compares the templates that infra makes with the goldens.
 func TestGoldens(t *testing.T) {
-	for _, g := range goldens {
+	for _, g := range slices.Concat(goldens, plainGoldens) {
 		t.Run(g.name, func(t *testing.T) {
 			if g.slow {
 				testengine.CheckOnly(t)
@@ -140,7 +165,7 @@ func TestEveryGoldenIsMade(t *testing.T) {
 	files, err := filepath.Glob("testdata/*")
 	must(t, err)
 	var want []string
-	for _, g := range goldens {
+	for _, g := range slices.Concat(goldens, plainGoldens) {
 		want = append(want, g.file())
 	}
 	slices.Sort(want)
@@ -152,11 +177,16 @@ func TestEveryGoldenIsMade(t *testing.T) {
 // assetHash is the hash of an asset's content.
 var assetHash = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// normalized replaces the hashes of assets, which depend on how the CDK packs files.
+// versionHash is the hash of a function's code and configuration in the name of its version.
+var versionHash = regexp.MustCompile(`(CurrentVersion[0-9A-F]{8})[0-9a-f]{32}\b`)
+
+// normalized replaces the hashes of assets, which depend on how the CDK packs files, and the hashes of versions, which
+// depend on those of assets.
 func normalized(t *testing.T, tpl template) template {
 	t.Helper()
 	var decoded template
-	must(t, json.Unmarshal(assetHash.ReplaceAll(encoded(t, tpl), []byte("ASSET")), &decoded))
+	hashless := assetHash.ReplaceAll(encoded(t, tpl), []byte("ASSET"))
+	must(t, json.Unmarshal(versionHash.ReplaceAll(hashless, []byte("${1}HASH")), &decoded))
 	return decoded
 }
 

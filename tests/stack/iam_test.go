@@ -20,21 +20,29 @@ type permission struct {
 
 // The sections of docs/iam.md that have rows.
 const (
-	always       = "Always"
-	withKeys     = "With one row a key"
-	withLog      = "With the log ledger"
-	withSecret   = "With the password of a Valkey ledger"
-	inVPC        = "In a VPC"
-	withAcks     = "With acks"
-	withKey      = "With a key of yours"
-	toStream     = "With a stream as the destination"
-	toFirehose   = "With Firehose as the destination"
-	toQueue      = "With a queue as the destination"
-	toBucket     = "With a bucket as the destination"
-	keyOfBuckets = "With a key of yours and a bucket as the destination"
-	toTable      = "With a table as the destination"
-	keyOfSecrets = "With a key of yours and the password of a Valkey ledger"
-	keyOfStreams = "With a key of yours and a stream as the destination"
+	always        = "Always"
+	withKeys      = "With one row a key"
+	withLog       = "With the log ledger"
+	withSecret    = "With the password of a Valkey ledger"
+	challenged    = "With a challenge before a claim"
+	inVPC         = "In a VPC"
+	withAcks      = "With acks"
+	withMetrics   = "With metrics"
+	withTraces    = "With traces"
+	withCanary    = "With a canary"
+	withVariables = "With a key of yours for the variables"
+	withKey       = "With a key of yours"
+	formerKey     = "With a former key of yours"
+	formerLake    = "With a former key of yours and a bucket as the destination"
+	formerSecret  = "With a former key of yours and a secret"
+	toStream      = "With a stream as the destination"
+	toFirehose    = "With Firehose as the destination"
+	toQueue       = "With a queue as the destination"
+	toBucket      = "With a bucket as the destination"
+	keyOfBuckets  = "With a key of yours and a bucket as the destination"
+	toTable       = "With a table as the destination"
+	keyOfSecrets  = "With a key of yours and the password of a Valkey ledger"
+	keyOfStreams  = "With a key of yours and a stream as the destination"
 )
 
 // documentedPermissions returns the rows of docs/iam.md by section.
@@ -71,19 +79,24 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withKeys, withAcks, toStream}},
-		"claims":        {sections: []string{always}, function: "claim"},
+		"default":       {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
+		"claims":        {sections: []string{always, challenged}, function: "claim"},
 		"records":       {sections: []string{always, withKeys, toStream}, function: "dedupe"}, // acks are off
-		"every-setting": {sections: []string{always, withKeys, toStream}},                     // also off
-		"existing":      {sections: []string{always, withKeys, withAcks, toStream}},
-		"customer-key":  {sections: []string{always, withKeys, withAcks, toStream, withKey, keyOfStreams}},
-		"firehose":      {sections: []string{always, withKeys, withAcks, toFirehose}, function: "dedupe"},
-		"objects":       {sections: []string{always, withKeys, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
-		"table":         {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
-		"log":           {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
+		"every-setting": {sections: []string{always, withKeys, toStream, withTraces}},         // also off
+		"existing":      {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
+		"customer-key": {sections: []string{
+			always, withKeys, withAcks, withMetrics, toStream, withKey, keyOfStreams, withVariables, inVPC, withCanary,
+		}},
+		"firehose": {sections: []string{always, withKeys, withAcks, toFirehose}, function: "dedupe"},
+		"objects":  {sections: []string{always, withKeys, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
+		"table":    {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
+		"log":      {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
 		"valkey": {
 			sections: []string{always, withSecret, inVPC, withAcks, toStream, withKey, keyOfStreams, keyOfSecrets}, function: "dedupe",
 		},
+		"former-keys": {sections: []string{
+			always, challenged, withMetrics, withSecret, toBucket, formerKey, formerLake, formerSecret,
+		}},
 		"queue": {sections: []string{always, withKeys, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
@@ -93,6 +106,18 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		rows = slices.DeleteFunc(rows, func(p permission) bool { return c.function != "" && p.function != c.function })
 		for _, difference := range permissionDifferences(rows, permissionsOf(readGolden(t, name))) {
 			t.Errorf("%s: %s", name, difference)
+		}
+	}
+}
+
+// TestAnUpgradeTakesNoPermission: all versions of a function have one role, whose permissions change before the alias
+// leaves the version before. The template is the one that TestUpgrade in tests/deploy begins with.
+func TestAnUpgradeTakesNoPermission(t *testing.T) {
+	t.Parallel()
+	now := permissionsOf(readGolden(t, "default"))
+	for _, p := range permissionsOf(readTemplate(t, "../deploy/testdata/before-aliases.template.json")) {
+		if !slices.Contains(now, p) {
+			t.Errorf("the release before has it, and this one has not: %+v", p)
 		}
 	}
 }
@@ -115,7 +140,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withKeys], docs[withAcks], docs[toStream])
+	rows := slices.Concat(docs[always], docs[withKeys], docs[withAcks], docs[withMetrics], docs[toStream])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)
@@ -183,8 +208,12 @@ func permissionsOf(tpl template) (all []permission) {
 		}
 	}
 	for id, role := range tpl.resources(roleType) {
+		who := id
+		if strings.Contains(rendered(role.properties()["AssumeRolePolicyDocument"]), "codedeploy.amazonaws.com") {
+			who = "CodeDeploy"
+		}
 		for _, arn := range list(role.properties()["ManagedPolicyArns"]) {
-			all = append(all, permission{function: id, action: rendered(arn)})
+			all = append(all, permission{function: who, action: rendered(arn)})
 		}
 		for _, policy := range list(role.properties()["Policies"]) {
 			add(attribute(id), policyStatements(resource{"Properties": policy}))
@@ -220,7 +249,7 @@ const prefixWord = "PREFIX"
 
 // describe tells which job a function does, and the words for the ARNs of the resources that its variables name.
 func describe(tpl template, function resource) (job string, words map[string]string) {
-	words = map[string]string{theirKey: "key", theirSecret: "secret", "*": "all"}
+	words = map[string]string{theirKey: "key", oldKey: "former key", theirSecret: "secret", "*": "all"}
 	name := func(word, service, name string) {
 		if id, ok := strings.CutPrefix(name, "${"); ok {
 			words[attribute(strings.TrimSuffix(id, "}"))] = word

@@ -40,6 +40,11 @@ var invariants = []invariant{
 		{"a bucket's default", "", bucketType, "DeletionPolicy", nil},
 		{"a bucket stays without its policy", "", bucketPolicy, "DeletionPolicy", "Delete"},
 		{"a log goes with the stack", "", logGroupType, "DeletionPolicy", "Delete"},
+		{"a version goes with the next one", "", versionType, "DeletionPolicy", "Delete"},
+		{"a stream stays after a first deployment that failed", "", streamType, "DeletionPolicy", "Retain"},
+		{"a bucket stays after a first deployment that failed", "", bucketType, "DeletionPolicy", "Retain"},
+		{"a log stays after a first deployment that failed", "", logGroupType, "DeletionPolicy", "Retain"},
+		{"a table that cannot be deleted", "", tableType, "DeletionPolicy", "RetainExceptOnCreate"},
 		{"a table without protection", "", tableType, replica + ".DeletionProtectionEnabled", false},
 		{"a table without recovery", "", tableType, replica + ".PointInTimeRecoverySpecification", nil},
 		{"dead letters expire", "", bucketType, "Properties.LifecycleConfiguration", object("Rules", []any{})},
@@ -69,10 +74,12 @@ var invariants = []invariant{
 	}},
 	{"routes are authorized", each(routeType, authorized), []fault{
 		{"open", "", routeType, "Properties.AuthorizationType", "NONE"},
+		{"links that the function does not verify", "link", functionType, variables + ".ONCEBOX_LINK_KEYS", nil},
 		{"a token that nothing verifies", "jwt", routeType, "Properties.AuthorizerId", nil},
 	}},
 	{"the access log has no personal data", each(stageType, accessLog), []fault{
 		{"a claimant", "", stageType, "Properties.AccessLogSettings.Format", `{"path":"$context.path"}`},
+		{"a token", "", stageType, "Properties.AccessLogSettings.Format", `{"sub":"$context.authorizer.claims.sub"}`},
 	}},
 	{"the mapping loses no record", each(mappingType, losesNothing), []fault{
 		{"passes over what is in the stream", "", mappingType, "Properties.StartingPosition", "LATEST"},
@@ -98,6 +105,18 @@ var invariants = []invariant{
 		{"no function", "", ruleType, "Properties.Targets", nil},
 		{"another function", "", ruleType, "Properties.Targets.0.Arn", object("Fn::GetAtt", []any{"Other", "Arn"})},
 	}},
+	{"functions are called by their alias", callsAlias, []fault{
+		{"an API calls $LATEST", "", integration, "Properties.IntegrationUri", object("Fn::GetAtt", []any{"ClaimsFunction99A26075", "Arn"})},
+		{"a mapping calls $LATEST", "", mappingType, "Properties.FunctionName", object("Ref", "RecordsFunction821ACDDD")},
+		{"the alias of another function", "", aliasType, "Properties.FunctionName", object("Ref", "Other")},
+		{"an alias of $LATEST", "", aliasType, "Properties.FunctionVersion", "$LATEST"},
+		{"settings of $LATEST", "", invokeType, "Properties.Qualifier", "$LATEST"},
+		{"a permission for $LATEST", "", permissionType, "Properties.FunctionName", object("Fn::GetAtt", []any{"ClaimsFunction99A26075", "Arn"})},
+	}},
+	{"an API calls what it may call", each(integration, permittedFirst), []fault{
+		{"too early", "", integration, "DependsOn", nil},
+		{"before a route of it is allowed", "", integration, "DependsOn", []any{"ClaimsLive9E03B851"}},
+	}},
 	{"aggregates are opened by the function", each(mappingType, opensAggregates), []fault{
 		{"enhanced fan-out", "", mappingType, "Properties.EventSourceArn", theirStream + "/consumer/fast:1"},
 	}},
@@ -105,6 +124,7 @@ var invariants = []invariant{
 		{"another member", "", filterType, transformation + ".MetricValue", "$.horizon"},
 		{"another pattern", "", filterType, "Properties.FilterPattern", "past_horizon"},
 		{"another log", "", filterType, "Properties.LogGroupName", object("Ref", "ClaimsFunctionLogs6D297AAD")},
+		{"no status in the access log", "claims", filterType, "Properties.FilterPattern", `{ $.statuses = "429" }`},
 		{"another name than that of the alarm", "", filterType, transformation + ".MetricName", "Other"},
 		{"an alarm of something else", "log", filterType, transformation + ".MetricName", "Other"},
 		{"no batch that fails", "log", filterType, "Properties.FilterPattern", "{ $.error = \"*full*\" }"},
@@ -205,9 +225,10 @@ func notAsWanted(tpl template, all []want) (wrong []string) {
 
 // dataStays checks everything whose content cannot be made again, and the policy of the bucket that stays.
 func dataStays(tpl template, context map[string]any) []string {
-	disposable, policy := context["disposable"] == "on", "Retain"
+	disposable := context["disposable"] == "on"
+	onTables, onOthers, onReplace := "Retain", "RetainExceptOnCreate", "Retain"
 	if disposable {
-		policy = "Delete"
+		onTables, onOthers, onReplace = "Delete", "Delete", "Delete"
 	}
 	wanted := []want{
 		{bucketType, "Properties.LifecycleConfiguration", nil},
@@ -215,8 +236,11 @@ func dataStays(tpl template, context map[string]any) []string {
 		{tableType, replica + ".PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
 		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only
 	}
-	for _, kind := range []string{tableType, streamType, bucketType, bucketPolicy, logGroupType} {
-		wanted = append(wanted, want{kind, "DeletionPolicy", policy}, want{kind, "UpdateReplacePolicy", policy})
+	// A first deployment that fails leaves nothing that costs. A table without rows does not, and has deletion protection,
+	// at which its deletion would fail.
+	wanted = append(wanted, want{tableType, "DeletionPolicy", onTables}, want{tableType, "UpdateReplacePolicy", onReplace})
+	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType} {
+		wanted = append(wanted, want{kind, "DeletionPolicy", onOthers}, want{kind, "UpdateReplacePolicy", onReplace})
 	}
 	return notAsWanted(tpl, wanted)
 }
@@ -254,7 +278,7 @@ func dataIsPrivate(tpl template, _ map[string]any) []string {
 func customerKey(tpl template) any {
 	for _, policy := range tpl.resources(policyType) {
 		for _, s := range policyStatements(policy) {
-			if strings.HasPrefix(rendered(list(s["Action"])[0]), "kms:") {
+			if strings.HasPrefix(rendered(list(s["Action"])[0]), "kms:") && s["Resource"] != oldKey {
 				return s["Resource"]
 			}
 		}
@@ -280,7 +304,7 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 			}
 		}
 		for _, arn := range list(s["Resource"]) {
-			if text := rendered(arn); strings.Contains(text, "*") && !starredObjects.MatchString(text) && !forInterfaces(s) {
+			if text := rendered(arn); strings.Contains(text, "*") && !starredObjects.MatchString(text) && !forInterfaces(s) && !forTraces(s) {
 				return "is for " + text
 			}
 		}
@@ -293,6 +317,11 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 func forInterfaces(statement map[string]any) bool {
 	return rendered(statement["Condition"]) == `{"Null":{"lambda:SourceFunctionArn":"true"}}` &&
 		!slices.ContainsFunc(list(statement["Action"]), func(action any) bool { return !strings.HasPrefix(rendered(action), "ec2:") })
+}
+
+// forTraces reports whether a statement only sends traces to X-Ray, whose actions know no resources.
+func forTraces(statement map[string]any) bool {
+	return rendered(statement["Action"]) == `["xray:PutTelemetryRecords","xray:PutTraceSegments"]`
 }
 
 // starts checks that the function's own parser takes the variables.
@@ -377,8 +406,8 @@ func dueIndex(tpl template, _ map[string]any) (wrong []string) {
 
 // sweeps checks that a rule runs a function that closes claims.
 func sweeps(tpl template, rule resource, _ map[string]any) string {
-	target := textAt(rule, "Properties.Targets.0.Arn.Fn::GetAtt.0")
-	function := tpl.resources(functionType)[target]
+	target := rendered(at(rule, "Properties.Targets.0.Arn"))
+	function := tpl.behind(at(rule, "Properties.Targets.0.Arn"))
 	switch {
 	case at(rule, "Properties.State") != "ENABLED" || textAt(rule, "Properties.ScheduleExpression") == "":
 		return "does not run"
@@ -393,6 +422,10 @@ func authorized(tpl template, route resource, context map[string]any) string {
 	switch {
 	case kind == "AWS_IAM" || kind == "NONE" && context["auth"] == "open":
 		return ""
+	case kind == "NONE" && context["auth"] == "link" && verifiesLinks(tpl):
+		return ""
+	case kind == "NONE" && context["page"] == "on" && strings.HasPrefix(textAt(route, "Properties.RouteKey"), "GET /c/{campaign}"):
+		return "" // the page is for everybody
 	case kind == "JWT":
 		authorizer := tpl.resources(authorizerType)[textAt(route, "Properties.AuthorizerId.Ref")]
 		if authorizer != nil && reflect.DeepEqual(at(authorizer, "Properties.ApiId"), at(route, "Properties.ApiId")) {
@@ -402,12 +435,23 @@ func authorized(tpl template, route resource, context map[string]any) string {
 	return fmt.Sprintf("is open to %v", kind)
 }
 
+// verifiesLinks reports whether the function takes the claimant from personal links only.
+func verifiesLinks(tpl template) bool {
+	for _, function := range tpl.resources(functionType) {
+		if at(function, variables+".ONCEBOX_CLAIMANT_FROM") == "link" && at(function, variables+".ONCEBOX_LINK_KEYS") != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // harmless are the variables of access logs that say nothing about a person (API Gateway Developer Guide, "Customize
 // HTTP API access logs"). A route key is a pattern; the path itself names the claimant.
 var harmless = []string{
 	"$context.requestId", "$context.requestTime", "$context.routeKey", "$context.status",
 	"$context.responseLength", "$context.responseLatency",
 	"$context.integration.status", "$context.integration.latency", "$context.integrationErrorMessage",
+	"$context.error.message", "$context.authorizer.error", // texts of API Gateway and of its authorizers
 }
 
 var logVariable = regexp.MustCompile(`\$[a-zA-Z.]+`)
@@ -463,7 +507,7 @@ const transformation = "Properties.MetricTransformations.0"
 // logMembers are the numbers of the log line that alarms are about: TestOneLogLinePerInvocation and TestLogLedger of
 // package kinesishandler.
 var logMembers = []string{
-	"$.past_horizon", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
+	"$.past_horizon", "$.dead_lettered", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
 }
 
 // errorPattern is a pattern that finds a part of the error in the log line.
@@ -473,18 +517,20 @@ var errorPattern = regexp.MustCompile(`^{ \$\.error = "\*([^*]+)\*" }$`)
 func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	p := filter.properties()
 	pattern, value := textAt(filter, "Properties.FilterPattern"), textAt(filter, transformation+".MetricValue")
-	if part := errorPattern.FindStringSubmatch(pattern); part != nil {
+	wantedLog := logsOfDedupe(tpl)
+	if statusPattern.MatchString(pattern) {
+		if wantedLog = logsOfAPI(tpl); value != "1" {
+			return "counts requests by " + value
+		}
+	} else if part := errorPattern.FindStringSubmatch(pattern); part != nil {
 		if full := (&logledger.MemoryError{}).Error(); !strings.Contains(full, part[1]) || value != "1" {
 			return "counts no batch that does not fit into memory: " + part[1]
 		}
 	} else if pattern != "{ "+value+" > 0 }" || !slices.Contains(logMembers, value) {
 		return "counts something else than it looks at, or what is not in the log line: " + value
 	}
-	for _, function := range tpl.resources(functionType) {
-		ofDedupe := nameOf(function) == "dedupe"
-		if ofDedupe != (rendered(at(function, "Properties.LoggingConfig.LogGroup")) == rendered(p["LogGroupName"])) {
-			return "reads another log than that of the dedupe function"
-		}
+	if !slices.Contains(wantedLog, rendered(p["LogGroupName"])) {
+		return "reads another log than that with such lines"
 	}
 	name, namespace := textAt(filter, transformation+".MetricName"), rendered(at(filter, transformation+".MetricNamespace"))
 	for _, alarm := range tpl.resources(alarmType) {
@@ -501,9 +547,72 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	return "makes a metric that no alarm reads"
 }
 
+// statusPattern is a pattern over the member status of access logs, which is a text.
+var statusPattern = regexp.MustCompile(`^{ (\(?\$\.status !?= "[0-9*]+"\)?( && )?)+ }$`)
+
+// logsOfDedupe returns the logs of the dedupe functions.
+func logsOfDedupe(tpl template) (all []string) {
+	for _, function := range tpl.resources(functionType) {
+		if nameOf(function) == "dedupe" {
+			all = append(all, rendered(at(function, "Properties.LoggingConfig.LogGroup")))
+		}
+	}
+	return all
+}
+
+// logsOfAPI returns the access logs whose lines have a status.
+func logsOfAPI(tpl template) (all []string) {
+	for _, stage := range tpl.resources(stageType) {
+		if !strings.Contains(textAt(stage, "Properties.AccessLogSettings.Format"), `"status":"$context.status"`) {
+			continue
+		}
+		group := textAt(stage, "Properties.AccessLogSettings.DestinationArn.Fn::GetAtt.0")
+		all = append(all, "${"+group+"}")
+	}
+	return all
+}
+
 // function returns the function of a mapping.
 func (tpl template) function(mapping resource) resource {
-	return tpl.resources(functionType)[textAt(mapping, "Properties.FunctionName.Ref")]
+	return tpl.behind(at(mapping, "Properties.FunctionName"))
+}
+
+// behind returns the function that a reference to its alias calls, or nil: nothing may call a function but through its
+// alias.
+func (tpl template) behind(reference any) resource {
+	alias := tpl.resources(aliasType)[textAt(reference, "Ref")]
+	version := tpl.resources(versionType)[textAt(alias, "Properties.FunctionVersion.Fn::GetAtt.0")]
+	function := textAt(version, "Properties.FunctionName.Ref")
+	if at(alias, "Properties.Name") != "live" || function == "" || function != textAt(alias, "Properties.FunctionName.Ref") {
+		return nil
+	}
+	return tpl.resources(functionType)[function]
+}
+
+// callsAlias checks who calls functions.
+func callsAlias(tpl template, _ map[string]any) (wrong []string) {
+	for kind, path := range map[string]string{
+		integration: "Properties.IntegrationUri", permissionType: "Properties.FunctionName", mappingType: "Properties.FunctionName",
+		ruleType: "Properties.Targets.0.Arn", invokeType: "Properties.Qualifier.Fn::Select.1.Fn::Split.1",
+	} {
+		for id, r := range tpl.resources(kind) {
+			if tpl.behind(at(r, path)) == nil {
+				wrong = append(wrong, fmt.Sprintf("%s calls %s", id, rendered(at(r, path))))
+			}
+		}
+	}
+	return wrong
+}
+
+// permittedFirst checks that an API calls an alias only when it may.
+func permittedFirst(tpl template, integration resource, _ map[string]any) string {
+	for id, permission := range tpl.resources(permissionType) {
+		api := rendered(at(permission, "Properties.SourceArn"))
+		if strings.Contains(api, rendered(at(integration, "Properties.ApiId"))) && !slices.Contains(list(integration["DependsOn"]), any(id)) {
+			return "does not wait for " + id
+		}
+	}
+	return ""
 }
 
 // textOf returns a variable of a function.
@@ -519,23 +628,25 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 	claims := []string{
 		"ClaimsAPI5BA16AE3", // it is in the URL that clients know
 		"ClaimsAccessLogsDF400F75", "ClaimsBankTable521EF770", "ClaimsFunction99A26075", "ClaimsFunctionLogs6D297AAD",
+		"ClaimsLive9E03B851", // another one could not be made while its name is taken
 		"DedupeTableBA3ED9BF",
 	}
-	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546"}
+	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546", "ClaimsSweepLive450B68FF"}
 	records := []string{
 		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",
 		"RecordsFunction821ACDDD", // the consumer row names it
-		"RecordsFunctionLogs7A7CB784",
+		"RecordsFunctionLogs7A7CB784", "RecordsLiveAB660755",
 		"RecordsMappingC285398D", // another one starts at the oldest record
 		"RecordsNotifyQueueDDF8436A", "RecordsSource5459A2ED",
 	}
 	kinds := []string{
-		tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType,
+		tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType, aliasType,
 	}
 	both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(claims, sweep, records))))
 	for name, want := range map[string][]string{
 		"default": both, "every-setting": both, "customer-key": both, "claims": claims, "records": records,
-		"jwt": slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
+		"jwt":  slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
+		"link": slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
 	} {
 		var got []string
 		for _, kind := range kinds {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
@@ -35,9 +36,10 @@ var refusals = []struct{ context, says string }{
 	{"ID-PATH=id", "oncebox:ID-PATH ... did you mean oncebox:id-path?"},
 	{"failure-bucket=letters", "oncebox:failure-bucket is now oncebox:dead-letter-bucket"},
 	{"bell-queue-arn=" + theirQueue, "oncebox:bell-queue-arn is now oncebox:notify-queue-arn"},
+	{"jobs=", "oncebox:jobs is not set; choose claims ... records ... about 58 USD a month ... or claims,records for both"},
 	{"jobs=claim", `oncebox:jobs is "claim"; choose claims, records, or claims,records`},
 	{"architecture=amd64", `oncebox:architecture is "amd64"; choose arm64 or x86_64`},
-	{"auth=none", `oncebox:auth is "none"; choose iam, jwt or open`},
+	{"auth=none", `oncebox:auth is "none"; choose iam, jwt, link or open`},
 	{"disposable=yes", "oncebox:disposable is neither on nor off"},
 	{"natural=no", "oncebox:natural is neither on nor off"},
 	{"synthetic=no", "oncebox:synthetic is neither on nor off"},
@@ -46,6 +48,11 @@ var refusals = []struct{ context, says string }{
 	{"checkpoint=on", "oncebox:checkpoint is now oncebox:acks"},
 	{"claimants-confirm=yes", "oncebox:claimants-confirm is neither on nor off"},
 	{"sweep=never", "oncebox:sweep is neither on nor off"},
+	{"metrics=yes", "oncebox:metrics is neither on nor off"},
+	{"nearly-empty=few", "oncebox:nearly-empty ... a whole number from 0"},
+	{"nearly-empty=-1", "oncebox:nearly-empty"},
+	{"nearly-empty=10; sweep=off", "oncebox:nearly-empty is 10, but oncebox:sweep leaves the sweep out"},
+	{"nearly-empty=10; metrics=off", "oncebox:nearly-empty is 10, but oncebox:metrics leaves the metrics out"},
 	{"batch-size=many", "oncebox:batch-size ... a whole number from 1"},
 	{"window=2 days", "oncebox:window is not a duration ... 24h or 7d"},
 	{"id-path=${Token[x.1]}", "oncebox:id-path contains ${Token["},
@@ -55,6 +62,32 @@ var refusals = []struct{ context, says string }{
 	{"format=snowplow", "oncebox:id-path is a path in JSON, and oncebox:format is snowplow"}, // cdk.json has an id-path
 	{"format=snowplow; id-path=; volatile=title", "oncebox:volatile name 1 is not a column of enriched events"},
 	{"id-path=", "oncebox:id-path is missing"},
+
+	// What operators set.
+	{"dashboard=yes", "oncebox:dashboard is neither on nor off"},
+	{"tracing=yes", "oncebox:tracing is neither on nor off"},
+	{"runbook-base-url=http://wiki.example", `oncebox:runbook-base-url is "http://wiki.example"; write the https address of a page`},
+	{"runbook-base-url=https://wiki.example/#alarms", "oncebox:runbook-base-url ... without a #"},
+	{"encrypt-logs=on", `oncebox:encrypt-logs is "on"; it needs oncebox:key-arn`},
+	{"encrypt-environment=on", `oncebox:encrypt-environment is "on"; it needs oncebox:key-arn`},
+	{"claim-reserved-concurrency=0", "oncebox:claim-reserved-concurrency ... a whole number from 1"},
+	{"dedupe-reserved-concurrency=0", "oncebox:dedupe-reserved-concurrency ... a whole number from 1"},
+	{
+		"domain-name=claims.example.com",
+		`oncebox:domain-name needs oncebox:certificate-arn: a certificate for "claims.example.com" of Certificate Manager`,
+	},
+	{"certificate-arn=" + theirCertificate, "oncebox:certificate-arn needs oncebox:domain-name: the host name"},
+	{
+		"domain-name=https://claims.example.com; certificate-arn=" + theirCertificate,
+		`oncebox:domain-name is "https://claims.example.com"; write a host name in lower case, as in claims.example.com`,
+	},
+	{"certificate-arn=theirs", "oncebox:certificate-arn ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
+	{
+		"execute-api-endpoint=off",
+		"oncebox:execute-api-endpoint=off needs oncebox:domain-name: without the endpoint and without a domain, nobody",
+	},
+	{"jwt-scopes=claims", `oncebox:jwt-scopes is "claims"; it needs oncebox:auth=jwt, and oncebox:auth is iam`},
+	{jwt + "; jwt-scopes=a b,c", `oncebox:jwt-scopes are ["a b" "c"]; write scopes without white space`},
 
 	// Only an empty value means "not set".
 	{"rate-limit=0", "oncebox:rate-limit"},
@@ -82,6 +115,15 @@ var refusals = []struct{ context, says string }{
 	{"key-arn=arn:aws:kms:eu-west-1:123456789012:theirs", "oncebox:key-arn"},
 	{"key-arn=arn:aws:kms:eu-west-1:123456789012:alias/theirs", "oncebox:key-arn"},
 	{"key-arn=arn:aws:kms:::key/theirs", "oncebox:key-arn"},
+	{"former-key-arns=alias/theirs", `oncebox:former-key-arns is "alias/theirs"; write ARNs`},
+	{"former-key-arns=" + theirKey + "," + theirKey, "oncebox:former-key-arns ... write each former key once"},
+	{"key-arn=" + theirKey + "; former-key-arns=" + theirKey, "oncebox:former-key-arns ... not the key of oncebox:key-arn"},
+	{
+		"key-arn=" + theirKey + "; former-key-arns=arn:aws:kms:us-east-1:123456789012:key/theirs",
+		"oncebox:former-key-arns ... a key is in another region",
+	},
+	{"canary=1m", "oncebox:canary is 1m; choose 10m, 15m or 30m"},
+	{"canary=on", "oncebox:canary is not a duration"},
 	{"alarm-topic-arn=" + theirQueue, "oncebox:alarm-topic-arn ... arn:aws:sns:REGION:ACCOUNT:NAME"},
 	{"alarm-topic-arn=arn::sns:eu-west-1:123456789012:theirs", "oncebox:alarm-topic-arn"},
 	{"alarm-topic-arn=arn:aws:sns:eu-west-1:123456789012:a b", "oncebox:alarm-topic-arn"},
@@ -149,6 +191,20 @@ var refusals = []struct{ context, says string }{
 	{jwt + "; jwt-audience=web,", "oncebox:auth=jwt needs oncebox:jwt-audience without empty names"},
 	{jwt + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=jwt ... choose oncebox:auth=iam"},
 	{jwt + "; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam: oncebox:auth=jwt verifies no IAM"},
+	{"page=on", "oncebox:page needs oncebox:auth=link, oncebox:auth=jwt or oncebox:auth=open: browsers sign no requests"},
+	{"cors-origins=shop.example", `oncebox:cors-origins: "shop.example" is not an origin`},
+	{"challenge=turnstile", "oncebox:challenge-site-key is missing"},
+	{"challenge-site-key=1x", "oncebox:challenge-site-key has no effect: oncebox:challenge is not set"},
+	{"challenge-hosts=shop.example", "oncebox:challenge-hosts has no effect: oncebox:challenge is not set"},
+	{challenge + "; challenge-hosts=https://shop.example", "oncebox:challenge-hosts has a value that is not a host name"},
+	{"auth=link", "oncebox:link-keys is missing ... oncebox links keygen"},
+	{"auth=link; link-keys=hunter2!", "oncebox:link-keys is wrong: key 1 is not base64"},
+	{"auth=link; link-keys=file:no-such-file", `oncebox:link-keys is "file:no-such-file"; the file cannot be read`},
+	{"auth=link; link-keys=-----BEGIN PRIVATE KEY-----", "oncebox:link-keys is wrong: it is a private key"},
+	{"link-keys=" + linkKey, "oncebox:link-keys needs oncebox:auth=link, and oncebox:auth is iam"},
+	{link + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=link ... choose oncebox:auth=iam"},
+	{link + "; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt"},
+	{"auth=open; claimant-from=link", "oncebox:claimant-from=link needs oncebox:auth=link"},
 	{"claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=iam verifies no token"},
 	{"auth=open; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=open"},
 	{"auth=open; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam"},
@@ -194,6 +250,7 @@ var refusals = []struct{ context, says string }{
 	{"campaign-cache=-1s", "oncebox:campaign-cache "},
 	{"campaign-cache=6s", "oncebox:campaign-cache is longer than 5s"},
 	{"log-level=loud", "oncebox:log-level "},
+	{"system-log-level=error", "oncebox:system-log-level is \"error\"; choose debug, info or warn"},
 	{"id-path=", "oncebox:id-path is missing"},
 	{"id-path=a..b", "oncebox:id-path has an empty part"},
 	{"fingerprint-path=id", "oncebox:fingerprint-path"},
@@ -340,7 +397,7 @@ func TestContextIsRefused(t *testing.T) {
 
 // notForUsers are names of Go and of functions, which a user of context values does not know.
 var notForUsers = regexp.MustCompile(
-	`ONCEBOX_|Props|Auth(JWT|IAM|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
+	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
 // says checks the parts of an error, which stand in this order.
 func says(t *testing.T, message, parts string) {
@@ -428,15 +485,38 @@ type (
 // wrongClaims and wrongRecords are props that context values cannot have, by what the error says. It names props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){
-		"Auth is missing; choose AuthIAM, AuthJWT, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
+		"Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
 			p.Auth = infra.Auth{}
 		},
 		"AuthJWT needs an audience without empty names": func(_ awscdk.Stack, p *claimProps) {
 			p.Auth = infra.AuthJWT("https://issuer.example", "")
 		},
+		"LinkKeys is wrong: key 2 is not base64": func(_ awscdk.Stack, p *claimProps) {
+			p.Auth = infra.AuthLink(linkKey + "\nx\n")
+		},
 		"ClaimantFrom=jwt:sub needs AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
 			p.ClaimantFrom = "jwt:sub"
 		},
+		"scopes need AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
+			p.Auth = infra.AuthIAM().WithScopes("claims")
+		},
+		"ReservedConcurrency is 0, which stops the function; choose at least 1, or leave it out": func(_ awscdk.Stack, p *claimProps) {
+			p.Function.ReservedConcurrency = new(0)
+		},
+		"Subnets and SecurityGroups belong together": func(stack awscdk.Stack, p *claimProps) {
+			p.Function.Subnets = []awsec2.ISubnet{awsec2.Subnet_FromSubnetId(stack, jsii.String("Subnet"), jsii.String("subnet-1"))}
+		},
+		`RunbookURL is "wiki"; write the https address of a page`: func(_ awscdk.Stack, p *claimProps) {
+			p.Alarms.RunbookURL = "wiki"
+		},
+		"DisableExecuteAPIEndpoint needs Domain.Name": func(_ awscdk.Stack, p *claimProps) { p.DisableExecuteAPIEndpoint = true },
+		"Domain.Name needs Domain.Certificate": func(_ awscdk.Stack, p *claimProps) {
+			p.Domain = &infra.DomainProps{Name: "claims.example.com"}
+		},
+		"BankTable has replicas in other regions. A condition of a write is tested in one region": func(stack awscdk.Stack, p *claimProps) {
+			p.BankTable = globalTable(stack)
+		},
+		"DedupeTable has replicas":               func(stack awscdk.Stack, p *claimProps) { p.DedupeTable = globalTable(stack) },
 		"RateLimit is -1 and BurstLimit is 1000": func(_ awscdk.Stack, p *claimProps) { p.RateLimit = -1 },
 		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.CampaignCache = new(-time.Second) },
 		"MemoryMiB is 127; choose 128 to 10240":  func(_ awscdk.Stack, p *claimProps) { p.Function.MemoryMiB = 127 },
@@ -467,8 +547,10 @@ var (
 		},
 	}
 	wrongRecords = map[string]func(awscdk.Stack, *recordProps){
-		"IDPath is missing":  func(_ awscdk.Stack, p *recordProps) { p.Rules.IDPath = "" },
-		"MemoryMiB is 10241": func(_ awscdk.Stack, p *recordProps) { p.Function.MemoryMiB = 10241 },
+		"IDPath is missing":         func(_ awscdk.Stack, p *recordProps) { p.Rules.IDPath = "" },
+		"DedupeTable has replicas":  func(stack awscdk.Stack, p *recordProps) { p.DedupeTable = globalTable(stack) },
+		"ReservedConcurrency is -1": func(_ awscdk.Stack, p *recordProps) { p.Function.ReservedConcurrency = new(-1) },
+		"MemoryMiB is 10241":        func(_ awscdk.Stack, p *recordProps) { p.Function.MemoryMiB = 10241 },
 		"Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *recordProps) {
 			p.Function.Timeout = 901 * time.Second
 		},
@@ -518,11 +600,44 @@ var (
 			p.Source = newStream(stack, 24)
 			p.Destination = p.Source
 		},
-		"EncryptionKey of a table needs a stack with a region": func(stack awscdk.Stack, p *recordProps) {
-			p.Table.EncryptionKey = awskms.NewKey(stack, jsii.String("Key"), nil)
-		},
 	}
 )
+
+// globalTable returns a table in two regions.
+func globalTable(stack awscdk.Stack) awsdynamodb.TableV2 {
+	return awsdynamodb.NewTableV2(stack, jsii.String("Table"), &awsdynamodb.TablePropsV2{
+		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("pk"), Type: awsdynamodb.AttributeType_STRING},
+		Replicas:     &[]*awsdynamodb.ReplicaTableProps{{Region: jsii.String("eu-central-1")}},
+	})
+}
+
+// TestLaterReplicasAreRefused adds a replica to the table of a construct that was made.
+func TestLaterReplicasAreRefused(t *testing.T) {
+	app := newApp(t, nil)
+	stack := theirStack(app)
+	table, err := infra.NewTable(stack, "Entries", infra.TableProps{})
+	must(t, err)
+	_, err = infra.NewRecordDedupe(stack, "Records", recordProps{
+		Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
+	})
+	must(t, err)
+	table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})
+	problem := synthProblem(app)
+	if !strings.Contains(problem, "the table theirs/Entries has replicas in other regions") {
+		t.Errorf("got %s", problem)
+	}
+}
+
+// synthProblem returns what the CDK panics with when it makes the templates.
+func synthProblem(app awscdk.App) (problem string) {
+	defer func() {
+		if p := recover(); p != nil {
+			problem = fmt.Sprint(p)
+		}
+	}()
+	app.Synth(nil)
+	return ""
+}
 
 // TestConsumerOfAStreamIsRefused changes the mapping to enhanced fan-out.
 func TestConsumerOfAStreamIsRefused(t *testing.T) {
@@ -534,14 +649,10 @@ func TestConsumerOfAStreamIsRefused(t *testing.T) {
 		})
 		must(t, err)
 		records.Mapping.SetEventSourceArn(jsii.String(theirStream + "/consumer/fast:1"))
-		var problem any
-		func() {
-			defer func() { problem = recover() }()
-			app.Synth(nil)
-		}()
+		problem := synthProblem(app)
 		const says = "EventSourceArn is not the stream of Source; with enhanced fan-out"
-		if unaggregated != (problem == nil) || !unaggregated && !strings.Contains(fmt.Sprint(problem), says) {
-			t.Errorf("no aggregates %t: got %v", unaggregated, problem)
+		if unaggregated != (problem == "") || !unaggregated && !strings.Contains(problem, says) {
+			t.Errorf("no aggregates %t: got %q", unaggregated, problem)
 		}
 	}
 }
@@ -554,7 +665,7 @@ func newStream(stack awscdk.Stack, hours int) awskinesis.Stream {
 
 func TestPropsAreRefused(t *testing.T) {
 	check := func(want string, add func(awscdk.Stack) error) {
-		stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
+		stack := theirStack(newApp(t, nil))
 		text := fmt.Sprint(add(stack))
 		if !strings.Contains(text, want) || strings.Contains(text, "oncebox:") {
 			t.Errorf("got %s, want %s", text, want)
@@ -580,6 +691,11 @@ func TestPropsAreRefused(t *testing.T) {
 			_, err := infra.NewRecordDedupe(stack, "Records", p)
 			return err
 		})
+	}
+	noRegion := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
+	_, err := infra.NewTable(noRegion, "Table", infra.TableProps{EncryptionKey: awskms.NewKey(noRegion, jsii.String("Key"), nil)})
+	if want := "EncryptionKey of a table needs a stack with a region"; !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 	check("table Table: WarmReadUnits is 1", func(stack awscdk.Stack) error {
 		_, err := infra.NewTable(stack, "Table", infra.TableProps{WarmReadUnits: 1})

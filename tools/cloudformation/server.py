@@ -11,22 +11,35 @@ this server emulates, too. boto3 refuses a property that the API does not have. 
 function does not use, and a type that neither moto nor MAKERS makes. An API of moto may still accept a property and
 forget it, so tests have to read everything back.
 
-This emulator makes and deletes stacks. It refuses to update one.
+A function of CHANGERS changes a resource in the update of a stack. This file refuses an update that needs another one.
+Which changes replace a resource is what the schemas of CloudFormation say, which cfn-lint has. CloudFormation promises
+no order but that of references and DependsOn. Here an update goes through the template from its end, so that an order
+that the template does not ask for is not kept by chance. A first deployment that fails is rolled back, an update is not.
+
+A stack with the tag oncebox:watch in an update is watched: after each call to a service there is a POST to the URL in
+the tag, and the update waits for the answer. So a test can look at every state in between.
 """
 
 import argparse
+import copy
 import functools
 import json
 import os
+import pathlib
 import re
+import threading
+import urllib.request
 
 import boto3
+import cfnlint
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from moto.awslambda.models import LambdaFunction, lambda_backends
+from moto.apigatewayv2.models import apigatewayv2_backends
+from moto.awslambda.models import EventSourceMapping, LambdaBackend, LambdaFunction, lambda_backends
+from moto.awslambda.policy import Policy
 from moto.cloudformation import parsing
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudformation.models import CloudFormationBackend
+from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
@@ -36,6 +49,7 @@ HOST = "127.0.0.1"
 endpoint = ""  # of this server, set by main
 
 MAKERS = {}  # CloudFormation type to function
+CHANGERS = {}  # the same
 
 
 class Resource:
@@ -64,15 +78,6 @@ class Resource:
             if not re.search("NotFound|NoSuch|NonExistent", error.response["Error"]["Code"]):
                 raise Failed(message=f"{self.cf_resource_type} {self.logical_resource_id}: {error}") from error
 
-    @classmethod
-    def update_from_cloudformation_json(cls, original_resource, **_):
-        refuse_update()
-
-
-def refuse_update(*_, **__):
-    """Replaces CloudFormationBackend.update_stack. For a change set, moto asks the resources instead."""
-    raise ValidationError(message="this emulator makes and deletes stacks, but cannot update them")
-
 
 class Refused(Exception):
     """The template has something that this emulator would not make."""
@@ -86,18 +91,24 @@ class Failed(ValidationError):
 def make(logical_id, resource_json, resources_map, account_id, region_name):
     """Replaces moto's parse_and_create_resource."""
     kind = resource_json["Type"]
+    condition = resource_json.get("Condition")
+    if condition and not resources_map.lazy_condition_map[condition]:
+        return None
+    for needed in listed(resource_json.get("DependsOn", [])):
+        resources_map[needed]
+    wanted = parsing.clean_json(resource_json.get("Properties", {}), resources_map)
     try:
+        kept = unreplaced(logical_id, kind, wanted, resources_map, functools.partial(client, region_name))
+        resources_map.oncebox_properties[logical_id] = copy.deepcopy(wanted)
+        if kept:
+            return kept
         if kind not in MAKERS:
             if not parsing.resource_class_from_type(kind):
                 raise Refused("neither moto nor a maker in tools/cloudformation/server.py makes this type")
             return stock_make(logical_id, resource_json, resources_map, account_id, region_name)
-        condition = resource_json.get("Condition")
-        if condition and not resources_map.lazy_condition_map[condition]:
-            return None
         name = parsing.generate_resource_name(kind, resources_map["AWS::StackName"], logical_id)
-        properties = parsing.clean_json(resource_json.get("Properties", {}), resources_map)
-        resource = MAKERS[kind](functools.partial(client, region_name), name, properties)
-        used_up(properties)
+        resource = MAKERS[kind](functools.partial(client, region_name), name, wanted)
+        used_up(wanted)
     except Failed:
         raise  # another resource failed, which this one needs
     except Exception as error:
@@ -109,9 +120,140 @@ def make(logical_id, resource_json, resources_map, account_id, region_name):
 stock_make = parsing.parse_and_create_resource
 
 
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def unreplaced(logical_id, kind, wanted, resources_map, service):
+    """Returns the resource of a stack that is updated, with the wanted properties. Returns None if it has to be made,
+    because it is new or to be replaced."""
+    resource = resources_map.oncebox_before.get(logical_id)
+    if resource is None or type_of(resource) != kind:
+        return None
+    had = resources_map.oncebox_properties[logical_id]
+    changed = {name for name in had.keys() | wanted.keys() if had.get(name) != wanted.get(name)}
+    if changed & create_only(kind):
+        return None
+    if changed:
+        if kind not in CHANGERS:
+            raise Refused(f"this emulator cannot update {', '.join(sorted(changed))} of this type")
+        CHANGERS[kind](service, resource.physical_resource_id, copy.deepcopy(wanted), changed)
+    del resources_map.oncebox_before[logical_id]
+    return resource
+
+
+def type_of(resource):
+    return getattr(resource, "cf_resource_type", None) or resource.cloudformation_type()
+
+
+@functools.cache
+def create_only(kind):
+    """Returns the properties whose change makes CloudFormation replace a resource."""
+    schemas = pathlib.Path(cfnlint.__file__).parent / "data" / "schemas"
+    name = json.loads((schemas / "providers" / "us-east-1.json").read_text())[kind]
+    schema = json.loads((schemas / "resources" / f"{name}.json").read_text())
+    return {path.split("/")[2] for path in schema.get("createOnlyProperties", [])}
+
+
+def prepare(self, *args, **kwargs):
+    """Replaces ResourceMap.__init__."""
+    stock_prepare(self, *args, **kwargs)
+    self.oncebox_properties = {}  # of each resource, as they were resolved
+    self.oncebox_before = {}  # in an update, the resources of which nothing is decided yet
+
+
+stock_prepare = parsing.ResourceMap.__init__
+
+
+def load_parameters(self):
+    """Replaces ResourceMap.load_parameters, which takes the default of a number for a text."""
+    for parameter in self._template.get("Parameters", {}).values():
+        if parameter["Type"] == "Number" and "Default" in parameter:
+            parameter["Default"] = int(parameter["Default"])
+    stock_load_parameters(self)
+
+
+stock_load_parameters = parsing.ResourceMap.load_parameters
+
+
+def update(self, template, parameters=None):
+    """Replaces ResourceMap.update."""
+    before = self._resource_json_map
+    self._template, self._resource_json_map = template, template["Resources"]
+    self.oncebox_before = {name: self._parsed_resources.pop(name) for name in before if name in self._parsed_resources}
+    if parameters:
+        self.input_parameters = parameters
+    try:
+        self.load()
+        for name in reversed(list(self._resource_json_map)):
+            self[name]
+    except Exception:
+        self._parsed_resources.update(self.oncebox_before)
+        self._resource_json_map = before
+        raise
+    for name, resource in self.oncebox_before.items():  # those that are not used any more
+        policy = "UpdateReplacePolicy" if name in self._resource_json_map else "DeletionPolicy"
+        if resource is not None and not str(before[name].get(policy)).startswith("Retain"):
+            resource.delete(self._account_id, self._region_name)
+    self.oncebox_before = {}
+
+
+def create(self, template):
+    """Replaces ResourceMap.create, which does not roll back."""
+    try:
+        return stock_create(self, template)
+    except Exception:
+        for name, resource in reversed(list(self._parsed_resources.items())):
+            wanted = self._resource_json_map.get(name)
+            if wanted and resource is not None and wanted.get("DeletionPolicy") != "Retain":
+                self._delete_resource(resource, wanted)
+        raise
+
+
+stock_create = parsing.ResourceMap.create
+
+
+def delete(self):
+    """Replaces ResourceMap.delete, which knows the policy Retain only."""
+    for resource in self._resource_json_map.values():
+        if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
+            resource["DeletionPolicy"] = "Retain"
+    stock_delete(self)
+
+
+stock_delete = parsing.ResourceMap.delete
+
+
+def made_resources(self):
+    """Replaces Stack.stack_resources, which has what conditions leave out, too."""
+    return [resource for resource in self.resource_map.values() if resource is not None]
+
+
+watched = threading.local()  # url: where the calls of this thread are told
+
+
+def update_stack(self, name, template, role_arn, parameters, tags):
+    """Replaces CloudFormationBackend.update_stack, which knows no previous value of a parameter with its default."""
+    given = self.get_stack(name).parameters
+    parameters = [p for p in parameters if not p.get("UsePreviousValue") or p["ParameterKey"] in given]
+    watched.url = (tags or {}).get("oncebox:watch")
+    try:
+        return stock_update_stack(self, name, template, role_arn, parameters, tags)
+    finally:
+        watched.url = None
+
+
+stock_update_stack = CloudFormationBackend.update_stack
+
+
+def tell(model, **_):
+    if url := getattr(watched, "url", None):
+        urllib.request.urlopen(urllib.request.Request(url, data=model.name.encode()), timeout=60).close()
+
+
 @functools.cache
 def client(region_name, service):
-    return boto3.session.Session().client(
+    made = boto3.session.Session().client(
         service,
         endpoint_url=endpoint,
         region_name=region_name,
@@ -119,18 +261,27 @@ def client(region_name, service):
         aws_secret_access_key="test",
         config=Config(proxies={}, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
     )
+    made.meta.events.register("after-call", tell)
+    return made
 
 
 # A maker has three parameters: a function that returns the client of a service, the name that CloudFormation would
 # generate, and the properties. It removes the properties that it uses.
+#
+# A changer has four: the same function, the value of Ref, the new properties, and the names of those that changed.
 
 
 def maker(kind):
-    def register(function):
-        MAKERS[kind] = function
-        return function
+    return functools.partial(register, MAKERS, kind)
 
-    return register
+
+def changer(kind):
+    return functools.partial(register, CHANGERS, kind)
+
+
+def register(functions, kind, function):
+    functions[kind] = function
+    return function
 
 
 def rest(properties):
@@ -225,9 +376,63 @@ def function(service, name, p):
     logging = p.pop("LoggingConfig", None)
     made = awslambda.create_function(FunctionName=name, Tags=tags(p), **rest(p))
     if logging:
-        backend = lambda_backends[DEFAULT_ACCOUNT_ID][awslambda.meta.region_name]
-        backend.get_function(name).oncebox_logging_config = logging
+        log_to(awslambda, name, logging)
     return Resource(name, functools.partial(awslambda.delete_function, FunctionName=name), Arn=made["FunctionArn"])
+
+
+def log_to(awslambda, name, config):
+    """Lets a function have a LoggingConfig, which moto does not know."""
+    backend = lambda_backends[DEFAULT_ACCOUNT_ID][awslambda.meta.region_name]
+    function = backend.get_function(name)
+    function.oncebox_logging_config, function.code_or_config_updated = config, True
+
+
+@changer("AWS::Lambda::Function")
+def change_function(service, name, p, changed):
+    """Code and configuration of a function need a call each."""
+    awslambda = service("lambda")
+    if changed & {"Code", "Architectures"}:
+        awslambda.update_function_code(FunctionName=name, Architectures=p["Architectures"], **p["Code"])
+    if "LoggingConfig" in changed:
+        log_to(awslambda, name, p["LoggingConfig"])
+    configuration = {key: p[key] for key in changed - {"Code", "Architectures", "LoggingConfig"}}
+    if unknown := configuration.keys() - {"Description", "Environment", "MemorySize", "Timeout"}:
+        raise Refused(f"this emulator cannot update {', '.join(sorted(unknown))} of a function")
+    if configuration:
+        awslambda.update_function_configuration(FunctionName=name, **configuration)
+
+
+published = {}  # by function: what it was when its latest version was published
+
+
+@maker("AWS::Lambda::Version")
+def version(service, _, p):
+    """Lambda publishes no second version of the same code and configuration. moto does after every update, also after
+    one that changes nothing. The description of a version is not taken for a change: AWS does not say that it is one."""
+    awslambda = service("lambda")
+    of = p.pop("FunctionName")
+    latest = awslambda.get_function_configuration(FunctionName=of)
+    content = {key: value for key, value in latest.items() if key not in {"LastModified", "RevisionId", "ResponseMetadata"}}
+    if published.get(latest["FunctionArn"]) == content:
+        raise Refused("A version for this Lambda function exists. Modify the function to create a new version.")
+    published[latest["FunctionArn"]] = content
+    made = awslambda.publish_version(FunctionName=of, **rest(p))
+    number = made["Version"]
+    delete = functools.partial(awslambda.delete_function, FunctionName=of, Qualifier=number)
+    return Resource(made["FunctionArn"], delete, Version=number)
+
+
+@maker("AWS::Lambda::Alias")
+def alias(service, _, p):
+    awslambda = service("lambda")
+    of, name = p["FunctionName"], p["Name"]
+    made = awslambda.create_alias(**rest(p))
+    return Resource(made["AliasArn"], functools.partial(awslambda.delete_alias, FunctionName=of, Name=name))
+
+
+@changer("AWS::Lambda::Alias")
+def change_alias(service, _, p, __):
+    service("lambda").update_alias(**p)
 
 
 stock_configuration = LambdaFunction.get_configuration
@@ -249,20 +454,86 @@ def permission(service, name, p):
     return Resource(name, functools.partial(awslambda.remove_permission, FunctionName=called, StatementId=name))
 
 
+def policy_of(self, function_name, qualifier=None):
+    """Returns the policy of a function, or of an alias. moto gives an alias the policy of the version that it leads to."""
+    alias = qualifier or function_name.partition(":function:")[2].partition(":")[2]
+    if not alias:
+        return self.get_function(function_name).policy
+    made = self._lambdas.get_alias(alias, function_name.removesuffix(":" + alias))
+    if not hasattr(made, "oncebox_policy"):
+        made.function_arn = made.arn
+        made.oncebox_policy = Policy(made)
+    return made.oncebox_policy
+
+
+def add_permission(self, function_name, qualifier, raw):
+    """Replaces LambdaBackend.add_permission."""
+    return policy_of(self, function_name, qualifier).add_statement(raw)[0]
+
+
+def remove_permission(self, function_name, sid, revision=""):
+    """Replaces LambdaBackend.remove_permission."""
+    policy_of(self, function_name).del_statement(sid, revision)
+
+
+def get_policy(self, function_name, qualifier=None):
+    """Replaces LambdaBackend.get_policy."""
+    return policy_of(self, function_name, qualifier).wire_format()
+
+
 @maker("AWS::Lambda::EventSourceMapping")
 def event_source_mapping(service, name, p):
     awslambda = service("lambda")
+    called = p["FunctionName"]
     made = awslambda.create_event_source_mapping(Tags=tags(p), **rest(p))
+    call(awslambda, made["UUID"], called)
     delete = functools.partial(awslambda.delete_event_source_mapping, UUID=made["UUID"])
     return Resource(made["UUID"], delete, Id=made["UUID"], EventSourceMappingArn=made["EventSourceMappingArn"])
+
+
+@changer("AWS::Lambda::EventSourceMapping")
+def change_event_source_mapping(service, uuid, p, changed):
+    awslambda = service("lambda")
+    awslambda.update_event_source_mapping(UUID=uuid, **{key: p[key] for key in changed})
+    call(awslambda, uuid, p["FunctionName"])
+
+
+def call(awslambda, uuid, function):
+    """Makes a mapping show that it calls an alias. moto would show the version behind it, and finds functions without a
+    qualifier only when it has records for them."""
+    mapping = lambda_backends[DEFAULT_ACCOUNT_ID][awslambda.meta.region_name].get_event_source_mapping(uuid)
+    name = function.split(":")[6] if function.startswith("arn:") else function
+    mapping.function_arn = awslambda.get_function_configuration(FunctionName=name)["FunctionArn"]
+    mapping.oncebox_calls = function if function.startswith("arn:") else mapping.function_arn
+
+
+stock_mapping = EventSourceMapping.get_configuration
+
+
+def mapping_configuration(self):
+    """Replaces EventSourceMapping.get_configuration."""
+    config = stock_mapping(self)
+    config["FunctionArn"] = getattr(self, "oncebox_calls", self.function_arn)
+    return config
+
+
+stock_mappings = LambdaBackend.list_event_source_mappings
+
+
+def list_mappings(self, event_source_arn, function_name):
+    """Replaces LambdaBackend.list_event_source_mappings. Lambda lists those that call exactly this function or alias,
+    which may be an ARN. moto compares with what the mapping was made with."""
+    found = stock_mappings(self, event_source_arn, None)
+    if not function_name:
+        return found
+    suffix = ":function:" + function_name.rpartition(":function:")[2]
+    return [m for m in found if getattr(m, "oncebox_calls", m.function_arn).endswith(suffix)]
 
 
 @maker("AWS::Lambda::EventInvokeConfig")
 def event_invoke_config(service, name, p):
     awslambda = service("lambda")
-    called = p["FunctionName"]
-    if p.pop("Qualifier") != "$LATEST":
-        raise Refused("this emulator makes the settings of $LATEST only")
+    called = p["FunctionName"]  # moto has one such setting for a function and its aliases
     seconds = p.pop("MaximumEventAgeInSeconds")
     awslambda.put_function_event_invoke_config(MaximumEventAgeInSeconds=seconds, **rest(p))
     return Resource(name, functools.partial(awslambda.delete_function_event_invoke_config, FunctionName=called))
@@ -283,6 +554,13 @@ def rule(service, name, p):
         events.delete_rule(Name=name)
 
     return Resource(name, delete, Arn=made)
+
+
+@changer("AWS::Events::Rule")
+def change_rule(service, name, p, changed):
+    if changed != {"Targets"}:
+        raise Refused("this emulator changes the targets of a rule only")
+    service("events").put_targets(Rule=name, Targets=p["Targets"])
 
 
 @maker("AWS::ApiGatewayV2::Api")
@@ -311,6 +589,23 @@ maker("AWS::ApiGatewayV2::Route")(part_of_api("route", "RouteId"))
 maker("AWS::ApiGatewayV2::Stage")(part_of_api("stage", "StageName"))
 
 
+@changer("AWS::ApiGatewayV2::Integration")
+def change_integration(service, made, p, _):
+    service("apigatewayv2").update_integration(IntegrationId=made, **p)
+
+
+@changer("AWS::ApiGatewayV2::Stage")
+def change_stage(service, name, p, changed):
+    """moto has no UpdateStage."""
+    if changed != {"AccessLogSettings"}:
+        raise Refused("this emulator changes the access log of a stage only")
+    backend = apigatewayv2_backends[DEFAULT_ACCOUNT_ID][service("apigatewayv2").meta.region_name]
+    settings = p["AccessLogSettings"]
+    backend.get_stage(p["ApiId"], name).access_log_settings = {
+        "destinationArn": settings["DestinationArn"], "format": settings["Format"]
+    }
+
+
 @maker("AWS::CloudWatch::Alarm")
 def alarm(service, name, p):
     cloudwatch = service("cloudwatch")
@@ -318,6 +613,11 @@ def alarm(service, name, p):
     cloudwatch.put_metric_alarm(AlarmName=name, **rest(p))
     [made] = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
     return Resource(name, functools.partial(cloudwatch.delete_alarms, AlarmNames=[name]), Arn=made["AlarmArn"])
+
+
+@changer("AWS::CloudWatch::Alarm")
+def change_alarm(service, name, p, _):
+    service("cloudwatch").put_metric_alarm(**{**p, "AlarmName": name})  # replaces all of an alarm
 
 
 @maker("AWS::SQS::Queue")
@@ -407,8 +707,17 @@ def main():
         del os.environ[name]  # boto3 would use the developer's settings
     parsing.parse_and_create_resource = make
     parsing.get_model_map().update(dict.fromkeys(MAKERS, Resource))
-    CloudFormationBackend.update_stack = refuse_update
+    parsing.ResourceMap.__init__ = prepare
+    parsing.ResourceMap.load_parameters = load_parameters
+    parsing.ResourceMap.create = create
+    parsing.ResourceMap.update, parsing.ResourceMap.delete = update, delete
+    Stack.stack_resources = property(made_resources)
+    CloudFormationBackend.update_stack = update_stack
     LambdaFunction.get_configuration = configuration
+    EventSourceMapping.get_configuration = mapping_configuration
+    LambdaBackend.add_permission, LambdaBackend.remove_permission = add_permission, remove_permission
+    LambdaBackend.get_policy = get_policy
+    LambdaBackend.list_event_source_mappings = list_mappings
     FakeBucket.get_permission = no_opinion
     serve(["--host", HOST, "--port", str(port)])
 

@@ -6,13 +6,14 @@
 //
 //   - the command line for Linux, macOS and Windows on amd64 and arm64, in one archive each;
 //   - the Lambda functions for arm64 and amd64, in one zip each, as Lambda takes them;
+//   - plain CloudFormation templates, which deploy these zips without the CDK;
 //   - a CycloneDX SBOM of all of them;
 //   - THIRD_PARTY_NOTICES.txt: the licences and notices of the modules that they contain, which
 //     is in each archive too;
 //   - SHA256SUMS.
 //
 // The same commit and the same Go give the same bytes. The working directory is the root of
-// the repository.
+// the repository. The templates need Node 22.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -65,6 +67,9 @@ func (r *release) make(ctx context.Context) error {
 	if err := r.writeArchives(ctx, notices); err != nil {
 		return err
 	}
+	if err := r.writeTemplates(ctx); err != nil {
+		return err
+	}
 	bom, err := contents.sbom(r.number())
 	if err != nil {
 		return err
@@ -104,6 +109,34 @@ func (r *release) writeArchives(ctx context.Context, notices []byte) error {
 			if err := r.write(r.name(p.name, p.label(at)+"."+extension), packed.Bytes()); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// writeTemplates writes the plain templates. A program of its own makes them, because the CDK runs in Node.
+func (r *release) writeTemplates(ctx context.Context) error {
+	fmt.Println("templates")
+	folder, err := os.MkdirTemp("", "templates-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	templates := exec.CommandContext(ctx, "go", "run", "./infra/templates", r.number(), folder)
+	if out, err := templates.CombinedOutput(); err != nil {
+		return fmt.Errorf("make the templates: %w\n%s", err, out)
+	}
+	files, err := os.ReadDir(folder) // by name
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(filepath.Join(folder, file.Name()))
+		if err != nil {
+			return err
+		}
+		if err := r.write(file.Name(), content); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func New(storage Storage, o Options) (*Ledger, error) {
 		storage: storage, lanes: o.Lanes, memory: budget{limit: o.Memory}, clock: o.Clock.OrReal(), scopes: map[string][]*lane{},
 	}
 	l.counts.units = make([]atomic.Int64, o.Lanes)
-	l.nonces.Store(rand.Uint64())
+	l.nonces.Store(rand.Uint64()) //nolint:gosec // it has to be different, not secret
 	return l, nil
 }
 

@@ -13,35 +13,111 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// CreateCampaign puts the campaign row if it is absent, and its name into the list of all
-// campaigns, in one transaction.
-func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (*engine.Campaign, error) {
+// CreateCampaign is one transaction: {put campaign row IF absent or deleted with the version before, put
+// scope row IF absent or the same, put the campaign's name into the list of all}, and the fence where the
+// layout needs one.
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result engine.CreateResult, err error) {
 	const doing = "create campaign"
+	const campaign, fixed, listed = 0, 1, 2 // positions of the actions and of their cancellation reasons
 	if err := s.checkLayout(ctx); err != nil {
-		return nil, err
+		return result, err
 	}
-	listed := types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, c.Name}),
-	}}
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{putIfAbsent(s.bankTable, newCampaignRow(c)), listed},
-	})
-	reasons, cancelled := dynamo.Cancellations(err, 2)
-	switch {
-	case !cancelled:
-		return nil, failed(doing, err)
-	case reasons[0].Reason != dynamo.ConditionFailed:
-		return nil, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
+	scope, layout := c.ScopeRow(), layoutOfCampaign(c)
+	actions := []types.TransactWriteItem{
+		campaign: s.putCampaign(c, layout), fixed: s.putScope(scope), listed: s.putName(c.Name),
 	}
-	var row campaignRow
-	if err := dynamo.Decode(reasons[0].Item, &row); err != nil {
-		return nil, err
+	if layout > firstLayout {
+		actions = append(actions, s.putName(fence), s.putFence(layout))
 	}
-	return row.campaign()
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+	reasons, cancelled := dynamo.Cancellations(err, len(actions))
+	if !cancelled {
+		return result, failed(doing, err)
+	}
+	cause := err
+	if reasons[campaign].Reason == dynamo.ConditionFailed {
+		var row campaignRow
+		if err := dynamo.Decode(reasons[campaign].Item, &row); err != nil {
+			return result, err
+		}
+		if result.Existing, err = row.campaign(); err != nil {
+			return result, err
+		}
+	}
+	if reasons[fixed].Reason == dynamo.ConditionFailed {
+		var row scopeRow
+		if err := dynamo.Decode(reasons[fixed].Item, &row); err != nil {
+			return result, err
+		}
+		if result.Scope, err = row.scope(scope.Name); err != nil {
+			return result, err
+		}
+	}
+	if result.Created() { // cancelled for another reason: nothing was created
+		return result, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, cause)
+	}
+	return result, nil
 }
 
-// checkLayout reads one of the campaigns, if there is any. All campaigns of a store have the
-// same layout: campaigns that share a scope must find each other's claims.
+// putCampaign puts a campaign row IF absent, or deleted with the version before. Otherwise the old row
+// comes back.
+func (s *Store) putCampaign(c engine.Campaign, layout int) types.TransactWriteItem {
+	put := putIfAbsent(s.bankTable, newCampaignRow(c, layout))
+	same, values := ifVersions(c.Version-1, c.EmptyVersion)
+	values[":deleted"] = deleted
+	put.Put.ConditionExpression = aws.String(ifAbsent + " OR (#state = :deleted AND " + same + ")")
+	put.Put.ExpressionAttributeNames = map[string]string{"#state": "state"}
+	put.Put.ExpressionAttributeValues = values
+	return put
+}
+
+// ifVersions is the condition that a campaign row has these versions.
+func ifVersions(version, empty int64) (condition string, values map[string]types.AttributeValue) {
+	values = map[string]types.AttributeValue{":version": number(version)}
+	if empty == 0 {
+		return "version = :version AND attribute_not_exists(empty_version)", values
+	}
+	values[":empty"] = number(empty)
+	return "version = :version AND empty_version = :empty", values
+}
+
+// putScope puts the row of a scope IF absent or the same. Otherwise the old row comes back.
+func (s *Store) putScope(scope engine.Scope) types.TransactWriteItem {
+	row := newScopeRow(scope)
+	put := putIfAbsent(s.bankTable, row)
+	same, values := "layout = :layout", map[string]types.AttributeValue{":layout": number(int64(row.Layout))}
+	for attribute, value := range map[string]string{"claimants": row.Claimants, "sole": row.Sole} {
+		if value == "" {
+			same += " AND attribute_not_exists(" + attribute + ")"
+			continue
+		}
+		same += " AND " + attribute + " = :" + attribute
+		values[":"+attribute] = text(value)
+	}
+	put.Put.ConditionExpression = aws.String(ifAbsent + " OR (" + same + ")")
+	put.Put.ExpressionAttributeValues = values
+	return put
+}
+
+// putName puts a name into the list of all campaigns.
+func (s *Store) putName(name string) types.TransactWriteItem {
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, name}),
+	}}
+}
+
+// putFence puts the fence, unless a later version of oncebox has put a higher one.
+func (s *Store) putFence(layout int) types.TransactWriteItem {
+	row := fenceRow{campaignKey(fence), fence, layout}
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(row),
+		ConditionExpression:       aws.String(ifAbsent + " OR layout <= :layout"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":layout": number(int64(layout))},
+	}}
+}
+
+// checkLayout reads the first of the campaigns, if there is any, or the fence. Campaigns of a layout
+// that this version does not read can share a scope with the new one, and it would not find their claims.
 func (s *Store) checkLayout(ctx context.Context) error {
 	names := s.partition(s.bankTable, campaignsKey)
 	names.Limit = aws.Int32(1)
@@ -59,6 +135,16 @@ func (s *Store) checkLayout(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Scope reads the row of a scope.
+func (s *Store) Scope(ctx context.Context, name string) (*engine.Scope, error) {
+	var row scopeRow
+	found, err := s.get(ctx, "read scope", s.bankTable, scopeKey(name), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	return row.scope(name)
 }
 
 // Campaign reads a campaign row.
@@ -80,6 +166,9 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 			if err := dynamo.Decode(attributes, &listed); err != nil {
 				return err
 			}
+			if listed.SK == fence {
+				continue
+			}
 			c, err := s.Campaign(ctx, listed.SK)
 			if err != nil {
 				return err
@@ -93,15 +182,42 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return campaigns, err
 }
 
+// ifNotDeleted is the condition of changes to a campaign that must exist. #state is its state, and
+// :deleted is deleted.
+const ifNotDeleted = ifPresent + " AND #state <> :deleted"
+
+var deleted = text(string(engine.Deleted))
+
 // SetMode writes the state attribute of a campaign row, and counts up its version.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	changed, err := s.updateCampaign(ctx, "set campaign mode", name, &dynamodb.UpdateItemInput{
 		UpdateExpression:          aws.String("SET #state = :mode ADD version :one"),
-		ConditionExpression:       aws.String(ifPresent),
+		ConditionExpression:       aws.String(ifNotDeleted),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m)), ":one": number(1)},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m)), ":one": number(1), ":deleted": deleted},
 	})
 	return changed != nil, err
+}
+
+// ReplaceCampaign puts the campaign row IF the row that is there has the versions of old. A deletion takes the page
+// row with it.
+func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	condition, values := ifVersions(old.Version, old.EmptyVersion)
+	put := &types.Put{
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newCampaignRow(now, layoutOfCampaign(now))),
+		ConditionExpression: &condition, ExpressionAttributeValues: values,
+	}
+	if now.Mode == engine.Deleted {
+		return s.deleteCampaign(ctx, put, now.Name)
+	}
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: put.TableName, Item: put.Item,
+		ConditionExpression: put.ConditionExpression, ExpressionAttributeValues: put.ExpressionAttributeValues,
+	})
+	if _, unmet := dynamo.ConditionFailure(err); unmet {
+		return false, nil
+	}
+	return err == nil, failed("change campaign", err)
 }
 
 // NextVersion counts up the version of a campaign row.
@@ -143,6 +259,25 @@ func (s *Store) updateCampaign(
 	return row.campaign()
 }
 
+// countMore counts the other items of claims with several. Only a query that returns them can add them up.
+func (s *Store) countMore(ctx context.Context, c engine.Campaign, shard int, consistent bool, claimed *counter) error {
+	q := s.partition(s.dedupeTable, claimPartition(c.Scope, shard))
+	q.ConsistentRead = aws.Bool(consistent)
+	q.FilterExpression = aws.String("campaign = :campaign AND attribute_exists(more)")
+	q.ExpressionAttributeValues[":campaign"] = text(c.Name)
+	q.ProjectionExpression = aws.String("more")
+	return s.query(ctx, "count rows", q, func(page *dynamodb.QueryOutput) error {
+		for _, attributes := range page.Items {
+			var row claimRow
+			if err := dynamo.Decode(attributes, &row); err != nil {
+				return err
+			}
+			claimed.add(int32(len(row.More)))
+		}
+		return nil
+	})
+}
+
 // countReaders is how many partitions Counts reads at once.
 const countReaders = 8
 
@@ -173,6 +308,9 @@ func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) 
 		claims.FilterExpression = aws.String("campaign = :campaign")
 		claims.ExpressionAttributeValues[":campaign"] = text(c.Name)
 		count(claims, &claimed, &ignored)
+		if c.Choice {
+			g.Go(func() error { return s.countMore(ctx, c, shard, consistent, &claimed) })
+		}
 	}
 	for shard := range c.Shards {
 		bank := bankPartition(engine.Shard{Campaign: c.Name, Number: shard})

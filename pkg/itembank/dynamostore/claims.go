@@ -63,46 +63,55 @@ func setRange(q *dynamodb.QueryInput, r engine.Range) {
 // absent}. The SDK's random token makes its own retries of this call safe. Correctness
 // does not depend on it.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	const bank, claimed = 0, 1 // positions of the actions and of their cancellation reasons
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-		bank: {Delete: &types.Delete{
+	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
+}
+
+// TakeItems is Take with a delete for each item.
+func (s *Store) TakeItems(
+	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
+) (result engine.TakeResult, err error) {
+	var actions []types.TransactWriteItem
+	for _, item := range items {
+		actions = append(actions, types.TransactWriteItem{Delete: &types.Delete{
 			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)),
 			ConditionExpression:       aws.String(ifPresent + " AND (attribute_not_exists(ends_at) OR ends_at > :now)"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{":now": number(millis(claim.ClaimedAt))},
-		}},
-		claimed: putIfAbsent(s.dedupeTable, newClaimRow(claim, item.Shard)),
-	}})
-	reasons, cancelled := dynamo.Cancellations(err, 2)
-	if !cancelled {
-		return engine.TakeResult{}, failed("claim", err)
+		}})
 	}
-	result := engine.TakeResult{
-		ItemGone:       reasons[bank].Reason == dynamo.ConditionFailed,
-		ItemConflict:   reasons[bank].Reason == dynamo.Conflict,
-		ClaimConflict:  reasons[claimed].Reason == dynamo.Conflict,
-		ItemThrottled:  reasons[bank].Reason == dynamo.Throttled,
-		ClaimThrottled: reasons[claimed].Reason == dynamo.Throttled,
+	claimed := len(actions) // the position of the claim's action and of its cancellation reason
+	actions = append(actions, putIfAbsent(s.dedupeTable, newClaimRow(claim, items[0].Shard)))
+	_, cause := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+	reasons, cancelled := dynamo.Cancellations(cause, len(actions))
+	if !cancelled {
+		return result, failed("claim", cause)
+	}
+	result.ClaimConflict = reasons[claimed].Reason == dynamo.Conflict
+	result.ClaimThrottled = reasons[claimed].Reason == dynamo.Throttled
+	for _, item := range reasons[:claimed] {
+		result.ItemGone = result.ItemGone || item.Reason == dynamo.ConditionFailed
+		result.ItemConflict = result.ItemConflict || item.Reason == dynamo.Conflict
+		result.ItemThrottled = result.ItemThrottled || item.Reason == dynamo.Throttled
 	}
 	if reasons[claimed].Reason == dynamo.ConditionFailed {
 		var row claimRow
 		if err := dynamo.Decode(reasons[claimed].Item, &row); err != nil {
 			return engine.TakeResult{}, err
 		}
-		if result.Held, err = row.claim(claim.Scope, claim.Claimant); err != nil {
+		if result.Held, err = row.claim(claim.Key()); err != nil {
 			return engine.TakeResult{}, err
 		}
 	}
 	if result.Taken() { // cancelled for a reason that is not known: no claim was made
-		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, err)
+		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, cause)
 	}
 	return result, nil
 }
 
 // HeldClaimEventuallyConsistent reads a claim row with an eventually consistent GetItem, which
 // costs half a read unit.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(scope, claimant)),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(key)),
 	})
 	if err != nil || out.Item == nil {
 		return nil, failed("read claim", err)
@@ -111,5 +120,5 @@ func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claima
 	if err := dynamo.Decode(out.Item, &row); err != nil {
 		return nil, err
 	}
-	return row.claim(scope, claimant)
+	return row.claim(key)
 }

@@ -209,7 +209,7 @@ func TestHeldClaimOfARunningTransaction(t *testing.T) {
 		{"None", false, engine.ErrTryAgain},
 	} {
 		client := reading{err: &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{reason(test.code)}}}
-		held, conflict, err := dynamostore.New(client, bankTable, dedupeTable).HeldClaim(t.Context(), "spring", "ann")
+		held, conflict, err := dynamostore.New(client, bankTable, dedupeTable).HeldClaim(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
 		if held != nil || conflict != test.conflict || !errors.Is(err, test.want) {
 			t.Errorf("%s: want conflict %t and %v; got %+v, %t, %v", test.code, test.conflict, test.want, held, conflict, err)
 		}
@@ -245,8 +245,8 @@ func TestOneReadIsEventuallyConsistent(t *testing.T) {
 	t.Parallel()
 	reads := &readsSeen{}
 	store := dynamostore.New(reads, bankTable, dedupeTable)
-	_, eventually := store.HeldClaimEventuallyConsistent(t.Context(), "spring", "ann")
-	_, _, held := store.HeldClaim(t.Context(), "spring", "ann")
+	_, eventually := store.HeldClaimEventuallyConsistent(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
+	_, _, held := store.HeldClaim(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
 	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
 	_, _, claims := store.ListClaims(t.Context(), "spring", "")
 	_, _, rows := store.ListItemRows(t.Context(), "spring", "")

@@ -48,25 +48,35 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
 // {put bank row IF absent, count a return in the item row} or {write the state of the item
-// row}. The condition on the item row is the state and the mark that the Bank read.
+// row} for each item. The condition on the item row is the state and the mark that the Bank read.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
-	const claim, item, bank = 0, 1, 2 // positions of the actions and of their cancellation reasons
-	actions := []types.TransactWriteItem{claim: s.deleteClaim(r), item: s.updateItemRow(r)}
-	if r.Return != nil {
-		actions = append(actions, putIfAbsent(s.bankTable, newBankRow(*r.Return)))
+	const claim = 0 // the position of the claim's action; those of the items come behind it
+	actions := []types.TransactWriteItem{claim: s.deleteClaim(r)}
+	isBank := map[int]bool{} // by position
+	for _, item := range r.Items() {
+		actions = append(actions, s.updateItemRow(r.Claim.Campaign, item))
+		if item.Return != nil {
+			isBank[len(actions)] = true
+			actions = append(actions, putIfAbsent(s.bankTable, newBankRow(*item.Return)))
+		}
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if !cancelled {
 		return engine.CloseResult{}, failed(doing, err)
 	}
-	result := engine.CloseResult{
-		ClaimChanged: reasons[claim].Reason == dynamo.ConditionFailed,
-		ItemChanged:  reasons[item].Reason == dynamo.ConditionFailed,
-		ItemFree:     r.Return != nil && reasons[bank].Reason == dynamo.ConditionFailed,
-	}
-	for _, c := range reasons {
+	var result engine.CloseResult
+	for at, c := range reasons {
+		failed := c.Reason == dynamo.ConditionFailed
+		switch {
+		case at == claim:
+			result.ClaimChanged = failed
+		case isBank[at]:
+			result.ItemFree = result.ItemFree || failed
+		default:
+			result.ItemChanged = result.ItemChanged || failed
+		}
 		result.Conflict = result.Conflict || c.Reason == dynamo.Conflict
 		result.Throttled = result.Throttled || c.Reason == dynamo.Throttled
 	}
@@ -86,15 +96,15 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 		condition += " AND attribute_exists(ends_at)"
 	}
 	return types.TransactWriteItem{Delete: &types.Delete{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(r.Claim.Scope, r.Claim.Claimant)),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(r.Claim.Key())),
 		ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 	}}
 }
 
 // updateItemRow counts a return in the item row or writes its state. An update costs as
 // much as a condition check.
-func (s *Store) updateItemRow(r engine.CloseRequest) types.TransactWriteItem {
-	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(r.Claim.Campaign, r.Claim.ItemHash))
+func (s *Store) updateItemRow(campaign string, r engine.CloseItem) types.TransactWriteItem {
+	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(campaign, r.Hash))
 	condition := ifPresent + " AND attribute_not_exists(#state)"
 	if r.Row.State != "" {
 		condition = "#state = :state"

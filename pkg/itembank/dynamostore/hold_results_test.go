@@ -63,7 +63,7 @@ func TestIndexAttributes(t *testing.T) {
 // wantIndexed compares the attributes of ann's claim row that are keys of the index.
 func wantIndexed(t *testing.T, client *dynamodb.Client, scope, ends, due string) {
 	t.Helper()
-	key := itembankengines.ClaimKey(scope, "ann")
+	key := itembankengines.ClaimKey(engine.ClaimKey{Scope: scope, Claimant: "ann", Slot: 1})
 	out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{
 		TableName: aws.String(dedupeTable), Key: row{"pk": text(key[0]), "sk": text(key[1])}, ConsistentRead: aws.Bool(true),
 	})

@@ -19,7 +19,7 @@ import (
 // When the condition fails, the old row comes back and is the answer.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
 	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(claim.Scope, claim.Claimant)),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(claim.Key())),
 		UpdateExpression:    aws.String("REMOVE ends_at, due"),
 		ConditionExpression: aws.String("claim_id = :id AND campaign = :campaign AND attribute_exists(ends_at)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
@@ -47,7 +47,7 @@ func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	if err := dynamo.Decode(found, &row); err != nil {
 		return engine.ConfirmResult{}, err
 	}
-	held, err := row.claim(claim.Scope, claim.Claimant)
+	held, err := row.claim(claim.Key())
 	return engine.ConfirmResult{Held: held}, err
 }
 
@@ -93,13 +93,16 @@ func (s *Store) DueClaims(
 	return page, nil
 }
 
-// dueClaim reads scope and claimant from the key of a claim row.
+// dueClaim reads the key of a claim from that of its row.
 func (r claimRow) dueClaim() (engine.DueClaim, error) {
 	parts := strings.Split(r.PK, "#")
-	claimant, ok := strings.CutPrefix(r.SK, claimPrefix)
-	if len(parts) != 3 || parts[0] != "claim" || !ok {
+	if len(parts) != 3 || parts[0] != "claim" {
 		return engine.DueClaim{}, fmt.Errorf("dynamodb: read due claims: %w: a row of partition %q is no claim",
-			engine.ErrInconsistent, r.PK) // its sort key may hold a claimant, which must not reach a log
+			engine.ErrInconsistent, r.PK)
 	}
-	return engine.DueClaim{Scope: parts[1], Claimant: claimant, EndsAt: fromMillis(r.EndsAt)}, nil
+	key, err := r.claimKeyOf(parts[1])
+	if err != nil {
+		return engine.DueClaim{}, fmt.Errorf("dynamodb: read due claims: %w", err)
+	}
+	return engine.DueClaim{ClaimKey: key, EndsAt: fromMillis(r.EndsAt)}, nil
 }

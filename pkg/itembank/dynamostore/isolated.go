@@ -64,9 +64,9 @@ func getOf(table string, k key) types.TransactGetItem {
 
 // HeldClaim reads a claim row, isolated.
 func (s *Store) HeldClaim(
-	ctx context.Context, scope, claimant string,
+	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
-	rows, conflicts, err := s.getIsolated(ctx, "read claim", getOf(s.dedupeTable, claimKey(scope, claimant)))
+	rows, conflicts, err := s.getIsolated(ctx, "read claim", getOf(s.dedupeTable, claimKey(key)))
 	if err != nil || conflicts[0] || len(rows[0]) == 0 {
 		return nil, conflicts[0], err
 	}
@@ -74,7 +74,7 @@ func (s *Store) HeldClaim(
 	if err := dynamo.Decode(rows[0], &row); err != nil {
 		return nil, false, err
 	}
-	held, err = row.claim(scope, claimant)
+	held, err = row.claim(key)
 	return held, false, err
 }
 

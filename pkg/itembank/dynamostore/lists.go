@@ -26,11 +26,15 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 		if err := dynamo.Decode(attributes, &row); err != nil {
 			return nil, "", err
 		}
-		claim, err := row.claim(scope, strings.TrimPrefix(row.SK, claimPrefix))
-		if err != nil {
+		key, err := row.claimKeyOf(scope)
+		if err != nil { // the row is in the place of another one, which this has to name
+			key = engine.ClaimKey{Scope: scope, Claimant: row.SK, Slot: 1}
+		}
+		if err := checkPlace("list claims", row.key, claimKey(key)); err != nil {
 			return nil, "", err
 		}
-		if err := checkPlace("list claims", row.key, claimKey(scope, claim.Claimant)); err != nil {
+		claim, err := row.claim(key)
+		if err != nil {
 			return nil, "", err
 		}
 		claims = append(claims, *claim)

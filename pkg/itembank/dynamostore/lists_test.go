@@ -68,7 +68,9 @@ func TestReconcileRefusesRowsWithOtherKeys(t *testing.T) {
 
 const placedItem = "SAVE-10" // its hash has letters
 
-func ownClaim(campaign string) itembankengines.Key { return itembankengines.ClaimKey(campaign, "ann") }
+func ownClaim(campaign string) itembankengines.Key {
+	return itembankengines.ClaimKey(engine.ClaimKey{Scope: campaign, Claimant: "ann", Slot: 1})
+}
 
 func ownItem(campaign string) itembankengines.Key {
 	return itembankengines.ItemKey(campaign, engine.HashItem(placedItem))

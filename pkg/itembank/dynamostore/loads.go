@@ -58,6 +58,31 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return err == nil, failed("start load", err)
 }
 
+// StartFirstLoad is one transaction: {put load row IF absent, count up the version of the campaign
+// IF it is there and not deleted}.
+func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+	const doing = "start first load"
+	count := s.countUpVersion(l.Campaign)
+	count.Update.ConditionExpression = aws.String(ifNotDeleted)
+	count.Update.ExpressionAttributeNames = map[string]string{"#state": "state"}
+	count.Update.ExpressionAttributeValues[":deleted"] = deleted
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{putIfAbsent(s.bankTable, newLoadRow(l)), count},
+	})
+	reasons, cancelled := dynamo.Cancellations(err, 2)
+	if !cancelled {
+		return err == nil, false, failed(doing, err)
+	}
+	const load, campaign = 0, 1
+	switch with := func(r dynamo.Reason) bool { return reasons[load].Reason == r || reasons[campaign].Reason == r }; {
+	case with(dynamo.ConditionFailed):
+		return false, false, nil
+	case with(dynamo.Conflict):
+		return false, true, nil
+	}
+	return false, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
+}
+
 // AdvanceLoad replaces the load row IF it has fewer rows, or as many and the load is
 // finished now.
 func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {

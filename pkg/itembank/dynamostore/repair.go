@@ -37,19 +37,32 @@ func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	case r.PutFree != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree)), s.countUpVersion(r.Campaign)}
 	case r.PutClaim != nil:
-		return []types.TransactWriteItem{putIfAbsent(s.dedupeTable, newClaimRow(*r.PutClaim, r.Shard))}
+		actions := []types.TransactWriteItem{putIfAbsent(s.dedupeTable, newClaimRow(*r.PutClaim, r.Shard))}
+		for _, item := range r.More {
+			if item.Free != nil {
+				actions = append(actions, s.dropFree(*item.Free))
+				continue
+			}
+			other := r
+			other.Hash, other.IfRow = item.Hash, item.IfRow
+			actions = append(actions, s.itemRowCondition(other))
+		}
+		return actions
 	case r.DropFree != nil:
-		return []types.TransactWriteItem{{Delete: &types.Delete{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(*r.DropFree)),
-			ConditionExpression: aws.String(ifPresent),
-		}}}
+		return []types.TransactWriteItem{s.dropFree(*r.DropFree)}
 	case r.PutRow != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, itemRow{
 			key: itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
-			EndsAt: millis(r.PutRow.EndsAt),
+			EndsAt: millis(r.PutRow.EndsAt), Columns: string(r.PutRow.Columns),
 		})}
 	}
 	return nil
+}
+
+func (s *Store) dropFree(item engine.FreeItem) types.TransactWriteItem {
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)), ConditionExpression: aws.String(ifPresent),
+	}}
 }
 
 // condition returns the action that tests the condition of a change.
@@ -57,7 +70,7 @@ func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
 	if r.IfRow != nil {
 		return s.itemRowCondition(r)
 	}
-	return check(s.dedupeTable, claimKey(r.IfClaim.Scope, r.IfClaim.Claimant), types.ConditionCheck{
+	return check(s.dedupeTable, claimKey(r.IfClaim.Key()), types.ConditionCheck{
 		ConditionExpression:       aws.String("claim_id = :id"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(r.IfClaim.ID)},
 	})

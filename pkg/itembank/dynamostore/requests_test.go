@@ -109,6 +109,21 @@ func TestRequestsPerClaim(t *testing.T) {
 	})
 }
 
+// TestPageReads: who changes a page reads it consistently, and who shows it pays half.
+func TestPageReads(t *testing.T) {
+	onLocalEngines(t, func(t *testing.T, endpoint string) {
+		itembankengines.DynamoDB(t, endpoint)
+		counted := &wire{}
+		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
+		for stale, consistent := range []bool{true, false} {
+			counted.stale = 0
+			if _, err := store.Page(t.Context(), "requests", consistent); err != nil || counted.stale != stale {
+				t.Errorf("consistent %t: want %d stale reads, got %d, %v", consistent, stale, counted.stale, err)
+			}
+		}
+	})
+}
+
 func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	ctx, name := t.Context(), "requests-"+strings.ToLower(rand.Text())
 	_, _, err := bank.CreateCampaign(ctx, name, itembank.Settings{Shards: 1})
@@ -243,7 +258,7 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 		t.Fatalf("no free item: %+v, %v", page, err)
 	}
 	taken, err := store.Take(ctx, page.Items[0], engine.Claim{
-		ID: rand.Text(), Campaign: name, Scope: name, Claimant: "cid", Item: page.Items[0].Value, ItemHash: page.Items[0].Hash,
+		ID: rand.Text(), Campaign: name, Scope: name, Claimant: "cid", Slot: 1, Item: page.Items[0].Value, ItemHash: page.Items[0].Hash,
 		ClaimedAt: over, EndsAt: over,
 	})
 	if err != nil || !taken.Taken() {

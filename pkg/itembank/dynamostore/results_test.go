@@ -98,6 +98,9 @@ func TestFailuresAreErrors(t *testing.T) {
 		if _, err := store.AddItems(t.Context(), make([]engine.AddRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("add, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
+		if _, _, err := store.StartFirstLoad(t.Context(), engine.Load{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+			t.Errorf("first load, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
+		}
 		if _, err := store.CreateCampaign(t.Context(), engine.Campaign{Name: "x"}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("create, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
@@ -112,6 +115,25 @@ func TestCancelledIsNeverClaimed(t *testing.T) {
 		store := dynamostore.New(cancelled(reason(code), reason(code)), bankTable, dedupeTable)
 		if found, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("code %q: want %v, got %+v, %v", code, itembank.ErrTryAgain, found, err)
+		}
+	}
+}
+
+// TestFirstLoadReadsConflicts: a failed condition is an answer, whatever else the transaction met.
+func TestFirstLoadReadsConflicts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		load, campaign types.CancellationReason
+		conflict       bool
+	}{
+		{reason("TransactionConflict"), reason("None"), true},
+		{reason("None"), reason("TransactionConflict"), true},
+		{reason("ConditionalCheckFailed"), reason("TransactionConflict"), false},
+		{reason("TransactionConflict"), reason("ConditionalCheckFailed"), false},
+	} {
+		store := dynamostore.New(cancelled(test.load, test.campaign), bankTable, dedupeTable)
+		if started, conflict, err := store.StartFirstLoad(t.Context(), engine.Load{}); started || conflict != test.conflict || err != nil {
+			t.Errorf("want conflict %t, got started %t, conflict %t, %v", test.conflict, started, conflict, err)
 		}
 	}
 }

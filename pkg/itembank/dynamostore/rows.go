@@ -3,6 +3,8 @@ package dynamostore
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -18,9 +20,41 @@ import (
 // partition has 7 to 10, so 64 keys would limit a scope to about 4,000 claims a second.
 const rowShards = 256
 
-// layout is the version of the rows and their keys. It is in every campaign row. Layout 1 had
-// 64 partition keys for claims and items, and no attribute.
-const layout = 2
+// The layout is the version of the rows and their keys. It is in every campaign row. Layout 1 had
+// 64 partition keys for claims and items, and no attribute. Layout 3 has rules that an earlier version
+// of oncebox would not keep. Campaigns that do not use them have layout 2, which that version reads.
+const (
+	firstLayout = 2
+	layout      = 3
+)
+
+// layoutOf returns the layout of a scope.
+func layoutOf(s engine.Scope) int {
+	if s.Claimants != "" || s.Sole != "" {
+		return layout
+	}
+	return firstLayout
+}
+
+// layoutOfCampaign returns the layout of a campaign. An earlier version would close one item of a claim
+// with several, and a repair of it would give the others away. It would also answer without columns.
+func layoutOfCampaign(c engine.Campaign) int {
+	if c.Choice || c.Columns {
+		return layout
+	}
+	return layoutOf(c.ScopeRow())
+}
+
+// fence is the name of a row like that of a campaign. It comes before all names, and has the highest
+// layout of all campaigns. A version of oncebox that does not read this layout looks at the first
+// campaign before it creates one, and refuses: it would not keep the rules of a scope.
+const fence = "!"
+
+type fenceRow struct {
+	key
+	Name   string `dynamodbav:"name"`
+	Layout int    `dynamodbav:"layout"`
+}
 
 // bankGeneration is a part of the keys of bank rows. There is one generation.
 const bankGeneration = 1
@@ -28,16 +62,14 @@ const bankGeneration = 1
 const (
 	metaKey      = "meta"      // the sort key of a campaign row
 	campaignsKey = "campaigns" // the partition with the names of all campaigns
-
-	// claimPrefix begins the sort key of a claim row with the claim's slot. A claimant has
-	// one slot in a scope.
-	claimPrefix = "1#"
 )
 
 type key struct {
 	PK string `dynamodbav:"pk"`
 	SK string `dynamodbav:"sk"`
 }
+
+func scopeKey(name string) key { return key{"scope#" + name, metaKey} }
 
 func campaignKey(name string) key { return key{"campaign#" + name, metaKey} }
 
@@ -57,9 +89,20 @@ func claimPartition(scope string, shard int) string {
 	return fmt.Sprintf("claim#%s#%03d", scope, shard)
 }
 
-func claimKey(scope, claimant string) key {
-	shard := engine.HashItem(claimant).ShardOf(rowShards)
-	return key{claimPartition(scope, shard), claimPrefix + claimant}
+// claimKey is the key of a claim row. The slots of a claimant are in one partition.
+func claimKey(k engine.ClaimKey) key {
+	shard := engine.HashItem(k.Claimant).ShardOf(rowShards)
+	return key{claimPartition(k.Scope, shard), fmt.Sprintf("%d#%s", k.Slot, k.Claimant)}
+}
+
+// claimKeyOf reads slot and claimant from the sort key of a claim row in a scope.
+func (k key) claimKeyOf(scope string) (engine.ClaimKey, error) {
+	number, claimant, ok := strings.Cut(k.SK, "#")
+	slot, err := strconv.Atoi(number)
+	if !ok || err != nil { // the sort key may hold a claimant, which must not reach a log
+		return engine.ClaimKey{}, fmt.Errorf("%w: a row of partition %q is no claim", engine.ErrInconsistent, k.PK)
+	}
+	return engine.ClaimKey{Scope: scope, Claimant: claimant, Slot: slot}, nil
 }
 
 // duePartition is the key of a shard's claims in the index. One partition for all claims of a
@@ -77,6 +120,13 @@ type campaignRow struct {
 	OpensAt   int64  `dynamodbav:"opens_at,omitempty"`
 	ClosesAt  int64  `dynamodbav:"closes_at,omitempty"`
 	Scope     string `dynamodbav:"scope"`
+	Claimants string `dynamodbav:"claimants,omitempty"`
+
+	PerClaimant int  `dynamodbav:"per_claimant,omitempty"`
+	Choice      bool `dynamodbav:"choice,omitempty"`
+	Publish     bool `dynamodbav:"publish,omitempty"`
+	Columns     bool `dynamodbav:"columns,omitempty"`
+
 	Shards    int    `dynamodbav:"shards"`
 	PageSize  int    `dynamodbav:"page_size"`
 	ItemLife  int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
@@ -87,6 +137,13 @@ type campaignRow struct {
 	Version   int64  `dynamodbav:"version"`
 	Empty     int64  `dynamodbav:"empty_version,omitempty"`
 	CreatedAt int64  `dynamodbav:"created_at"`
+}
+
+type scopeRow struct {
+	key
+	Claimants string `dynamodbav:"claimants,omitempty"`
+	Sole      string `dynamodbav:"sole,omitempty"`
+	Layout    int    `dynamodbav:"layout"`
 }
 
 type bankRow struct {
@@ -104,15 +161,19 @@ type itemRow struct {
 	Returns int    `dynamodbav:"returns,omitempty"`
 
 	// Withdraw is true or absent.
-	Withdraw bool `dynamodbav:"withdraw,omitempty"`
+	Withdraw bool   `dynamodbav:"withdraw,omitempty"`
+	Columns  string `dynamodbav:"columns,omitempty"` // engine.Columns
 }
 
 type claimRow struct {
 	key
-	ID        string `dynamodbav:"claim_id"`
-	Campaign  string `dynamodbav:"campaign"`
-	Item      string `dynamodbav:"item"`
-	ItemHash  string `dynamodbav:"item_hash"`
+	ID       string `dynamodbav:"claim_id"`
+	Campaign string `dynamodbav:"campaign"`
+	Item     string `dynamodbav:"item"`
+	ItemHash string `dynamodbav:"item_hash"`
+
+	More []string `dynamodbav:"more,omitempty"` // the other items
+
 	ClaimedAt int64  `dynamodbav:"claimed_at"`
 	EndsAt    int64  `dynamodbav:"ends_at,omitempty"`
 	Due       string `dynamodbav:"due,omitempty"` // the partition of the index, where the claim has an end
@@ -129,10 +190,24 @@ type loadRow struct {
 	Repeated int64  `dynamodbav:"repeated"`
 }
 
-func newCampaignRow(c engine.Campaign) campaignRow {
+func newScopeRow(s engine.Scope) scopeRow {
+	return scopeRow{key: scopeKey(s.Name), Claimants: s.Claimants, Sole: s.Sole, Layout: layoutOf(s)}
+}
+
+func (r scopeRow) scope(name string) (*engine.Scope, error) {
+	if r.Layout < firstLayout || r.Layout > layout {
+		return nil, fmt.Errorf("dynamodb: %w: scope %q has layout %d, and this version of oncebox reads layouts %d to %d; "+
+			"use the version that made it", ErrLayout, name, r.Layout, firstLayout, layout)
+	}
+	return &engine.Scope{Name: name, Claimants: r.Claimants, Sole: r.Sole}, nil
+}
+
+func newCampaignRow(c engine.Campaign, layout int) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
-		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
+		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope,
+		Claimants: c.Claimants, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
+		Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(),
 		Hold: c.Hold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
 		Version: c.Version, Empty: c.EmptyVersion,
@@ -144,14 +219,16 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 var ErrLayout = errors.New("the tables have another layout")
 
 func (r campaignRow) campaign() (*engine.Campaign, error) {
-	if r.Layout != layout {
-		return nil, fmt.Errorf("dynamodb: %w: campaign %q has layout %d, and this version of oncebox reads layout %d; "+
-			"use the version that made it, or load the items into new tables", ErrLayout, r.Name, max(r.Layout, 1), layout)
+	if r.Layout < firstLayout || r.Layout > layout {
+		return nil, fmt.Errorf("dynamodb: %w: campaign %q has layout %d, and this version of oncebox reads layouts %d to %d; "+
+			"use the version that made it, or load the items into new tables",
+			ErrLayout, r.Name, max(r.Layout, 1), firstLayout, layout)
 	}
 	return &engine.Campaign{
 		Name: r.Name, Mode: engine.Mode(r.State),
-		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope, Shards: r.Shards,
-		PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
+		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope,
+		Claimants: r.Claimants, PerClaimant: r.PerClaimant, Choice: r.Choice, Publish: r.Publish, Columns: r.Columns,
+		Shards: r.Shards, PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
 		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond,
 		Hold:      time.Duration(r.Hold) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
 		Version: r.Version, EmptyVersion: r.Empty,
@@ -175,7 +252,7 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 func newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
 		key: itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
-		EndsAt: millis(r.Item.EndsAt),
+		EndsAt: millis(r.Item.EndsAt), Columns: string(r.Columns),
 	}
 }
 
@@ -183,14 +260,15 @@ func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
 		LoadID: r.LoadID, Row: r.Row, EndsAt: fromMillis(r.EndsAt),
 		State: engine.ItemState(r.State), Returns: r.Returns, Withdraw: r.Withdraw,
+		Columns: engine.Columns(r.Columns),
 	}
 }
 
 // newClaimRow returns the row of a claim of an item from a shard.
 func newClaimRow(c engine.Claim, s engine.Shard) claimRow {
 	row := claimRow{
-		key: claimKey(c.Scope, c.Claimant), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
-		ItemHash: c.ItemHash.String(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
+		key: claimKey(c.Key()), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
+		ItemHash: c.ItemHash.String(), More: c.More.Items(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
 	}
 	if !c.EndsAt.IsZero() {
 		row.Due = duePartition(s)
@@ -198,13 +276,14 @@ func newClaimRow(c engine.Claim, s engine.Shard) claimRow {
 	return row
 }
 
-func (r claimRow) claim(scope, claimant string) (*engine.Claim, error) {
+func (r claimRow) claim(k engine.ClaimKey) (*engine.Claim, error) {
 	h, err := engine.ParseHash(r.ItemHash)
 	if err != nil {
 		return nil, fmt.Errorf("row %s: %w", r.PK, err)
 	}
 	return &engine.Claim{
-		ID: r.ID, Campaign: r.Campaign, Scope: scope, Claimant: claimant, Item: r.Item, ItemHash: h,
+		ID: r.ID, Campaign: r.Campaign, Scope: k.Scope, Claimant: k.Claimant, Slot: k.Slot, Item: r.Item, ItemHash: h,
+		More:      engine.NewItemList(r.More...),
 		ClaimedAt: fromMillis(r.ClaimedAt), EndsAt: fromMillis(r.EndsAt),
 	}, nil
 }

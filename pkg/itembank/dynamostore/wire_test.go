@@ -2,7 +2,6 @@ package dynamostore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -94,21 +93,12 @@ func insideList(operations []string, i int) bool {
 	return !slices.ContainsFunc(operations[i-beside:i+beside+1], func(o string) bool { return o != "Query" })
 }
 
-// errNeverMade says that a scenario made fewer requests than in another play. A claim is read beside
-// a search of the bank, and that read is cut when the search ends first.
-var errNeverMade = errors.New("the request that was to fail was never made")
-
-// mostPlays is how often a scenario is played until it makes the request that is to fail.
-const mostPlays = 20
-
 // playFaultAtWire plays a scenario with a fault.
-func playFaultAtWire(ctx context.Context, s itembankfault.Scenario, e enginetest.Engine, target string, f wireFault) (err error) {
-	for range mostPlays {
-		if _, err = playAtWire(ctx, s, e, target, f); !errors.Is(err, errNeverMade) {
-			return err
-		}
-	}
-	return err
+func playFaultAtWire(ctx context.Context, s itembankfault.Scenario, e enginetest.Engine, target string, f wireFault) error {
+	return itembankfault.UntilMade(func() error {
+		_, err := playAtWire(ctx, s, e, target, f)
+		return err
+	})
 }
 
 // playAtWire plays a scenario through a proxy, and returns the operations of the requests.
@@ -134,7 +124,7 @@ func playAtWire(ctx context.Context, s itembankfault.Scenario, e enginetest.Engi
 	}.Run(ctx)
 	requests := proxy.Operations()
 	if err == nil && len(requests) <= f.at {
-		err = fmt.Errorf("%w: the scenario made %d requests: %s", errNeverMade, len(requests), strings.Join(requests, " "))
+		err = fmt.Errorf("%w: the scenario made %d requests: %s", itembankfault.ErrNeverMade, len(requests), strings.Join(requests, " "))
 	}
 	return requests, err
 }

@@ -10,13 +10,15 @@
 // # Rows
 //
 //   - The campaign row has the rules of a campaign ([Campaign]).
+//   - The scope row has what is fixed with a scope ([Scope]).
 //   - A bank row says that an item is free ([FreeItem]). It is in one of the campaign's
 //     shards.
 //   - An item row says that an item was ever loaded, and how it ended ([ItemRow]). It
 //     outlives the bank row.
-//   - A claim row says that a claimant holds an item ([Claim]). Its key is the scope and the
-//     claimant. An index lists the claims that end, by the shard of their item and their end; it
-//     is a hint ([Store.DueClaims]). Claims without an end are not in it.
+//   - A claim row says that a claimant holds an item ([Claim]). Its key is the scope, the
+//     claimant and a slot ([ClaimKey]). An index lists the claims that end, by the shard of
+//     their first item and their end; it is a hint ([Store.DueClaims]). Claims without an end
+//     are not in it.
 //   - A load row keeps the progress of a load ([Load]).
 //
 // # Results and errors

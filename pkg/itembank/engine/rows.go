@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -9,22 +10,52 @@ import (
 type Campaign struct {
 	Name      string
 	Mode      Mode
-	OpensAt   time.Time     // zero: at once; UTC, whole milliseconds, as all times here
-	ClosesAt  time.Time     // zero: never
-	Scope     string        // the name space in which a claimant holds one claim
-	Shards    int           // parts of the bank
-	PageSize  int           // the least number of items read at a time
-	ItemLife  time.Duration // how long an item can be claimed after its load; 0: for ever
-	ClaimLife time.Duration // how long a claim lives; 0: for ever
-	Hold      time.Duration // how long a claim waits to be confirmed; 0: claims are not confirmed
-	OnEnd     OnEnd
-	CreatedAt time.Time
+	OpensAt   time.Time // zero: at once; UTC, whole milliseconds, as all times here
+	ClosesAt  time.Time // zero: never
+	Scope     string    // the name space in which a claimant holds one claim
+	Claimants string    // as in the row of its scope
+	// PerClaimant is how many claims a claimant can have in the scope, if they are more than one; 0: one.
+	PerClaimant int
+	Choice      bool          // a claimant may name the items, and one claim may have several
+	Publish     bool          // anybody may list the free items
+	Columns     bool          // items may have columns
+	Shards      int           // parts of the bank
+	PageSize    int           // the least number of items read at a time
+	ItemLife    time.Duration // how long an item can be claimed after its load; 0: for ever
+	ClaimLife   time.Duration // how long a claim lives; 0: for ever
+	Hold        time.Duration // how long a claim waits to be confirmed; 0: claims are not confirmed
+	OnEnd       OnEnd
+	CreatedAt   time.Time
 
-	// Version counts what can bring items into the bank: a load counts before its first item and
-	// at its end, a repair with each item that it puts back, and so does each change of the mode. EmptyVersion is the version at which the bank was last seen empty while
-	// no load was unfinished; 0: never.
+	// Version counts what can bring items into the bank, and what changes the row: a load counts before
+	// its first item and at its end, a repair with each item that it puts back, and so does each change
+	// of the campaign. EmptyVersion is the version at which the bank was last seen empty while no load
+	// was unfinished; 0: never.
 	Version      int64
 	EmptyVersion int64
+}
+
+// Scope is the row of a scope: what is fixed with it. Every campaign of the scope agrees with it, and
+// has a copy. Scopes from before there were such rows have none.
+type Scope struct {
+	Name      string
+	Claimants string // which claimants are the same one; the text is the Bank's
+	Sole      string // the only campaign that the scope can have; "": there can be several
+}
+
+// ScopeRow returns the row of the campaign's scope. A campaign with several claims a claimant has its
+// scope for itself.
+func (c Campaign) ScopeRow() Scope {
+	s := Scope{Name: c.Scope, Claimants: c.Claimants}
+	if c.PerClaimant > 1 {
+		s.Sole = c.Name
+	}
+	return s
+}
+
+// CanBecome reports that a row that is there may be replaced by the row of a new campaign.
+func (c Campaign) CanBecome(other Campaign) bool {
+	return c.Mode == Deleted && c.Version == other.Version-1 && c.EmptyVersion == other.EmptyVersion
 }
 
 // Mode says what decides whether a campaign is open.
@@ -37,6 +68,9 @@ const (
 	ClosedByHand Mode = "closed"   // closed whatever the times say
 	// ClosedUntilReconciled is ClosedByHand, and a Reconcile must find nothing before it is opened.
 	ClosedUntilReconciled Mode = "closed-until-reconciled"
+	// Deleted is a campaign that is not there for callers. Its row stays: the version of a name never
+	// goes back. ClosesAt says when it was deleted.
+	Deleted Mode = "deleted"
 )
 
 // OnEnd says what happens to an item when its claim is released or ends.
@@ -72,6 +106,7 @@ type ItemRow struct {
 	Returns int // how often the item came back from a claim or by a repair
 	// Withdraw says that the item was withdrawn while a claim held it. It ends with the claim.
 	Withdraw bool
+	Columns  Columns // as the load gave them; no other row has them, and they never change
 }
 
 // ItemState is how an item ended. It is empty while the item is in the bank or held.
@@ -97,10 +132,53 @@ type Claim struct {
 	Campaign  string
 	Scope     string
 	Claimant  string
+	Slot      int // numbers the claims of a claimant in the scope, from 1
 	Item      string
 	ItemHash  Hash
+	More      ItemList  // the other items, of a claim with several
 	ClaimedAt time.Time // UTC, whole milliseconds
 	EndsAt    time.Time // zero: never
+}
+
+// Items returns all items of the claim.
+func (c Claim) Items() []string { return append([]string{c.Item}, c.More.Items()...) }
+
+// Hashes returns the hashes of all items of the claim.
+func (c Claim) Hashes() []Hash {
+	hashes := []Hash{c.ItemHash}
+	for _, item := range c.More.Items() {
+		hashes = append(hashes, HashItem(item))
+	}
+	return hashes
+}
+
+// ItemList is a list of items as one value that can be compared. Each item ends with a line feed, which
+// no item has.
+type ItemList string
+
+// NewItemList makes a list.
+func NewItemList(items ...string) ItemList {
+	var list strings.Builder
+	for _, item := range items {
+		list.WriteString(item + "\n")
+	}
+	return ItemList(list.String())
+}
+
+// Items returns the items of the list.
+func (l ItemList) Items() []string {
+	items := strings.Split(string(l), "\n")
+	return items[:len(items)-1]
+}
+
+// Key returns the key of the row.
+func (c Claim) Key() ClaimKey { return ClaimKey{c.Scope, c.Claimant, c.Slot} }
+
+// ClaimKey is the key of a claim row.
+type ClaimKey struct {
+	Scope    string
+	Claimant string
+	Slot     int // from 1
 }
 
 // Load is the row that keeps a load's progress.

@@ -15,6 +15,10 @@ const MaxAddItems = 50
 // (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html).
 const MaxItemRows = 100
 
+// MaxClaimItems is the largest number of items of a claim. To close a claim takes two actions for each,
+// and one for the claim.
+const MaxClaimItems = 20
+
 // The largest sizes of texts, in bytes of UTF-8. The Bank checks them.
 const (
 	MaxItem     = 512
@@ -40,15 +44,32 @@ type Store interface {
 
 	// Campaigns.
 
-	// CreateCampaign puts the campaign row if it is absent. Otherwise it returns the
-	// existing row and changes nothing.
-	CreateCampaign(ctx context.Context, c Campaign) (existing *Campaign, err error)
+	// CreateCampaign puts the campaign row, and the row of its scope if that is absent, in one transaction.
+	// It does so only if the campaign row is absent, or Deleted with the Version before c's and the
+	// EmptyVersion of c; and only if a scope row that is there is the same. Otherwise it changes nothing,
+	// and the result has the rows that were there.
+	CreateCampaign(ctx context.Context, c Campaign) (CreateResult, error)
+	// Scope reads the row of a scope. nil: there is none.
+	Scope(ctx context.Context, name string) (*Scope, error)
 	// Campaign reads a campaign row.
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of a campaign row that exists, and counts up its version.
+	// SetMode changes the mode of a campaign row that exists and is not Deleted, and counts up its
+	// version.
 	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
+
+	// ReplaceCampaign writes the row now in place of a campaign row, if that has the Version and the
+	// EmptyVersion of old. replaced = false: it has others, or there is no row. If now is Deleted, it deletes
+	// the page row in the same transaction.
+	ReplaceCampaign(ctx context.Context, old, now Campaign) (replaced bool, err error)
+
+	// PutPage writes the page row of a campaign in the place of an existing one, if the campaign row is
+	// there and not Deleted, in one transaction.
+	PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error)
+	// Page reads the page row of a campaign, nil if there is none. consistent = false: the read may
+	// be the engine's cheapest, which may miss the writes of the last seconds.
+	Page(ctx context.Context, campaign string, consistent bool) (document []byte, err error)
 
 	// NextVersion counts up the version of a campaign row, and returns the row as it is then.
 	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
@@ -63,24 +84,29 @@ type Store interface {
 	// false only if the range has no other rows.
 	FreeItems(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
 	// Take makes a claim in one transaction: it deletes the bank row if it is there and
-	// does not end by claim.ClaimedAt, and puts the claim row if the claimant has none in
-	// the scope. It does both or neither. The result names every condition that failed.
+	// does not end by claim.ClaimedAt, and puts the claim row if its key is absent.
+	// It does both or neither. The result names every condition that failed.
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
-	// HeldClaim reads the claim row of a claimant in a scope. The read is isolated: it shows
+	// TakeItems makes a claim of several items, as Take does: it deletes all bank rows and puts the
+	// claim row, or does nothing. ItemGone, ItemConflict and ItemThrottled are true if they are for any of the
+	// items. There are at most MaxClaimItems, of different hashes and of the claim's campaign; they are those of the
+	// claim, in order.
+	TakeItems(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
+	// HeldClaim reads a claim row. The read is isolated: it shows
 	// the row before or after a transaction, never between the moments at which the writes of
 	// one transaction become visible. conflict = true: a transaction is working on the row;
 	// nothing is known about it.
-	HeldClaim(ctx context.Context, scope, claimant string) (held *Claim, conflict bool, err error)
+	HeldClaim(ctx context.Context, key ClaimKey) (held *Claim, conflict bool, err error)
 	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may
 	// return a row that was deleted a moment ago, and miss one that was put a moment ago.
-	HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*Claim, error)
+	HeldClaimEventuallyConsistent(ctx context.Context, key ClaimKey) (*Claim, error)
 	// ConfirmClaim removes the end of a claim row, if the row has the id and the campaign of
 	// the claim, and an end. The result has the row that is there afterwards; a row that the
 	// call did not change is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
-	// CloseClaim deletes a claim row. In the same transaction it puts the bank row and
-	// counts a return in the item row, or writes the state of the item row. The request says
-	// which, and has the conditions.
+	// CloseClaim deletes a claim row. In the same transaction, for each of its items, it puts the
+	// bank row and counts a return in the item row, or writes the state of the item row. The request
+	// says which, and has the conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
 
 	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the
@@ -125,6 +151,11 @@ type Store interface {
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
 	// StartLoad puts a load row if it is absent. started = false: the row was there.
 	StartLoad(ctx context.Context, l Load) (started bool, err error)
+	// StartFirstLoad does what StartLoad does, if the campaign row is there and is not Deleted, and
+	// counts up the version of the campaign in the same transaction. started = false: the load row
+	// was there, or the campaign is not. conflict = true: another transaction was working on a row,
+	// and nothing was changed.
+	StartFirstLoad(ctx context.Context, l Load) (started, conflict bool, err error)
 	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the
 	// row has more Rows, or as many and is finished. If there is no such row, the error is of
 	// the family ErrInconsistent.
@@ -157,6 +188,16 @@ type FreePage struct {
 	More  bool
 }
 
+// CreateResult says why CreateCampaign changed nothing. The zero value says that the campaign was
+// created. An engine need not set both fields where both apply.
+type CreateResult struct {
+	Existing *Campaign // the campaign row that was there
+	Scope    *Scope    // the scope row that was there, and is another one
+}
+
+// Created reports that the campaign was created.
+func (r CreateResult) Created() bool { return r == CreateResult{} }
+
 // TakeResult says why a Take changed nothing. The zero value says that the claim was
 // made. Several fields can be set at once; the Bank decides which one counts.
 type TakeResult struct {
@@ -186,9 +227,8 @@ type DuePage struct {
 
 // DueClaim names a claim that may have ended.
 type DueClaim struct {
-	Scope    string
-	Claimant string
-	EndsAt   time.Time
+	ClaimKey
+	EndsAt time.Time
 }
 
 // ItemRead has the two rows of an item; nil: the row is absent. Conflict: a transaction is
@@ -201,9 +241,10 @@ type ItemRead struct {
 
 // AddRequest asks for an item to be added.
 type AddRequest struct {
-	Item   FreeItem
-	LoadID string
-	Row    int64
+	Item    FreeItem
+	LoadID  string
+	Row     int64
+	Columns Columns // for the item row
 }
 
 // AddResult is the result of an AddRequest.
@@ -227,7 +268,7 @@ const (
 //
 //   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy. With
 //     IfHold the claim has an end.
-//   - The item row is there, and has the state of Row and its Withdraw.
+//   - Each item row is there, and has the state of Row and its Withdraw.
 //   - With Return, there is no such bank row.
 type CloseRequest struct {
 	Claim   Claim
@@ -236,6 +277,21 @@ type CloseRequest struct {
 	Row     ItemRow   // the item row, as the Bank read it
 	Return  *FreeItem // the bank row to put; nil: the item ends
 	State   ItemState // how the item ends; where Row has a state, the same one
+
+	More []CloseItem // the same for the other items of the claim, in order
+}
+
+// CloseItem says what becomes of an item of a claim, as in CloseRequest.
+type CloseItem struct {
+	Hash   Hash
+	Row    ItemRow
+	Return *FreeItem
+	State  ItemState
+}
+
+// Items returns what becomes of each item of the claim.
+func (r CloseRequest) Items() []CloseItem {
+	return append([]CloseItem{{r.Claim.ItemHash, r.Row, r.Return, r.State}}, r.More...)
 }
 
 // CloseResult says why CloseClaim changed nothing. The zero value says that the claim is
@@ -243,7 +299,7 @@ type CloseRequest struct {
 // least one.
 type CloseResult struct {
 	ClaimChanged bool // the condition on the claim row failed
-	ItemChanged  bool // the condition on the item row failed
+	ItemChanged  bool // the condition on an item row failed
 	ItemFree     bool // there was a bank row
 	Conflict     bool // another transaction was working on a row
 	Throttled    bool // the engine asked for fewer requests
@@ -280,13 +336,21 @@ type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem // put the bank row if it is absent, and count up the version of the campaign
-	PutClaim *Claim    // put the claim row if the claimant has none in the scope
-	Shard    Shard     // with PutClaim: of its item
-	DropFree *FreeItem // delete the bank row if it is there
-	PutRow   *ItemRow  // put the item row if it is absent
-	End      ItemState // write the state of the item row; needs IfRow
+	PutFree  *FreeItem    // put the bank row if it is absent, and count up the version of the campaign
+	PutClaim *Claim       // put the claim row if its key is absent
+	More     []RepairItem // with PutClaim: its other items than Hash
+	Shard    Shard        // with PutClaim: of its item
+	DropFree *FreeItem    // delete the bank row if it is there
+	PutRow   *ItemRow     // put the item row if it is absent
+	End      ItemState    // write the state of the item row; needs IfRow
 
 	IfRow   *ItemRow // the item row has this state, number of returns and Withdraw
 	IfClaim *Claim   // the claim row has this id
+}
+
+// RepairItem is an item of a claim that a repair puts, in the same transaction.
+type RepairItem struct {
+	Hash  Hash
+	IfRow *ItemRow  // as in RepairRequest: the item is in no place
+	Free  *FreeItem // or it is free: delete the bank row if it is there
 }

@@ -1,8 +1,11 @@
 package enginetest
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -12,8 +15,16 @@ import (
 var campaignCases = []testCase{
 	{"campaign-is-read-as-it-was-written", campaignRoundTrip},
 	{"campaign-is-put-if-absent", campaignPutIfAbsent},
+	{"scope-row-decides", scopeRowDecides},
+	{"campaign-with-a-scope-for-itself", soleCampaign},
+	{"scope-row-decides-a-race", scopeRowDecidesRace},
+	{"scope-of-a-campaign-that-exists", scopeOfExisting},
 	{"campaigns-are-listed-by-name", campaignsListed},
 	{"mode-changes-nothing-else", modeChangesNothingElse},
+	{"replace-campaign-conditions", replaceCampaignConditions},
+	{"replace-campaign-race", replaceCampaignRace},
+	{"create-in-place-of-a-deleted-campaign", createInPlaceOfDeleted},
+	{"mode-of-a-deleted-campaign", modeOfDeletedCampaign},
 	{"version-is-counted-up", versionCountedUp},
 	{"mark-as-empty-needs-the-version", markEmptyNeedsVersion},
 	{"counts", counts},
@@ -22,7 +33,8 @@ var campaignCases = []testCase{
 func campaignRoundTrip(f *fixture) {
 	opens := time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC)
 	want := engine.Campaign{
-		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name,
+		Name: f.name, Mode: engine.ByTimes, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name, Claimants: "some-1",
+		PerClaimant: 7, Choice: true, Publish: true, Columns: true,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
 		Hold: 15*time.Minute + time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
 		Version: 7, EmptyVersion: 5,
@@ -43,16 +55,115 @@ func campaignPutIfAbsent(f *fixture) {
 	first := f.create(f.campaign(16))
 	second := first
 	second.PageSize++
-	existing, err := f.Store.CreateCampaign(f.Context(), second)
+	result, err := f.Store.CreateCampaign(f.Context(), second)
 	f.Must(err)
-	if existing == nil || *existing != first {
-		f.Errorf("want the campaign that was there, %+v, got %+v", first, existing)
+	if result.Existing == nil || *result.Existing != first {
+		f.Errorf("want the campaign that was there, %+v, got %+v", first, result)
 	}
 	got, err := f.Store.Campaign(f.Context(), f.name)
 	f.Must(err)
 	if *got != first {
 		f.Errorf("the campaign was changed to %+v", got)
 	}
+}
+
+// scopeRowDecides: a campaign is created only if it agrees with the row of its scope, and a campaign
+// that is not created leaves no row.
+func scopeRowDecides(f *fixture) {
+	for _, first := range []string{"", "some-1"} {
+		c := f.campaign(1)
+		c.Scope, c.Claimants = f.name+"-scope"+first, first
+		c.Name += "-first" + first
+		f.create(c)
+		other := c
+		other.Name += "-other"
+		other.Claimants = first + "-2"
+		for range 2 {
+			f.wantScope(other, c.ScopeRow())
+		}
+		other.Claimants = c.Claimants
+		f.create(other)
+	}
+}
+
+// soleCampaign: a campaign whose claimants have several claims shares its scope with no other.
+func soleCampaign(f *fixture) {
+	sole := f.campaign(1)
+	sole.Scope, sole.PerClaimant = f.name+"-scope", 2
+	f.create(sole)
+	other := sole
+	other.Name += "-other"
+	f.wantScope(other, sole.ScopeRow())
+	other.PerClaimant = 0
+	f.wantScope(other, sole.ScopeRow())
+	other.Scope += "-shared"
+	f.create(other)
+	sole.Name, sole.Scope = f.name+"-second", other.Scope
+	f.wantScope(sole, other.ScopeRow())
+}
+
+// wantScope creates a campaign, which must fail by the row of its scope.
+func (f *fixture) wantScope(c engine.Campaign, want engine.Scope) {
+	f.Helper()
+	result, err := f.Store.CreateCampaign(f.Context(), c)
+	f.Must(err)
+	if result.Scope == nil || *result.Scope != want {
+		f.Errorf("%s: want the scope row that was there, %+v, got %+v", c.Name, want, result)
+	}
+	if none, err := f.Store.Campaign(f.Context(), c.Name); none != nil || err != nil {
+		f.Errorf("the campaign was created in another scope: %+v (%v)", none, err)
+	}
+}
+
+// scopeRowDecidesRace: of two campaigns that do not agree on their scope, one is created.
+func scopeRowDecidesRace(f *fixture) {
+	for round := range 5 {
+		var created atomic.Int32
+		create := func(n int) func() {
+			c := f.campaign(1)
+			c.Scope, c.Claimants = fmt.Sprintf("%s-scope-%d", f.name, round), fmt.Sprintf("some-%d", n)
+			c.Name = fmt.Sprintf("%s-%d-%d", f.name, round, n)
+			return func() {
+				for range mostTries {
+					result, err := f.Store.CreateCampaign(f.Context(), c)
+					if errors.Is(err, engine.ErrTryAgain) {
+						continue
+					}
+					if err != nil {
+						f.Error(err)
+					}
+					if result.Created() {
+						created.Add(1)
+					}
+					return
+				}
+				f.Errorf("%s: no answer in %d tries", c.Name, mostTries)
+			}
+		}
+		enginerows.AtOnce(create(0), create(1))
+		if n := created.Load(); n != 1 {
+			f.Errorf("want one campaign of the scope, %d were created", n)
+		}
+	}
+}
+
+// mostTries is how often a call is made that meets other transactions.
+const mostTries = 100
+
+// scopeOfExisting: the campaign that exists is the answer, whatever its scope. It does not change
+// the row of another scope.
+func scopeOfExisting(f *fixture) {
+	c := f.create(f.campaign(1))
+	again := c
+	again.Scope, again.Claimants = f.name+"-other", "some-1"
+	result, err := f.Store.CreateCampaign(f.Context(), again)
+	f.Must(err)
+	if result.Existing == nil || *result.Existing != c {
+		f.Errorf("want the campaign that was there, %+v, got %+v", c, result)
+	}
+	free := again
+	free.Name, free.Claimants = f.name+"-free", "some-2"
+	f.create(free) // nobody has decided about the scope
 }
 
 func campaignsListed(f *fixture) {
@@ -90,6 +201,138 @@ func modeChangesNothingElse(f *fixture) {
 	}
 	if none, err := f.Store.Campaign(f.Context(), f.name+"-other"); none != nil || err != nil {
 		f.Errorf("setting the mode of an absent campaign made %+v (%v)", none, err)
+	}
+}
+
+// replaceCampaignConditions: a row is replaced only if nobody counted it up or marked it as empty.
+func replaceCampaignConditions(f *fixture) {
+	first := f.create(f.campaign(16))
+	_, err := f.Store.NextVersion(f.Context(), f.name)
+	f.Must(err)
+	for _, test := range []struct {
+		version, empty int64
+		mark           bool // mark it as empty before
+		replaced       bool
+	}{
+		{version: 0}, {version: 2}, {version: 1, empty: 1}, {version: 1, replaced: true},
+		{version: 2, mark: true}, {version: 2, empty: 1}, {version: 1, empty: 2}, {version: 2, empty: 2, replaced: true},
+	} {
+		if test.mark {
+			_, err := f.Store.MarkEmpty(f.Context(), f.name, test.version)
+			f.Must(err)
+		}
+		before, err := f.Store.Campaign(f.Context(), f.name)
+		f.Must(err)
+		want := first
+		want.Mode, want.PageSize, want.ClosesAt = engine.OpenByHand, 31, end
+		want.Version, want.EmptyVersion = test.version+1, test.empty
+		replaced, err := f.Store.ReplaceCampaign(f.Context(), engine.Campaign{Version: test.version, EmptyVersion: test.empty}, want)
+		f.Must(err)
+		if !test.replaced {
+			want = *before
+		}
+		got, err := f.Store.Campaign(f.Context(), f.name)
+		f.Must(err)
+		if replaced != test.replaced || *got != want {
+			f.Errorf("%+v: want %+v, got replaced %t and %+v", test, want, replaced, *got)
+		}
+	}
+	other := first
+	other.Name += "-other"
+	replaced, err := f.Store.ReplaceCampaign(f.Context(), other, other)
+	if none, readErr := f.Store.Campaign(f.Context(), other.Name); replaced || err != nil || none != nil || readErr != nil {
+		f.Errorf("absent campaign: got %t, %v and %+v, %v", replaced, err, none, readErr)
+	}
+}
+
+// replaceCampaignRace: of several changes that rest on one row, one is made.
+func replaceCampaignRace(f *fixture) {
+	old := f.create(f.campaign(16))
+	var replaced atomic.Int32
+	var changes []func()
+	for n := range 4 {
+		now := old
+		now.Version, now.PageSize = 1, 100+n
+		changes = append(changes, func() {
+			done, err := f.Store.ReplaceCampaign(f.Context(), old, now)
+			if err != nil {
+				f.Error(err)
+			}
+			if done {
+				replaced.Add(1)
+			}
+		})
+	}
+	if enginerows.AtOnce(changes...); replaced.Load() != 1 {
+		f.Errorf("%d of 4 changes were made, want 1", replaced.Load())
+	}
+}
+
+// createInPlaceOfDeleted: the row of a deleted campaign is replaced by the next version, with the row of
+// the scope that the new campaign has, or nothing changes.
+func createInPlaceOfDeleted(f *fixture) {
+	other := f.campaign(1)
+	other.Name, other.Scope, other.Claimants = f.name+"-other", f.name+"-taken", "some-2"
+	f.create(other)
+	now := f.campaign(3)
+	now.Scope, now.Claimants = f.name+"-scope", "some-1"
+	there := f.campaign(16)
+	there.Version, there.EmptyVersion = 4, 3
+	f.create(there)
+	create := func(version, empty int64, scope string) engine.CreateResult {
+		f.Helper()
+		next := now
+		next.Version, next.EmptyVersion, next.Scope = version, empty, scope
+		result, err := f.Store.CreateCampaign(f.Context(), next)
+		f.Must(err)
+		want := there
+		if result.Created() {
+			want = next
+		}
+		if got, err := f.Store.Campaign(f.Context(), f.name); err != nil || *got != want {
+			f.Errorf("want %+v, got %+v, %v", want, got, err)
+		}
+		return result
+	}
+	wantThere := func(result engine.CreateResult) {
+		f.Helper()
+		if result.Existing == nil || *result.Existing != there {
+			f.Errorf("want the campaign that was there, %+v, got %+v", there, result)
+		}
+	}
+	wantThere(create(5, 3, now.Scope)) // it is not deleted
+	gone := there
+	gone.Mode, gone.Version = engine.Deleted, 5
+	if replaced, err := f.Store.ReplaceCampaign(f.Context(), there, gone); err != nil || !replaced {
+		f.Fatalf("not deleted: %v", err)
+	}
+	there = gone
+	for _, versions := range [][2]int64{{0, 0}, {5, 3}, {7, 3}, {6, 0}, {6, 5}} {
+		wantThere(create(versions[0], versions[1], now.Scope))
+	}
+	if result := create(6, 3, other.Scope); result.Scope == nil || *result.Scope != other.ScopeRow() {
+		f.Errorf("want the scope row that was there, %+v, got %+v", other.ScopeRow(), result)
+	}
+	if result := create(6, 3, now.Scope); !result.Created() {
+		f.Errorf("not created: %+v", result)
+	}
+	now.Version, now.EmptyVersion = 6, 3
+	there = now
+	third := other
+	third.Name, third.Scope = f.name+"-third", now.Scope
+	f.wantScope(third, now.ScopeRow())
+	wantThere(create(7, 3, now.Scope)) // it is not deleted any more
+}
+
+// modeOfDeletedCampaign: a campaign that was deleted is neither opened nor closed.
+func modeOfDeletedCampaign(f *fixture) {
+	want := f.campaign(16)
+	want.Mode = engine.Deleted
+	f.create(want)
+	found, err := f.Store.SetMode(f.Context(), f.name, engine.OpenByHand)
+	f.Must(err)
+	if got, err := f.Store.Campaign(f.Context(), f.name); found || err != nil || *got != want {
+		f.Errorf("want it unchanged, got found %t and %+v, %v", found, got, err)
 	}
 }
 

@@ -237,7 +237,7 @@ func eventuallyConsistentRead(f *fixture) {
 		var got *engine.Claim
 		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 			var err error
-			got, err = f.Store.HeldClaimEventuallyConsistent(f.Context(), c.Scope, "ann")
+			got, err = f.Store.HeldClaimEventuallyConsistent(f.Context(), engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1})
 			f.Must(err)
 			if got == want || got != nil && want != nil && *got == *want {
 				return

@@ -128,7 +128,7 @@ type obstacle struct {
 var obstacles = []obstacle{
 	{"another id", func(_ *fixture, _ engine.Campaign, r *engine.CloseRequest) { r.Claim.ID += "x" }, engine.CloseResult{ClaimChanged: true}},
 	{"no claim", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
-		f.Must(f.raw.DropClaim(f.Context(), r.Claim.Scope, r.Claim.Claimant))
+		f.Must(f.raw.DropClaim(f.Context(), r.Claim.Key()))
 	}, engine.CloseResult{ClaimChanged: true}},
 	{"ends at the bound", func(_ *fixture, _ engine.Campaign, r *engine.CloseRequest) {
 		r.EndedBy = r.Claim.EndsAt

@@ -24,7 +24,11 @@ type Raw interface {
 	DropItemRow(ctx context.Context, campaign string, h engine.Hash) error
 	// PutClaim puts a claim that DueClaims does not list.
 	PutClaim(ctx context.Context, claim engine.Claim) error
-	DropClaim(ctx context.Context, scope, claimant string) error
+	DropClaim(ctx context.Context, key engine.ClaimKey) error
+	// DropCampaign deletes a campaign's row, and its name from the list.
+	DropCampaign(ctx context.Context, name string) error
+	// DropScope makes a scope as an earlier version left it.
+	DropScope(ctx context.Context, name string) error
 }
 
 // Case is one test of the suite. Run fails the test that it is given where the engine
@@ -37,7 +41,8 @@ type Case struct {
 // Cases returns all cases of the suite.
 func Cases() []Case {
 	var cases []Case
-	for _, c := range slices.Concat(campaignCases, claimCases, holdCases, endCases, loadCases, listCases, repairCases) {
+	for _, c := range slices.Concat(campaignCases, claimCases, slotCases, listedCases, holdCases, endCases, loadCases, listCases,
+		repairCases, pageCases, columnCases) {
 		cases = append(cases, Case{c.name, func(t testing.TB, e Engine) { c.run(newFixture(t, e)) }})
 	}
 	return cases
@@ -81,10 +86,10 @@ func (f *fixture) campaign(shards int) engine.Campaign {
 // create creates a campaign, whose name must be free.
 func (f *fixture) create(c engine.Campaign) engine.Campaign {
 	f.Helper()
-	existing, err := f.Store.CreateCampaign(f.Context(), c)
+	result, err := f.Store.CreateCampaign(f.Context(), c)
 	f.Must(err)
-	if existing != nil {
-		f.Fatalf("campaign %s exists: %+v", c.Name, existing)
+	if !result.Created() {
+		f.Fatalf("campaign %s was not created: %+v", c.Name, result)
 	}
 	return c
 }

@@ -61,7 +61,7 @@ func confirmClaim(f *fixture) {
 		{"the hold again", func(*engine.Claim) {}, &permanent},
 		{"another id again", func(c *engine.Claim) { c.ID += "x" }, &permanent},
 	} {
-		asked := engine.Claim{ID: hold.ID, Campaign: hold.Campaign, Scope: hold.Scope, Claimant: hold.Claimant}
+		asked := engine.Claim{ID: hold.ID, Campaign: hold.Campaign, Scope: hold.Scope, Claimant: hold.Claimant, Slot: hold.Slot}
 		test.change(&asked)
 		got := f.confirm(asked)
 		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
@@ -146,7 +146,7 @@ func (f *fixture) wantDue(c engine.Campaign, want ...engine.DueClaim) {
 
 func dueOf(claims ...engine.Claim) (all []engine.DueClaim) {
 	for _, c := range claims {
-		all = append(all, engine.DueClaim{Scope: c.Scope, Claimant: c.Claimant, EndsAt: c.EndsAt})
+		all = append(all, engine.DueClaim{ClaimKey: c.Key(), EndsAt: c.EndsAt})
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func wantListed[Row comparable](f *fixture, got, want []Row) {
 func listClaims(f *fixture) {
 	none, _ := enginerows.List(f.Rows, f.name, f.Store.ListClaims)
 	wantListed(f, none, nil)
-	c, items := f.stocked(5, 16)
+	c, items := f.stocked(6, 16)
 	inScope, elsewhere := f.campaign(16), f.campaign(16)
 	inScope.Name += "-other"
 	elsewhere.Name += "-elsewhere"
@@ -47,10 +47,11 @@ func listClaims(f *fixture) {
 		f.load(other, items...)
 	}
 	want := []engine.Claim{
+		f.takeSlot(c, "ann", 2, items[4]), f.takeSlot(c, "2#ann", 12, items[3]),
 		f.Take(c, "ann", items[0]), f.TakeUntil(c, "ann 1 # ½", items[1], end), f.Take(c, "\u00ff💶", items[2]), f.Take(inScope, "Ann", items[0]),
 	}
 	f.Take(elsewhere, "ann", items[0])
-	f.Close(enginerows.ReturnOf(c, f.Take(c, "bob", items[3])))
+	f.Close(enginerows.ReturnOf(c, f.Take(c, "bob", items[5])))
 	got, _ := enginerows.List(f.Rows, c.Scope, f.Store.ListClaims)
 	wantListed(f, got, want)
 }

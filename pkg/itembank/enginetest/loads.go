@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ var loadCases = []testCase{
 	{"add-items", addItems},
 	{"add-items-finds-orphans", addItemsFindsOrphans},
 	{"load-rows", loadRows},
+	{"first-load-needs-the-campaign", firstLoadNeedsCampaign},
+	{"first-load-against-a-change", firstLoadAgainstChange},
 	{"load-rows-move-forward-only", loadRowsMoveForwardOnly},
 }
 
@@ -133,6 +136,59 @@ func loadRows(f *fixture) {
 		f.Errorf("another digest's load was found: %+v", got)
 	}
 	f.wantLoads(f.name+"-other", false, false)
+}
+
+// firstLoadNeedsCampaign: the first load row comes with the next version of the campaign, or not at all.
+func firstLoadNeedsCampaign(f *fixture) {
+	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1}
+	start := func(want bool) {
+		f.Helper()
+		started, conflict, err := f.Store.StartFirstLoad(f.Context(), l)
+		if started != want || conflict || err != nil {
+			f.Errorf("want started %t, got %t, conflict %t, %v", want, started, conflict, err)
+		}
+	}
+	start(false)
+	want := f.campaign(16)
+	want.Mode = engine.Deleted
+	f.create(want)
+	start(false)
+	f.wantLoads(f.name, false, false)
+	deleted := want
+	want.Mode, want.Version = engine.ByTimes, 1
+	if replaced, err := f.Store.ReplaceCampaign(f.Context(), deleted, want); err != nil || !replaced {
+		f.Fatalf("not replaced: %v", err)
+	}
+	start(true)
+	f.wantLoads(f.name, true, true)
+	start(false)
+	want.Version++
+	if got, err := f.Store.Campaign(f.Context(), f.name); err != nil || *got != want {
+		f.Errorf("want %+v, got %+v, %v", want, got, err)
+	}
+	if got, err := f.Store.LatestLoad(f.Context(), f.name, "digest"); err != nil || *got != l {
+		f.Errorf("want %+v, got %+v, %v", l, got, err)
+	}
+}
+
+// firstLoadAgainstChange: of a first load and a change that rests on the row before it, at most one is
+// made.
+func firstLoadAgainstChange(f *fixture) {
+	old := f.create(f.campaign(16))
+	deleted := old
+	deleted.Mode, deleted.Version = engine.Deleted, 1
+	var started, replaced bool
+	var startErr, replaceErr error
+	enginerows.AtOnce(func() {
+		started, _, startErr = f.Store.StartFirstLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest", Number: 1})
+	}, func() { replaced, replaceErr = f.Store.ReplaceCampaign(f.Context(), old, deleted) })
+	if startErr != nil || replaceErr != nil && !errors.Is(replaceErr, engine.ErrTryAgain) { // it met the transaction
+		f.Fatal(startErr, replaceErr)
+	}
+	if started && replaced {
+		f.Error("a load started in a campaign that was deleted")
+	}
+	f.wantLoads(f.name, started, started)
 }
 
 func (f *fixture) wantLoads(campaign string, want, wantUnfinished bool) {

@@ -90,7 +90,9 @@ var conditions = []condition{
 			f.Must(f.raw.PutClaim(f.Context(), claim))
 		},
 		[]func(*fixture, *repairTest){
-			func(f *fixture, r *repairTest) { f.Must(f.raw.DropClaim(f.Context(), r.c.Scope, r.item)) },
+			func(f *fixture, r *repairTest) {
+				f.Must(f.raw.DropClaim(f.Context(), engine.ClaimKey{Scope: r.c.Scope, Claimant: r.item, Slot: 1}))
+			},
 			func(f *fixture, r *repairTest) { // the same claimant claimed again
 				f.Must(f.raw.PutClaim(f.Context(), enginerows.NewClaim(r.c, r.item, r.item)))
 			},

@@ -9,14 +9,19 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end, version, empty_version)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end, version, empty_version,
+		claimants, per_claimant, choice, publish, columns)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	selectCampaigns = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, hold, on_end, version, empty_version FROM campaign ORDER BY name`
+	fromCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
+		item_life, claim_life, hold, on_end, version, empty_version,
+		claimants, per_claimant, choice, publish, columns FROM campaign`
 
-	selectCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, hold, on_end, version, empty_version FROM campaign WHERE name = ?`
+	selectCampaigns = fromCampaign + ` ORDER BY name`
+	selectCampaign  = fromCampaign + ` WHERE name = ?`
+
+	insertScope = `INSERT INTO scope (name, claimants, sole) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	selectScope = `SELECT name, claimants, sole FROM scope WHERE name = ?`
 
 	countUpVersion = `UPDATE campaign SET version = version + 1 WHERE name = ?`
 
@@ -24,22 +29,70 @@ const (
 	selectCounts = `SELECT
 		(SELECT count(*)     FROM item  WHERE campaign = ?1),
 		(SELECT count(*)     FROM bank  WHERE campaign = ?1),
-		(SELECT count(*)     FROM claim WHERE campaign = ?1),
+		(SELECT coalesce(sum(1 + length(more) - length(replace(more, char(10), ''))), 0) FROM claim WHERE campaign = ?1),
 		(SELECT count(state) FROM item  WHERE campaign = ?1)`
 )
 
-// CreateCampaign puts a campaign row if it is absent. Otherwise it returns the existing row.
-func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (existing *engine.Campaign, err error) {
+// CreateCampaign puts a campaign row and the row of its scope, in one transaction. Otherwise the
+// result has all rows that are in the way.
+func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result engine.CreateResult, err error) {
+	scope := c.ScopeRow()
 	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
-		if existing, err = readCampaign(ctx, w, c.Name); err != nil || existing != nil {
+		old, err := readCampaign(ctx, w, c.Name)
+		if err != nil {
 			return err
 		}
-		_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
-			c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
-			c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd, c.Version, c.EmptyVersion)
+		again := old != nil && old.CanBecome(c)
+		if !again {
+			result.Existing = old
+		}
+		there, err := readScope(ctx, w, scope.Name)
+		if err != nil {
+			return err
+		}
+		if there != nil && *there != scope {
+			result.Scope = there
+		}
+		if !result.Created() {
+			return nil
+		}
+		if _, err := w.Exec(ctx, insertScope, scope.Name, scope.Claimants, scope.Sole); err != nil {
+			return err
+		}
+		if again {
+			if _, err := w.Exec(ctx, `DELETE FROM campaign WHERE name = ?`, c.Name); err != nil {
+				return err
+			}
+		}
+		return putCampaign(ctx, w, c)
+	})
+	return result, err
+}
+
+func readScope(ctx context.Context, on *sqlite.Statements, name string) (*engine.Scope, error) {
+	var scope engine.Scope
+	found, err := on.One(ctx, selectScope, sqlite.Args{name}, &scope.Name, &scope.Claimants, &scope.Sole)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &scope, nil
+}
+
+func putCampaign(ctx context.Context, w *sqlite.Statements, c engine.Campaign) error {
+	_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
+		c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
+		c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd, c.Version, c.EmptyVersion,
+		c.Claimants, c.PerClaimant, c.Choice, c.Publish, c.Columns)
+	return err
+}
+
+// Scope reads the row of a scope.
+func (s *Store) Scope(ctx context.Context, name string) (scope *engine.Scope, err error) {
+	err = s.db.Read(ctx, "read scope", func(ctx context.Context, r *sqlite.Statements) error {
+		scope, err = readScope(ctx, r, name)
 		return err
 	})
-	return existing, err
+	return scope, err
 }
 
 // Campaign reads a campaign row.
@@ -82,7 +135,27 @@ func intoCampaign(c *engine.Campaign) []any {
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
 		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd, &c.Version, &c.EmptyVersion,
+		&c.Claimants, &c.PerClaimant, &c.Choice, &c.Publish, &c.Columns,
 	}
+}
+
+// ReplaceCampaign deletes a campaign row that has the versions of old, and puts the row now. The page goes with the
+// campaign.
+func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
+	err = s.db.Write(ctx, "replace campaign", func(ctx context.Context, w *sqlite.Statements) error {
+		n, err := w.Exec(ctx, `DELETE FROM campaign WHERE name = ? AND version = ? AND empty_version = ?`,
+			now.Name, old.Version, old.EmptyVersion)
+		if replaced = n == 1; err != nil || !replaced {
+			return err
+		}
+		if now.Mode == engine.Deleted {
+			if err := deletePage(ctx, w, now.Name); err != nil {
+				return err
+			}
+		}
+		return putCampaign(ctx, w, now)
+	})
+	return replaced, err
 }
 
 // NextVersion counts up the version of a campaign row.
@@ -107,10 +180,11 @@ func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (
 	return marked, err
 }
 
-// SetMode changes the mode of a campaign row that exists.
+// SetMode changes the mode of a campaign row that exists and is not deleted.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
 	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
-		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ?, version = version + 1 WHERE name = ?`, m, name)
+		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ?, version = version + 1 WHERE name = ? AND mode <> ?`,
+			m, name, engine.Deleted)
 		found = n == 1
 		return err
 	})

@@ -7,10 +7,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// slot is the part of a claim's key that numbers the claims of a claimant in a scope. There is
-// one.
-const slot = 1
-
 const (
 	// A missing end of the range becomes a blob below or above every hash.
 	selectFree = `SELECT hash, item, ends_at FROM bank
@@ -18,8 +14,9 @@ const (
 			AND hash > coalesce(?, x'') AND hash <= coalesce(?, x'ffffffffffffffffffffffffffffffffff')
 		ORDER BY hash LIMIT ?`
 
-	selectClaim = `SELECT id, campaign, scope, claimant, item, item_hash, claimed_at, ends_at
-		FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
+	fromClaim = `SELECT id, campaign, scope, claimant, slot, item, item_hash, more, claimed_at, ends_at FROM claim`
+
+	selectClaim = fromClaim + ` WHERE scope = ? AND claimant = ? AND slot = ?`
 
 	// An item that ends by then is not free.
 	selectIsFree = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
@@ -28,8 +25,8 @@ const (
 	deleteFree = `DELETE FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`
 
 	insertClaim = `INSERT INTO claim
-		(scope, claimant, slot, id, campaign, shard, item, item_hash, claimed_at, ends_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(scope, claimant, slot, id, campaign, shard, item, item_hash, more, claimed_at, ends_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 // FreeItems returns up to limit bank rows of the shard in the order of their hashes. More says
@@ -56,11 +53,16 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 
 // Take deletes the bank row and puts the claim row, if the item is free and the claimant has no
 // claim in the scope. Otherwise it changes nothing and reports both conditions.
-func (s *Store) Take(
-	ctx context.Context, item engine.FreeItem, claim engine.Claim,
+func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
+}
+
+// TakeItems is Take for several items.
+func (s *Store) TakeItems(
+	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
 	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
-		result, err = take(ctx, w, item, claim)
+		result, err = take(ctx, w, items, claim)
 		return err
 	})
 	return result, err
@@ -68,52 +70,55 @@ func (s *Store) Take(
 
 // take tests both conditions and then writes, in one transaction.
 func take(
-	ctx context.Context, w *sqlite.Statements, item engine.FreeItem, claim engine.Claim,
+	ctx context.Context, w *sqlite.Statements, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
-	if result.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant); err != nil {
+	if result.Held, err = readClaim(ctx, w, claim.Key()); err != nil {
 		return result, err
 	}
-	key := bankKey(item)
-	var free int
-	if _, err = w.One(ctx, selectIsFree, append(key, sqlite.Millis(claim.ClaimedAt)), &free); err != nil {
-		return result, err
+	for _, item := range items {
+		free, err := is(ctx, w, selectIsFree, append(bankKey(item), sqlite.Millis(claim.ClaimedAt))...)
+		if err != nil {
+			return result, err
+		}
+		result.ItemGone = result.ItemGone || !free
 	}
-	result.ItemGone = free == 0
 	if !result.Taken() {
 		return result, nil
 	}
-	if _, err = w.Exec(ctx, deleteFree, key...); err != nil {
-		return result, err
+	for _, item := range items {
+		if _, err = w.Exec(ctx, deleteFree, bankKey(item)...); err != nil {
+			return result, err
+		}
 	}
-	return result, putClaim(ctx, w, claim, item.Shard)
+	return result, putClaim(ctx, w, claim, items[0].Shard)
 }
 
 // putClaim puts a claim row that is absent. The shard is that of its item.
 func putClaim(ctx context.Context, w *sqlite.Statements, claim engine.Claim, shard engine.Shard) error {
-	_, err := w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign,
-		shard.Number, claim.Item, claim.ItemHash[:], sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
+	_, err := w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, claim.Slot, claim.ID, claim.Campaign,
+		shard.Number, claim.Item, claim.ItemHash[:], string(claim.More), sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
 	return err
 }
 
 // HeldClaim reads the claim row of a claimant in a scope. A transaction of SQLite becomes visible as
 // a whole, so there is never a conflict.
-func (s *Store) HeldClaim(ctx context.Context, scope, claimant string) (held *engine.Claim, conflict bool, err error) {
+func (s *Store) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
 	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
-		held, err = readClaim(ctx, r, scope, claimant)
+		held, err = readClaim(ctx, r, key)
 		return err
 	})
 	return held, false, err
 }
 
 // HeldClaimEventuallyConsistent is HeldClaim: SQLite has no cheaper read.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, scope, claimant string) (*engine.Claim, error) {
-	held, _, err := s.HeldClaim(ctx, scope, claimant)
+func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, _, err := s.HeldClaim(ctx, key)
 	return held, err
 }
 
-func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant string) (*engine.Claim, error) {
+func readClaim(ctx context.Context, on *sqlite.Statements, key engine.ClaimKey) (*engine.Claim, error) {
 	var c engine.Claim
-	found, err := on.One(ctx, selectClaim, sqlite.Args{scope, claimant, slot}, intoClaim(&c)...)
+	found, err := on.One(ctx, selectClaim, claimKey(key), intoClaim(&c)...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -122,10 +127,13 @@ func readClaim(ctx context.Context, on *sqlite.Statements, scope, claimant strin
 
 func intoClaim(c *engine.Claim) []any {
 	return []any{
-		&c.ID, &c.Campaign, &c.Scope, &c.Claimant,
-		&c.Item, sqlite.IntoBytes(c.ItemHash[:]), sqlite.IntoTime(&c.ClaimedAt), sqlite.IntoTime(&c.EndsAt),
+		&c.ID, &c.Campaign, &c.Scope, &c.Claimant, &c.Slot,
+		&c.Item, sqlite.IntoBytes(c.ItemHash[:]), &c.More, sqlite.IntoTime(&c.ClaimedAt), sqlite.IntoTime(&c.EndsAt),
 	}
 }
+
+// claimKey returns the key columns of a claim row.
+func claimKey(k engine.ClaimKey) sqlite.Args { return sqlite.Args{k.Scope, k.Claimant, k.Slot} }
 
 // bankKey returns the key columns of a bank row.
 func bankKey(i engine.FreeItem) sqlite.Args {

@@ -99,35 +99,52 @@ func closeClaim(
 	if r.IfHold {
 		query = selectIsHold
 	}
-	there, err := is(ctx, w, query, claim.Scope, claim.Claimant, slot, claim.ID, sqlite.Millis(r.EndedBy))
-	if err != nil {
-		return result, err
-	}
-	row, err := readItemRow(ctx, w, claim.Campaign, claim.ItemHash[:])
+	there, err := is(ctx, w, query, append(claimKey(claim.Key()), claim.ID, sqlite.Millis(r.EndedBy))...)
 	if err != nil {
 		return result, err
 	}
 	result.ClaimChanged = !there
-	result.ItemChanged = row == nil || row.State != r.Row.State || row.Withdraw != r.Row.Withdraw
-	if r.Return != nil {
-		if result.ItemFree, err = inBank(ctx, w, *r.Return); err != nil {
+	for _, item := range r.Items() {
+		row, err := readItemRow(ctx, w, claim.Campaign, item.Hash[:])
+		if err != nil {
 			return result, err
 		}
+		if row == nil || row.State != item.Row.State || row.Withdraw != item.Row.Withdraw {
+			result.ItemChanged = true
+		}
+		if item.Return == nil {
+			continue
+		}
+		free, err := inBank(ctx, w, *item.Return)
+		if err != nil {
+			return result, err
+		}
+		result.ItemFree = result.ItemFree || free
 	}
 	if !result.Closed() {
 		return result, nil
 	}
-	if _, err := w.Exec(ctx, deleteClaim, claim.Scope, claim.Claimant, slot); err != nil {
+	if _, err := w.Exec(ctx, deleteClaim, claimKey(claim.Key())...); err != nil {
 		return result, err
 	}
-	if r.Return == nil {
-		_, err = w.Exec(ctx, updateState, r.State, claim.Campaign, claim.ItemHash[:])
-		return result, err
+	for _, item := range r.Items() {
+		if err := closeItem(ctx, w, claim.Campaign, item); err != nil {
+			return result, err
+		}
 	}
-	if _, err := w.Exec(ctx, updateReturns, claim.Campaign, claim.ItemHash[:]); err != nil {
-		return result, err
+	return result, nil
+}
+
+// closeItem returns or ends an item of a claim that is closed.
+func closeItem(ctx context.Context, w *sqlite.Statements, campaign string, item engine.CloseItem) error {
+	if item.Return == nil {
+		_, err := w.Exec(ctx, updateState, item.State, campaign, item.Hash[:])
+		return err
 	}
-	return result, putFree(ctx, w, *r.Return)
+	if _, err := w.Exec(ctx, updateReturns, campaign, item.Hash[:]); err != nil {
+		return err
+	}
+	return putFree(ctx, w, *item.Return)
 }
 
 // EndItems ends items in one transaction. It settles every request.

@@ -12,7 +12,7 @@ const (
 	confirmClaim = `UPDATE claim SET ends_at = NULL
 		WHERE scope = ? AND claimant = ? AND slot = ? AND id = ? AND campaign = ?`
 
-	selectDue = `SELECT scope, claimant, ends_at FROM claim
+	selectDue = `SELECT scope, claimant, slot, ends_at FROM claim
 		WHERE campaign = ? AND shard = ? AND ends_at >= coalesce(?, 0) AND ends_at < ?
 		ORDER BY ends_at LIMIT ?`
 )
@@ -21,11 +21,11 @@ const (
 // transaction.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (result engine.ConfirmResult, err error) {
 	err = s.db.Write(ctx, "confirm claim", func(ctx context.Context, w *sqlite.Statements) error {
-		_, err := w.Exec(ctx, confirmClaim, claim.Scope, claim.Claimant, slot, claim.ID, claim.Campaign)
+		_, err := w.Exec(ctx, confirmClaim, append(claimKey(claim.Key()), claim.ID, claim.Campaign)...)
 		if err != nil {
 			return err
 		}
-		result.Held, err = readClaim(ctx, w, claim.Scope, claim.Claimant)
+		result.Held, err = readClaim(ctx, w, claim.Key())
 		return err
 	})
 	return result, err
@@ -40,7 +40,7 @@ func (s *Store) DueClaims(
 	err := s.db.Read(ctx, "read due claims", func(ctx context.Context, on *sqlite.Statements) error {
 		return on.Each(ctx, selectDue, a, func(scan func(...any) error) error {
 			var c engine.DueClaim
-			err := scan(&c.Scope, &c.Claimant, sqlite.IntoTime(&c.EndsAt))
+			err := scan(&c.Scope, &c.Claimant, &c.Slot, sqlite.IntoTime(&c.EndsAt))
 			page.Claims = append(page.Claims, c)
 			return err
 		})

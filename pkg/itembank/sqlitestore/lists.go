@@ -3,6 +3,9 @@ package sqlitestore
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -12,18 +15,24 @@ import (
 const listPage = 1000
 
 const (
-	selectClaims = `SELECT id, campaign, scope, claimant, item, item_hash, claimed_at, ends_at
-		FROM claim WHERE scope = ? AND claimant > ? ORDER BY claimant LIMIT ?`
+	selectClaims = fromClaim + ` WHERE scope = ? AND (claimant, slot) > (?, ?) ORDER BY claimant, slot LIMIT ?`
 
-	selectItems = `SELECT hash, load_id, row, ends_at, coalesce(state, ''), returns, withdraw FROM item
+	selectItems = `SELECT hash, load_id, row, ends_at, coalesce(state, ''), returns, withdraw, columns FROM item
 		WHERE campaign = ? AND hash > ? ORDER BY hash LIMIT ?`
 )
 
-// ListClaims lists the claim rows of a scope in the order of claimants. The cursor is the last
-// claimant.
+// ListClaims lists the claim rows of a scope in the order of claimants and slots. The cursor is the last
+// slot and claimant.
 func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
+	number, claimant, _ := strings.Cut(cursor, " ")
+	slot := 0
+	if cursor != "" {
+		if slot, err = strconv.Atoi(number); err != nil {
+			return nil, "", err
+		}
+	}
 	err = s.db.Read(ctx, "list claims", func(ctx context.Context, r *sqlite.Statements) error {
-		return r.Each(ctx, selectClaims, sqlite.Args{scope, cursor, listPage}, func(scan func(...any) error) error {
+		return r.Each(ctx, selectClaims, sqlite.Args{scope, claimant, slot, listPage}, func(scan func(...any) error) error {
 			var c engine.Claim
 			err := scan(intoClaim(&c)...)
 			claims = append(claims, c)
@@ -34,7 +43,8 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 		return nil, "", err
 	}
 	if len(claims) == listPage {
-		next = claims[listPage-1].Claimant
+		last := claims[listPage-1]
+		next = fmt.Sprintf("%d %s", last.Slot, last.Claimant)
 	}
 	return claims, next, nil
 }

@@ -27,14 +27,14 @@ const (
 	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
 
 	// It inserts one row, or none because there is an item row or a bank row.
-	insertItem = `INSERT INTO item (campaign, hash, load_id, row, ends_at)
-		SELECT ?1, ?2, ?3, ?4, ?5
+	insertItem = `INSERT INTO item (campaign, hash, load_id, row, ends_at, columns)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?7
 		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND shard = ?6 AND hash = ?2)
 		ON CONFLICT DO NOTHING`
 
 	insertFree = `INSERT INTO bank (campaign, shard, hash, item, ends_at) VALUES (?, ?, ?, ?, ?)`
 
-	selectItem = `SELECT load_id, row, ends_at, coalesce(state, ''), returns, withdraw FROM item
+	selectItem = `SELECT load_id, row, ends_at, coalesce(state, ''), returns, withdraw, columns FROM item
 		WHERE campaign = ? AND hash = ?`
 )
 
@@ -71,13 +71,34 @@ func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest 
 // StartLoad puts a load row if it is absent.
 func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
 	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
-		t := l.Tally
-		n, err := w.Exec(ctx, insertLoad,
-			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
-		started = n == 1
+		started, err = startLoad(ctx, w, l)
 		return err
 	})
 	return started, err
+}
+
+func startLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (started bool, err error) {
+	t := l.Tally
+	n, err := w.Exec(ctx, insertLoad,
+		l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
+	return n == 1, err
+}
+
+// StartFirstLoad puts a load row if it is absent and the campaign is there, and counts up the
+// version of the campaign. There is never a conflict.
+func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+	err = s.db.Write(ctx, "start first load", func(ctx context.Context, w *sqlite.Statements) error {
+		c, err := readCampaign(ctx, w, l.Campaign)
+		if started = false; err != nil || c == nil || c.Mode == engine.Deleted {
+			return err
+		}
+		if started, err = startLoad(ctx, w, l); err != nil || !started {
+			return err
+		}
+		_, err = w.Exec(ctx, countUpVersion, l.Campaign)
+		return err
+	})
+	return started, false, err
 }
 
 // AdvanceLoad writes progress. It changes nothing if the row has more rows, or as many and is
@@ -124,7 +145,7 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 // add puts the item row and the bank row, or says which of them was there.
 func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine.AddResult, error) {
 	shard, hash, ends := r.Item.Shard, r.Item.Hash[:], sqlite.Millis(r.Item.EndsAt)
-	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number)
+	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number, string(r.Columns))
 	if err != nil {
 		return engine.AddResult{}, err
 	}
@@ -154,5 +175,5 @@ func readItemRow(ctx context.Context, on *sqlite.Statements, campaign string, ha
 }
 
 func intoItemRow(row *engine.ItemRow) []any {
-	return []any{&row.LoadID, &row.Row, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns, &row.Withdraw}
+	return []any{&row.LoadID, &row.Row, sqlite.IntoTime(&row.EndsAt), &row.State, &row.Returns, &row.Withdraw, &row.Columns}
 }

@@ -58,7 +58,7 @@ func free(t *testing.T, s *Store, limit int) []engine.FreeItem {
 // annsClaim returns ann's claim of an item.
 func annsClaim(item engine.FreeItem) engine.Claim {
 	return engine.Claim{
-		ID: "id of ann", Campaign: "c", Scope: "c", Claimant: "ann",
+		ID: "id of ann", Campaign: "c", Scope: "c", Claimant: "ann", Slot: 1,
 		Item: item.Value, ItemHash: item.Hash, ClaimedAt: time.UnixMilli(1000).UTC(),
 	}
 }

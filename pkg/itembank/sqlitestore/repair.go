@@ -27,7 +27,7 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 		want := request.IfRow
 		return row != nil && row.State == want.State && row.Returns == want.Returns && row.Withdraw == want.Withdraw, err
 	default:
-		return is(ctx, w, selectIsClaim, request.IfClaim.Scope, request.IfClaim.Claimant, slot, request.IfClaim.ID, nil)
+		return is(ctx, w, selectIsClaim, append(claimKey(request.IfClaim.Key()), request.IfClaim.ID, nil)...)
 	}
 }
 
@@ -46,8 +46,18 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 		}
 		return true, countReturn(ctx, w, request)
 	case request.PutClaim != nil:
-		if held, err := readClaim(ctx, w, request.PutClaim.Scope, request.PutClaim.Claimant); held != nil || err != nil {
+		if held, err := readClaim(ctx, w, request.PutClaim.Key()); held != nil || err != nil {
 			return false, err
+		}
+		for _, item := range request.More {
+			if ready, err := otherReady(ctx, w, request, item); !ready || err != nil {
+				return false, err
+			}
+		}
+		for _, item := range request.More {
+			if err := takeOther(ctx, w, request, item); err != nil {
+				return false, err
+			}
 		}
 		if err := putClaim(ctx, w, *request.PutClaim, request.Shard); err != nil {
 			return false, err
@@ -59,12 +69,34 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 	case request.PutRow != nil:
 		row := request.PutRow
 		n, err := w.Exec(ctx, insertRow,
-			request.Campaign, request.Hash[:], row.LoadID, row.Row, sqlite.Millis(row.EndsAt))
+			request.Campaign, request.Hash[:], row.LoadID, row.Row, sqlite.Millis(row.EndsAt), string(row.Columns))
 		return n == 1, err
 	default:
 		n, err := w.Exec(ctx, updateEnd, request.End, request.Campaign, request.Hash[:])
 		return n == 1, err
 	}
+}
+
+// otherItem is a repair as it is for another item of its claim.
+func otherItem(r engine.RepairRequest, item engine.RepairItem) engine.RepairRequest {
+	r.Hash, r.IfRow = item.Hash, item.IfRow
+	return r
+}
+
+// otherReady reports whether another item of a claim is free, or in no place.
+func otherReady(ctx context.Context, w *sqlite.Statements, r engine.RepairRequest, item engine.RepairItem) (bool, error) {
+	if item.Free != nil {
+		return inBank(ctx, w, *item.Free)
+	}
+	return holds(ctx, w, otherItem(r, item))
+}
+
+func takeOther(ctx context.Context, w *sqlite.Statements, r engine.RepairRequest, item engine.RepairItem) error {
+	if item.Free == nil {
+		return countReturn(ctx, w, otherItem(r, item))
+	}
+	_, err := w.Exec(ctx, deleteFree, bankKey(*item.Free)...)
+	return err
 }
 
 // countReturn counts a return in the item row on which the repair rests, and deletes its state.
@@ -81,7 +113,7 @@ func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool
 }
 
 const (
-	insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at) VALUES (?, ?, ?, ?, ?)
+	insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at, columns) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT DO NOTHING`
 
 	updateEnd = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ?`

@@ -7,9 +7,9 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Version:  3,
+	Version:  4,
 	Tables:   makeTables,
-	Upgrades: []string{addLives, addHolds},
+	Upgrades: []string{addLives, addHolds, addScopes},
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
 }
@@ -32,8 +32,14 @@ const makeTables = `
 		hold       INTEGER NOT NULL DEFAULT 0,
 		version    INTEGER NOT NULL DEFAULT 0,
 		empty_version INTEGER NOT NULL DEFAULT 0,
-		on_end     TEXT NOT NULL DEFAULT 'burn'
+		on_end     TEXT NOT NULL DEFAULT 'burn',
+		claimants  TEXT NOT NULL DEFAULT '',
+		per_claimant INTEGER NOT NULL DEFAULT 0,
+		choice     INTEGER NOT NULL DEFAULT 0,
+		publish    INTEGER NOT NULL DEFAULT 0,
+		columns    INTEGER NOT NULL DEFAULT 0
 	) STRICT, WITHOUT ROWID;
+` + tableScope + `
 
 	-- The free items.
 	CREATE TABLE bank (
@@ -55,6 +61,7 @@ const makeTables = `
 		state      TEXT CHECK (state <> ''),
 		returns    INTEGER NOT NULL DEFAULT 0,
 		withdraw   INTEGER NOT NULL DEFAULT 0,
+		columns    TEXT NOT NULL DEFAULT '',
 		PRIMARY KEY (campaign, hash)
 	) STRICT, WITHOUT ROWID;
 
@@ -70,8 +77,8 @@ const makeTables = `
 		PRIMARY KEY (campaign, digest, number)
 	) STRICT, WITHOUT ROWID;
 
-	-- slot numbers the claims of a claimant in a scope; it is always 1. shard is that of the
-	-- item; NULL in claims of version 2 and earlier.
+	-- slot numbers the claims of a claimant in a scope, from 1. shard is that of the
+	-- item; more has the other items of a claim with several. shard is NULL in claims of version 2 and earlier.
 	CREATE TABLE claim (
 		scope      TEXT NOT NULL,
 		claimant   TEXT NOT NULL,
@@ -83,12 +90,21 @@ const makeTables = `
 		item_hash  BLOB NOT NULL CHECK (length(item_hash) = 16),
 		claimed_at INTEGER,
 		ends_at    INTEGER,
+		more       TEXT NOT NULL DEFAULT '',
 		PRIMARY KEY (scope, claimant, slot)
 	) STRICT, WITHOUT ROWID;
 
 	-- For counting; several campaigns may share a scope.
 	CREATE INDEX claim_of_campaign ON claim (campaign);
-` + indexDue
+` + indexDue + tablePage
+
+// tableScope makes the table of what is fixed with a scope. Scopes of version 3 and earlier have no row.
+const tableScope = `
+	CREATE TABLE scope (
+		name       TEXT NOT NULL PRIMARY KEY,
+		claimants  TEXT NOT NULL,
+		sole       TEXT NOT NULL
+	) STRICT, WITHOUT ROWID;`
 
 // indexDue makes the index over claims that end. Claims without an end are not in it.
 const indexDue = `
@@ -123,3 +139,13 @@ const addHolds = `
 	ALTER TABLE bank3 RENAME TO bank;
 	ALTER TABLE item ADD COLUMN withdraw INTEGER NOT NULL DEFAULT 0;
 ` + indexDue
+
+// addScopes upgrades version 3 to 4, with the table of pages.
+const addScopes = `
+	ALTER TABLE campaign ADD COLUMN claimants TEXT NOT NULL DEFAULT '';
+	ALTER TABLE campaign ADD COLUMN per_claimant INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN choice INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN publish INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE campaign ADD COLUMN columns INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE item ADD COLUMN columns TEXT NOT NULL DEFAULT '';
+	ALTER TABLE claim ADD COLUMN more TEXT NOT NULL DEFAULT '';` + tableScope + tablePage

@@ -28,7 +28,7 @@ func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	if err != nil || len(all) != 1 || all[0] != c {
 		t.Errorf("campaigns are %+v (%v), want %+v alone", all, err, c)
 	}
-	if held, _, err := s.HeldClaim(t.Context(), "c", "ann"); held != nil || err != nil {
+	if held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}); held != nil || err != nil {
 		t.Errorf("claim: %+v, %v", held, err)
 	}
 }
@@ -79,10 +79,10 @@ func TestContextEndsReads(t *testing.T) {
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
 	_, counts := s.Counts(ctx, c, true)
-	_, _, held := s.HeldClaim(ctx, "c", "ann")
+	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
 	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1)
 	_, load := s.LatestLoad(ctx, "c", "d")
-	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, "c", "ann")
+	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
 	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
@@ -119,7 +119,7 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrNewer, "tables for claims have version 4"},
+		{newer, ErrNewer, "tables for claims have version 5"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -161,7 +161,7 @@ func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path, 0)
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{
-		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectIsHold: 5, confirmClaim: 5, selectDue: 5, selectClaims: 3, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectIsHold: 5, confirmClaim: 5, selectDue: 5, selectClaims: 4, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
 	})
 }
 
@@ -170,7 +170,7 @@ func TestCloseEndsTheStore(t *testing.T) {
 	item := free(t, s, 1)[0]
 	check(t, s.Close())
 	check(t, s.Close())
-	_, _, read := s.HeldClaim(t.Context(), "c", "ann")
+	_, _, read := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
 	_, write := s.Take(t.Context(), item, annsClaim(item))
 	for _, err := range []error{read, write} {
 		if err == nil || errors.Is(err, itembank.ErrTryAgain) {

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type auditCommand struct {
+	Campaign string  `arg:"" help:"The campaign."`
+	Claimant *string `help:"What the store knows of this claimant." xor:"about" required:"" placeholder:"C"`
+	Item     *string `help:"What the store knows of this item." xor:"about" required:"" placeholder:"I"`
+	rateFlag
+}
+
+func (auditCommand) Help() string {
+	return `Prints all that the rows of the store say, and then what they cannot say. --claimant shows all claims of the claimant
+in the scope of the campaign, in all slots.
+
+Rows keep the present and little of the past: a claim that was released or has ended is deleted. So the store does not
+know earlier claims of a claimant, nor earlier holders of an item. It knows how often an item came back to the bank.
+Other places may know more: a copy of the tables at an earlier moment, the replies that your systems have kept, and
+files of "oncebox claims export".
+
+The exit code is 3 if the claimant has no claim, or if the item was never loaded. --item reads as much as oncebox lookup
+does.
+
+Examples:
+  oncebox audit spring --claimant customer-17
+  oncebox audit spring --item SAVE-0001`
+}
+
+func (c auditCommand) Run(ctx context.Context, a *app) error {
+	if c.Item != nil {
+		if err := checkItem(*c.Item); err != nil {
+			return err
+		}
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.item(ctx, a, b) }, c.option())
+	}
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.claimant(ctx, a, b) }, c.option())
+}
+
+// auditJSON is the result of audit.
+type auditJSON struct {
+	Campaign string               `json:"campaign"`
+	Claimant string               `json:"claimant,omitempty"`
+	Claims   []claimapi.ClaimBody `json:"claims"`
+	Items    []itemJSON           `json:"items"` // without their claims
+	NotKnown []string             `json:"not_known"`
+	SeeAlso  []string             `json:"see_also"`
+}
+
+// add adds what is known of an item.
+func (r *auditJSON) add(report itembank.ItemReport) {
+	report.Claim = nil
+	r.Items = append(r.Items, toItemJSON(report))
+}
+
+// seeAlso names where more may be known.
+var seeAlso = []string{
+	"A copy of both tables as they were at a moment of the last 35 days (docs/operations.md, \"Restore a table to a point in time\"): run this command on it.",
+	"The replies and logs of the systems that called the API: a reply has claim_id, item and claimed_at. The logs of oncebox hold no claimants and no items.",
+	"Files of `oncebox claims export`, with the claims of their time.",
+}
+
+// claimant audits a claimant: all claims of the scope, whatever their campaigns and slots.
+func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) error {
+	result := auditJSON{
+		Campaign: c.Campaign, Claimant: *c.Claimant, Claims: []claimapi.ClaimBody{}, Items: []itemJSON{}, SeeAlso: seeAlso,
+		NotKnown: []string{
+			"Earlier claims of this claimant: a claim that was released or has ended is deleted.",
+			"Requests that were refused, and who asked for a claim again.",
+		},
+	}
+	claims, err := b.ClaimsInScope(ctx, c.Campaign, *c.Claimant)
+	if err != nil {
+		return err
+	}
+	if len(claims) == 0 {
+		text := fmt.Sprintf("%s has no claim in %s now", *c.Claimant, c.Campaign)
+		return errors.Join(a.print(result, result.describe(text)), fmt.Errorf(
+			"%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign))
+	}
+	var known []string
+	for _, claim := range claims {
+		reports, err := b.ItemsOfClaim(ctx, claim)
+		if err != nil {
+			return err
+		}
+		result.Claims = append(result.Claims, claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}))
+		known = append(known, fmt.Sprintf("%s holds %s of %s", claim.Claimant, anItem(len(reports)), claim.Campaign), describeClaim(claim))
+		for _, report := range reports {
+			result.add(report)
+			if len(reports) > 1 {
+				known = append(known, "  "+report.Item+":")
+			}
+			known = append(known, describePast(report))
+		}
+	}
+	return a.print(result, result.describe(strings.Join(known, "\n")))
+}
+
+func anItem(n int) string {
+	if n == 1 {
+		return "an item"
+	}
+	return quantity(int64(n), "item")
+}
+
+func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Bank) error {
+	report, err := b.LookUp(ctx, c.Campaign, *c.Item)
+	if err != nil {
+		return err
+	}
+	if report.Place == itembank.PlaceUnknown {
+		return unknownItem(*c.Item, c.Campaign)
+	}
+	result := auditJSON{Campaign: c.Campaign, Claims: []claimapi.ClaimBody{}, SeeAlso: seeAlso, NotKnown: []string{
+		"When the item was loaded.",
+		"Earlier holders: a claim that was released or has ended is deleted.",
+	}}
+	if report.Claim != nil {
+		result.Claims = append(result.Claims, claimapi.NewClaimBody(itembank.Grant{Claim: *report.Claim, Replayed: true}))
+	}
+	result.add(report)
+	if report.Returns > 0 {
+		result.NotKnown[1] = fmt.Sprintf("The holders before the item came back (%s): their claims are deleted.", times(report.Returns))
+	}
+	switch report.Place {
+	case itembank.PlaceBurned, itembank.PlaceExpired, itembank.PlaceWithdrawn, itembank.PlaceLost:
+		result.NotKnown = append(result.NotKnown, fmt.Sprintf("When the item ended as %s, who had it then, and who did it.", report.Place))
+	}
+	return a.print(result, result.describe(describeItem(report)+"\n"+describePast(report)))
+}
+
+// describe is the text of an audit: what is known, and what is not.
+func (r auditJSON) describe(known string) string {
+	return known + "\nthe rows cannot tell:\n  " + strings.Join(r.NotKnown, "\n  ") + "\nsee also:\n  " + strings.Join(r.SeeAlso, "\n  ")
+}
+
+// describePast is what the row of an item says of the past and of its end.
+func describePast(r itembank.ItemReport) string {
+	return table(func(row func(...string)) {
+		row("  loaded as", fmt.Sprintf("row %d of load %s", r.Row, r.LoadID))
+		row("  came back", times(r.Returns))
+		row("  item ends", timeOr(r.EndsAt, "never"))
+		if r.Withdraw {
+			row("  withdrawn", "yes, with the end of the claim")
+		}
+	})
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type campaignSet struct {
+	Name     string    `arg:"" help:"The campaign."`
+	Opens    *openTime `help:"When claims begin: a time, or now." placeholder:"T|now"`
+	Closes   *endTime  `help:"When claims end: a time, or never." placeholder:"T|never"`
+	PageSize *int      `help:"Free items read at a time, at least: 1 to 1000." placeholder:"N"`
+	ByTimes  bool      `help:"Let --opens and --closes decide again, after campaign open or campaign close."`
+
+	Scope     *string `hidden:""`
+	Shards    *string `hidden:""`
+	ItemLife  *string `hidden:""`
+	ClaimLife *string `hidden:""`
+	Hold      *string `hidden:""`
+	OnEnd     *string `hidden:""`
+
+	ClaimantAs   *string `hidden:""`
+	PerClaimant  *string `hidden:""`
+	Choice       *bool   `hidden:""`
+	PublishItems *bool   `hidden:""`
+	Columns      *bool   `hidden:""`
+}
+
+func (campaignSet) Help() string {
+	return fmt.Sprintf(`Changes only the settings that are named. Running functions follow within %s. Loads may go on meanwhile. If another
+operator changes the campaign at the same time, nothing is changed and the exit code is 3.
+
+After campaign open or campaign close, the times decide nothing until --by-times.
+
+These settings are fixed when a campaign is created, and cannot be changed:
+
+%s
+
+A campaign that was never loaded can be deleted, and created again with other settings. --claimant-as, and whether
+there are several slots, stay fixed with the scope: name another --scope for these.
+
+Examples:
+  oncebox campaign set spring --closes 2027-04-01
+  oncebox campaign set spring --opens now --closes never
+  oncebox campaign set spring --by-times`, itembank.DefaultCampaignCache, describeFixed())
+}
+
+// fixedSettings are the settings that cannot be changed.
+var fixedSettings = []struct {
+	flag, why string
+	given     func(campaignSet) bool
+}{
+	{
+		"--scope", "claims are stored under the scope: every claimant would be new, and could claim again",
+		func(c campaignSet) bool { return c.Scope != nil },
+	},
+	{
+		"--shards", "items are stored in their shards: functions would look for them elsewhere",
+		func(c campaignSet) bool { return c.Shards != nil },
+	},
+	{
+		"--item-life", "it is stored with each item when it is loaded",
+		func(c campaignSet) bool { return c.ItemLife != nil },
+	},
+	{
+		"--claim-life", "it is stored with each claim when it is made",
+		func(c campaignSet) bool { return c.ClaimLife != nil },
+	},
+	{
+		"--hold", "claims are stored with it or without it, and confirmed accordingly",
+		func(c campaignSet) bool { return c.Hold != nil },
+	},
+	{
+		"--on-end", "claimants were told whether their item can go to somebody else",
+		func(c campaignSet) bool { return c.OnEnd != nil },
+	},
+	{
+		"--claimant-as", "claims are stored under the claimants as it has them: others would be new, and could claim again",
+		func(c campaignSet) bool { return c.ClaimantAs != nil },
+	},
+	{
+		"--per-claimant", "fewer slots would hide claims, and no other campaign may have the scope of several",
+		func(c campaignSet) bool { return c.PerClaimant != nil },
+	},
+	{
+		"--choice", "campaigns with it have another layout, which earlier versions refuse",
+		func(c campaignSet) bool { return c.Choice != nil },
+	},
+	{
+		"--publish-items", "what was published cannot be taken back",
+		func(c campaignSet) bool { return c.PublishItems != nil },
+	},
+	{
+		"--columns", "functions would answer without them for a while, and earlier versions refuse the campaign",
+		func(c campaignSet) bool { return c.Columns != nil },
+	},
+}
+
+func describeFixed() string {
+	return table(func(row func(...string)) {
+		for _, fixed := range fixedSettings {
+			row("  "+fixed.flag, fixed.why)
+		}
+	})
+}
+
+// openTime is the value of --opens: a time, or now, which is the zero time.
+type openTime time.Time
+
+func parseOpenTime(text string) (openTime, error) {
+	t, err := timeOrWord(text, "now")
+	return openTime(t), err
+}
+
+// endTime is the value of --closes: a time, or never, which is the zero time.
+type endTime time.Time
+
+func parseEndTime(text string) (endTime, error) {
+	t, err := timeOrWord(text, "never")
+	return endTime(t), err
+}
+
+func timeOrWord(text, word string) (time.Time, error) {
+	if text == word {
+		return time.Time{}, nil
+	}
+	t, err := parseTime(text)
+	if err != nil {
+		err = fmt.Errorf("%w, or %s", err, word)
+	}
+	return t, err
+}
+
+func (c campaignSet) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.set(ctx, a, b) })
+}
+
+// check refuses settings that are fixed, and a command that changes nothing.
+func (c campaignSet) check() error {
+	for _, fixed := range fixedSettings {
+		if fixed.given(c) {
+			return &usageError{
+				fmt.Errorf("%s is fixed when a campaign is created: %s; nothing was changed", fixed.flag, fixed.why),
+				fmt.Sprintf("If nothing was loaded yet: `oncebox campaign delete %s`, and create it again. Else create another campaign.", c.Name),
+			}
+		}
+	}
+	if c.Opens == nil && c.Closes == nil && c.PageSize == nil && !c.ByTimes {
+		return &usageError{errors.New("there is nothing to change"), "Name a setting: --opens, --closes, --page-size or --by-times."}
+	}
+	return nil
+}
+
+func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaign, err := b.ChangeCampaign(ctx, c.Name, itembank.CampaignChange{
+		OpensAt: (*time.Time)(c.Opens), ClosesAt: (*time.Time)(c.Closes), PageSize: c.PageSize, ByTimes: c.ByTimes,
+	})
+	invalid, ok := errors.AsType[*itembank.InvalidError](err)
+	switch {
+	case ok && invalid.Field != "campaign":
+		return &usageError{fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed."}
+	case errors.Is(err, itembank.ErrChanged):
+		hint := fmt.Sprintf("`oncebox campaign show %s` shows the settings. Then repeat the command.", c.Name)
+		return &hintError{fmt.Errorf("%s: %w", c.Name, err), hint}
+	case err != nil:
+		return err
+	}
+	if campaign.Override != "" && (c.Opens != nil || c.Closes != nil) {
+		a.remark("the times decide nothing now: %s was set to %s by hand; --by-times takes that back", c.Name, campaign.Override)
+	}
+	state := campaign.StateAt(time.Now())
+	return a.print(toCampaignJSON(campaign, state),
+		describe(campaign, state)+fmt.Sprintf("\nrunning functions follow within %s", itembank.DefaultCampaignCache))
+}
+
+type campaignDelete struct {
+	Name string `arg:"" help:"The campaign."`
+}
+
+func (campaignDelete) Help() string {
+	return fmt.Sprintf(`Deletes a campaign that was never loaded, with its page. Its name can be used again %.0f seconds later, when no
+function uses the old settings any more.
+
+A campaign that was ever loaded is never deleted: a claim may be under way at any moment, and claims whose campaign is
+gone could be neither released nor swept. Then the exit code is 3 and nothing is changed. Retire it: close it, let its
+claims end or keep them, and withdraw its free items. Its name stays.
+
+It counts the rows of the campaign and the claims of its scope. On DynamoDB that is at least 528 read units.
+
+Examples:
+  oncebox campaign delete sprnig
+  oncebox campaign close spring && oncebox withdraw spring --all --yes   # instead, once it was loaded`, itembank.DrainTime.Seconds())
+}
+
+func (c campaignDelete) Run(ctx context.Context, a *app) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
+		err := b.DeleteCampaign(ctx, c.Name)
+		if errors.Is(err, itembank.ErrLoaded) {
+			hint := fmt.Sprintf("Retire it: `oncebox campaign close %s`, let its claims end or keep them, then `oncebox withdraw %s --all --yes`.", c.Name, c.Name)
+			return &hintError{fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint}
+		}
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]string{"name": c.Name, "state": "deleted"},
+			fmt.Sprintf("%s is deleted; its name can be used again in %.0f seconds", c.Name, itembank.DrainTime.Seconds()))
+	})
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type itemsCommand struct {
+	List itemsList `cmd:"" help:"List the free items of a campaign."`
+}
+
+type itemsList struct {
+	Campaign string `arg:"" help:"The campaign."`
+	Free     bool   `help:"List the free items. Required: items that are held or have ended are not listed."`
+	rateFlag
+}
+
+func (itemsList) Help() string {
+	return `Prints one item a line, in no particular order. If it has columns, they follow, each after a tab, as in price=40. With
+--output json it prints one object a line. It reads the whole bank, and in a campaign with columns also the row of each
+item: --rate counts each. While claims are made, the lines belong to slightly different moments.
+
+Codes on a screen are codes in the terminal's history: pipe them into a file.
+
+Examples:
+  oncebox items list hall --free
+  oncebox items list hall --free --rate 5000   # beside a sale`
+}
+
+func (c itemsList) Run(ctx context.Context, a *app) error {
+	if !c.Free {
+		return &usageError{errors.New("there is nothing to list"), "Say --free for the free items."}
+	}
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.list(ctx, a, b) }, c.option())
+}
+
+func (c itemsList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := b.FreeItems(ctx, c.Campaign, cursor, itembank.MaxItemPage)
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			if err := c.print(a, item); err != nil {
+				return err
+			}
+		}
+		cursor = page.Next
+	}
+	return nil
+}
+
+func (c itemsList) print(a *app, item itembank.PageItem) error {
+	if a.Output != outputJSON {
+		_, err := fmt.Fprintln(a.stdout, itemLine(item.Item, item.Columns))
+		return err
+	}
+	encoder := json.NewEncoder(a.stdout)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(claimapi.ItemBody(item))
+}

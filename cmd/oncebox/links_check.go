@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/itemfile"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// customers is what was found in a file of customers without bad rows.
+type customers struct {
+	column   int   // with the claimants, from 0
+	named    bool  // the first row names the columns
+	rows     int64 // without the one that names the columns
+	repeated repeatedRows
+}
+
+// shownRows is how many rows a message names.
+const shownRows = 5
+
+// inspect reads the whole file. It keeps a hash of each claimant: about 40 bytes.
+func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found customers, err error) {
+	var bad badRows
+	width := 0
+	for row, err := range itemfile.Rows(open) {
+		var line *itembank.LineError
+		switch {
+		case ctx.Err() != nil:
+			return found, ctx.Err()
+		case errors.As(err, &line):
+			bad.add(line.Line, detailOf(line))
+		case err != nil:
+			return found, fmt.Errorf("%s: %w", c.Customers, err)
+		case width == 0:
+			width = len(row.Cells)
+			if found.column, found.named, err = c.columnOf(row.Cells); err != nil {
+				return found, err
+			}
+			if found.named {
+				continue
+			}
+			fallthrough
+		default:
+			found.rows++
+			bad.check(row, width, found.column)
+			found.repeated.add(row, found.column)
+		}
+	}
+	if err := bad.err(c.Customers); err != nil {
+		return found, err
+	}
+	if found.rows == 0 {
+		return found, &usageError{fmt.Errorf("%s: has no customers", c.Customers), ""}
+	}
+	return found, nil
+}
+
+// columnOf finds the column of the claimants in the first row, and says whether this row names the columns.
+func (c linksMake) columnOf(first []string) (column int, named bool, err error) {
+	refuse := func(hint, format string, args ...any) (int, bool, error) {
+		return 0, false, &usageError{fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint}
+	}
+	if at := strings.IndexAny(first[0], ";\t"); len(first) == 1 && at >= 0 {
+		return refuse("Convert it to CSV with commas.", "has %q between its columns, and not commas", first[0][at])
+	}
+	if n, err := strconv.Atoi(c.Column); err == nil {
+		if n < 1 || n > len(first) {
+			return refuse("", "--column %d: the first row has %s", n, quantity(int64(len(first)), "column"))
+		}
+		return n - 1, false, nil
+	}
+	if slices.Contains(first, linkColumn) {
+		return refuse("Remove or rename it.", "has a column %s already", linkColumn)
+	}
+	if column = slices.Index(first, c.Column); column < 0 {
+		return refuse("Name the column that tells customers apart, with --column.",
+			"has no column %q; its first row has %s", c.Column, quotedList(first))
+	}
+	return column, true, nil
+}
+
+// badRows collects what is wrong with rows.
+type badRows struct {
+	first []string
+	total int64
+}
+
+func (b *badRows) add(line int64, detail string) {
+	b.total++
+	if len(b.first) < shownRows {
+		b.first = append(b.first, fmt.Sprintf("line %d %s", line, detail))
+	}
+}
+
+// check tests the claimant by the rule of the API. White space around it would be a part of it, which nobody means.
+func (b *badRows) check(row itemfile.Row, width, column int) {
+	if len(row.Cells) != width {
+		b.add(row.Line, fmt.Sprintf("has %s, and the first row has %d", quantity(int64(len(row.Cells)), "column"), width))
+		return
+	}
+	claimant := row.Cells[column]
+	if err := claimapi.ValidateClaimant(claimant); err != nil {
+		b.add(row.Line, fmt.Sprintf("column %d %s", column+1, detailOf(err)))
+	} else if strings.TrimSpace(claimant) != claimant {
+		b.add(row.Line, fmt.Sprintf("column %d has white space around the claimant", column+1))
+	}
+}
+
+func (b *badRows) err(file string) error {
+	if b.total == 0 {
+		return nil
+	}
+	verb := "are"
+	if b.total == 1 {
+		verb = "is"
+	}
+	text := fmt.Sprintf("%s: %s %s wrong:\n  %s", file, quantity(b.total, "line"), verb, strings.Join(b.first, "\n  "))
+	if more := b.total - int64(len(b.first)); more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return &usageError{errors.New(text), "No link was made."}
+}
+
+// detailOf is what an error of package itembank says, without the name of the field.
+func detailOf(err error) string {
+	if invalid, ok := errors.AsType[*itembank.InvalidError](err); ok {
+		return invalid.Detail
+	}
+	return err.Error()
+}
+
+// repeatedRows finds rows of one claimant.
+type repeatedRows struct {
+	seed  maphash.Seed
+	lines map[uint64]int64 // by the hash of the claimant: the line that has it first
+	first []string
+	total int64
+}
+
+func (r *repeatedRows) add(row itemfile.Row, column int) {
+	if column >= len(row.Cells) {
+		return // a bad row
+	}
+	if r.lines == nil {
+		r.seed, r.lines = maphash.MakeSeed(), map[uint64]int64{}
+	}
+	hash := maphash.String(r.seed, row.Cells[column])
+	earlier, found := r.lines[hash]
+	if !found {
+		r.lines[hash] = row.Line
+		return
+	}
+	r.total++
+	if len(r.first) < shownRows {
+		r.first = append(r.first, fmt.Sprintf("line %d has the claimant of line %d", row.Line, earlier))
+	}
+}
+
+// err says that there is something to look at.
+func (r *repeatedRows) err(file string) error {
+	if r.total == 0 {
+		return nil
+	}
+	text := strings.Join(r.first, "\n  ")
+	if more := r.total - int64(len(r.first)); more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return &hintError{
+		fmt.Errorf("%w: rows of %s repeat a claimant:\n  %s", errLook, file, text),
+		"All links were made. The rows of one claimant have the same link and get one item together.",
+	}
+}

@@ -1,0 +1,82 @@
+package infra
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/sweephandler"
+)
+
+// newAlarms makes the alarms of the API, its function and its tables.
+func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
+	s.add(
+		alarm{
+			"ServerErrorsAlarm", "claim-server-errors", "The claim API answers with 5xx.",
+			c.shareOfRequests(c.apiMetric("5xx", "Sum")), failing, twice, false,
+		},
+		alarm{
+			"ClientErrorsAlarm", "claim-client-errors", "The claim API refuses half of the requests as wrong or not allowed.",
+			c.shareOfRequests(c.answers("ClientErrors", wrongRequests)), rejected, lasting, false,
+		},
+		alarm{
+			"RateLimitAlarm", "claim-rate-limit", "API Gateway refuses requests because of the rate limit.",
+			c.shareOfRequests(c.answers("RateLimited", `{ $.status = "429" }`)), limited, lasting, false,
+		},
+		alarm{
+			"LatencyAlarm", "claim-latency", "One of a hundred requests takes half of the time that the function has, or longer.",
+			c.apiMetric("Latency", "p99"), float64((p.Function.Timeout / 2).Milliseconds()), lasting, false,
+		},
+	)
+	s.addFunction(c.Function, "claim", twice)
+	s.addTable("throttled-keys-bank", c.BankTable)
+	s.addTable("throttled-keys", c.DedupeTable)
+}
+
+// wrongRequests finds the requests whose callers send something wrong, or are not allowed. 404 and 409 are answers that
+// belong to a sale: nothing there, sold out. Programs that look for weaknesses get a 404 from API Gateway. 429 has an
+// alarm of its own.
+const wrongRequests = `{ ($.status = "4*") && ($.status != "404") && ($.status != "409") && ($.status != "429") }`
+
+// answers counts lines of the access log. API Gateway's own metric 4xx would go off with every campaign that is sold out.
+func (c *ClaimAPI) answers(name, pattern string) awscloudwatch.IMetric {
+	return filtered(c.Construct, name, name, c.accessLogs, awslogs.FilterPattern_Literal(&pattern), "1", c.Function)
+}
+
+// shareOfRequests is a number of requests in percent of all.
+func (c *ClaimAPI) shareOfRequests(part awscloudwatch.IMetric) awscloudwatch.IMetric {
+	return percent("part", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
+}
+
+func (c *ClaimAPI) apiMetric(name, statistic string) awscloudwatch.Metric {
+	return metric("AWS/ApiGateway", name, statistic, "ApiId", c.API.ApiId())
+}
+
+// newSweepAlarms makes the alarms of the sweep. Sweeps that come seldom are not waited for.
+func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p ClaimAPIProps) {
+	errors := twice
+	if p.Sweep.Every > alarmPeriod {
+		errors = atOnce
+	}
+	s.in(scope).addFunction(c.Sweep, "sweep", errors)
+	if items := p.nearlyEmpty(); items > 0 {
+		s.in(scope).add(alarm{
+			"NearlyEmptyAlarm", "bank-nearly-empty", "An open campaign has few free items left, or none.",
+			c.Metric(FreeItems, &awscloudwatch.MetricOptions{
+				Statistic: jsii.String("Minimum"), Period: seconds(countPeriod(p.Sweep.Every)),
+			}), float64(items), atOnce, true,
+		})
+	}
+}
+
+// countPeriod is a period in which free items are counted at least once: the sweep counts them every five minutes, or
+// each time where it runs less often. A late sweep makes no gap.
+func countPeriod(every time.Duration) time.Duration {
+	return min(max(3*sweephandler.CountEvery, 2*every), longestAlarmPeriod)
+}
+
+// longestAlarmPeriod is CloudWatch's limit of an alarm (API Reference, "PutMetricAlarm").
+const longestAlarmPeriod = 24 * time.Hour

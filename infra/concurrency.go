@@ -1,0 +1,20 @@
+package infra
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// checkConcurrency refuses what would stop the function.
+func (p FunctionProps) checkConcurrency(wrong *problems) {
+	if n := p.ReservedConcurrency; n != nil && *n < 1 {
+		wrong.add("%s is %d, which stops the function; choose at least 1, or leave it out",
+			wrong.of("ReservedConcurrency"), *n)
+	}
+}
+
+func (p FunctionProps) reserve(function awslambda.CfnFunction) {
+	if p.ReservedConcurrency != nil {
+		function.SetReservedConcurrentExecutions(jsii.Number(*p.ReservedConcurrency))
+	}
+}

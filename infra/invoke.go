@@ -1,0 +1,25 @@
+package infra
+
+import (
+	"errors"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// GrantInvoke allows a principal, for example the role of a back end, to call the API. The API must have [AuthIAM]:
+// every other one does not look at policies, and the error says so. The principal must be of the API's account: HTTP APIs
+// have no resource policies (API Gateway Developer Guide, "Control access to HTTP APIs with IAM authorization"), so others
+// assume a role there.
+func (c *ClaimAPI) GrantInvoke(grantee awsiam.IGrantable) (awsiam.Grant, error) {
+	if c.auth != authIAM {
+		return nil, errors.New("GrantInvoke needs AuthIAM; an API with " + string(c.auth) + " does not look at policies")
+	}
+	api := awscdk.Stack_Of(c.Construct).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("execute-api"), Resource: c.API.ApiId(), ResourceName: jsii.String("$default/*"),
+	})
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
+		Grantee: grantee, Actions: jsii.Strings("execute-api:Invoke"), ResourceArns: &[]*string{api},
+	}), nil
+}

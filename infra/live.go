@@ -1,0 +1,72 @@
+package infra
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscodedeploy"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// liveAlias is the name of the alias that everything calls.
+const liveAlias = "live"
+
+// newLive makes the alias of a function, and publishes a version for it. Lambda changes the code and the configuration
+// of a function in two calls, so between them a function with strict variables refuses to start (terraform-provider-aws,
+// issue 24572). CloudFormation publishes the version after both calls, and moves the alias after that: callers of the
+// alias get the version before, and then the new one.
+func newLive(scope constructs.Construct, function awslambda.Function) awslambda.Alias {
+	return awslambda.NewAlias(scope, jsii.String("Live"), &awslambda.AliasProps{
+		AliasName: jsii.String(liveAlias), Version: function.CurrentVersion(),
+	})
+}
+
+// canaries are CodeDeploy's configurations that give a new version a tenth of the calls at first. Five minutes are left
+// out: an alarm needs two bad periods of so long.
+var canaries = map[time.Duration]func() awscodedeploy.ILambdaDeploymentConfig{
+	10 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_10MINUTES,
+	15 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_15MINUTES,
+	30 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_30MINUTES,
+}
+
+// addCanary lets CodeDeploy move the alias, if the props say so. It moves the alias back if one of the alarms goes off.
+// An alarm about the event source mapping cannot be among them: the mapping needs the alias, which needs the deployment
+// group.
+func addCanary(scope constructs.Construct, p FunctionProps, alias awslambda.Alias, alarms ...awscloudwatch.Alarm) {
+	config, ok := canaries[p.Canary]
+	if !ok {
+		return
+	}
+	var all []interfacesawscloudwatch.IAlarmRef
+	for _, alarm := range alarms {
+		all = append(all, alarm)
+	}
+	awscodedeploy.NewLambdaDeploymentGroup(scope, jsii.String("Canary"), &awscodedeploy.LambdaDeploymentGroupProps{
+		Alias: alias, DeploymentConfig: config(), Alarms: &all,
+	})
+}
+
+// permitFirst makes the integrations of an API wait for the permissions of their function. CloudFormation knows no order
+// between them: without one, an API that called another function or alias before could call this one too early, and
+// would answer 500 until the permission is there.
+func permitFirst(api awsapigatewayv2.HttpApi) {
+	var permissions []awslambda.CfnPermission
+	var integrations []awsapigatewayv2.CfnIntegration
+	for _, c := range *api.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		switch c := c.(type) {
+		case awslambda.CfnPermission:
+			permissions = append(permissions, c)
+		case awsapigatewayv2.CfnIntegration:
+			integrations = append(integrations, c)
+		}
+	}
+	for _, integration := range integrations {
+		for _, permission := range permissions {
+			integration.AddResourceDependency(permission, nil)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package infra
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// oldestRecord is the age of unread records at which the iterator-age alarm goes off. Lambda gives records up much
+// later: at 80 % of the retention, which is at least a day.
+const oldestRecord = 10 * time.Minute
+
+// unreadPeriod is how long records come in before the alarm about a stream that nobody reads goes off.
+const unreadPeriod = 15 * time.Minute
+
+// newAlarms makes the alarms of the stream, the function and its table. Where records may be lost, or a person must
+// decide, one is enough.
+func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
+	function, mapping := r.Function.FunctionName(), r.Mapping.Ref()
+	s.add(
+		alarm{
+			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
+			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), twice, false,
+		},
+		alarm{"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.", r.unread(), 1, atOnce, false},
+		alarm{
+			"DeadLettersAlarm", "dead-letters", "The function stored records in the dead-letter bucket.",
+			r.deadLetters(p), 1, atOnce, false,
+		},
+		alarm{
+			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave up batches and stored them in the dead-letter bucket.",
+			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, false,
+		},
+		alarm{
+			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the dead-letter bucket.",
+			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, atOnce, false,
+		},
+		alarm{
+			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
+			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, false,
+		},
+		alarm{
+			// No metric of AWS can tell: the retention of a stream can be raised after the deployment.
+			"PastHorizonAlarm", "records-past-horizon",
+			"Records were older than the horizon, which must be at least the stream's retention.",
+			r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon"), 1, atOnce, false,
+		},
+	)
+	if p.hasLog() {
+		s.add(r.logAlarms()...)
+	}
+	s.addFunction(r.Function, "dedupe", twice)
+	s.addTable("throttled-keys", r.DedupeTable)
+}
+
+// unread is 1 if records came into the stream and Lambda did not poll it once. IteratorAge has no value while the
+// function does not run. A mapping that polls counts every poll, also one without records. Without new records the
+// value is 0: a new stack has no polls before its mapping has begun.
+func (r *RecordDedupe) unread() awscloudwatch.IMetric {
+	period := &awscloudwatch.MetricOptions{Period: seconds(unreadPeriod)}
+	return calculated("IF(FILL(records, 0) > 0 && FILL(polls, 0) == 0, 1, 0)", metrics{
+		"records": metric("AWS/Kinesis", "IncomingRecords", "Sum", "StreamName", r.Source.StreamName()).With(period),
+		"polls": metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", r.Mapping.Ref()).
+			With(period),
+	}, unreadPeriod)
+}
+
+// deadLetters is the number of records that the function stored, and of the notifications that wait. The function counts
+// for itself: a notification that SQS refused would be missing. The notifications keep the alarm on until somebody has
+// looked. The metrics of the bucket do not serve: NumberOfObjects is daily and counts old versions, and PutRequests
+// counts requests that stored nothing, and costs several metrics for each filter.
+func (r *RecordDedupe) deadLetters(p RecordDedupeProps) awscloudwatch.IMetric {
+	var stored awscloudwatch.IMetric = r.Metric(DeadLetters, over("Sum"))
+	if p.Function.NoMetrics {
+		stored = r.counted("DeadLetters", string(DeadLetters), "$.dead_lettered")
+	}
+	return calculated("FILL(stored, 0) + FILL(waiting, 0)", metrics{
+		"stored": stored,
+		"waiting": metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName",
+			r.NotifyQueue.QueueName()),
+	}, alarmPeriod)
+}
+
+// counted makes a metric of a member of the function's log lines, where it is above 0.
+func (r *RecordDedupe) counted(id, name, member string) awscloudwatch.Metric {
+	pattern := awslogs.FilterPattern_NumberValue(jsii.String(member), jsii.String(">"), jsii.Number(0))
+	return r.filter(id, name, pattern, member)
+}
+
+// filter makes a metric of the function's log lines with a pattern.
+func (r *RecordDedupe) filter(id, name string, pattern awslogs.IFilterPattern, value string) awscloudwatch.Metric {
+	return filtered(r.Construct, id, name, r.Function.LogGroup(), pattern, value, r.Function)
+}

@@ -1,0 +1,50 @@
+package infra
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// uniqueInARegion says why a table has no replicas.
+const uniqueInARegion = "has replicas in other regions. A condition of a write is tested in one region, so two regions " +
+	"could hand out one item, or deliver one record twice. Choose a table without replicas, and one region for each " +
+	"campaign or stream"
+
+// hasReplicas reports whether a table of this app is in several regions. Imported tables do not tell.
+func hasReplicas(table awsdynamodb.ITableV2) bool {
+	made, ok := table.Node().DefaultChild().(awsdynamodb.CfnGlobalTable)
+	if !ok {
+		return false
+	}
+	replicas, _ := awscdk.Stack_Of(table).Resolve(made.Replicas()).([]any)
+	return len(replicas) > 1
+}
+
+// refuseReplicas refuses a table that has replicas by now.
+func refuseReplicas(wrong *problems, prop string, table awsdynamodb.ITableV2) {
+	if table != nil && hasReplicas(table) {
+		wrong.add("%s %s", wrong.of(prop), uniqueInARegion)
+	}
+}
+
+// oneRegion refuses the tables of a construct that got replicas after it was made.
+type oneRegion struct{ tables []awsdynamodb.ITableV2 }
+
+func keepOneRegion(scope constructs.Construct, tables ...awsdynamodb.ITableV2) {
+	scope.Node().AddValidation(&oneRegion{tables})
+}
+
+// Validate returns what is wrong. The CDK calls it before it makes the template.
+func (v *oneRegion) Validate() *[]*string {
+	wrong := []*string{}
+	for _, table := range v.tables {
+		if hasReplicas(table) {
+			wrong = append(wrong, jsii.String(fmt.Sprintf("the table %s %s", *table.Node().Path(), uniqueInARegion)))
+		}
+	}
+	return &wrong
+}

@@ -1,0 +1,85 @@
+package awssecret
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+)
+
+const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
+
+// manager is Secrets Manager with one secret.
+type manager struct {
+	*testing.T
+	status int
+	answer string
+	reads  int
+}
+
+func (m *manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.reads++
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.Header.Get("X-Amz-Target") != "secretsmanager.GetSecretValue" || string(body) != `{"SecretId":"`+arn+`"}` ||
+		!strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/secretsmanager/") { // the region of the ARN
+		m.Errorf("Secrets Manager was asked %v %s", r.Header, body)
+	}
+	w.WriteHeader(m.status)
+	_, _ = io.WriteString(w, m.answer) // a reply that is lost fails the test elsewhere
+}
+
+// TestReader: errors name the secret and nothing of its text, and are not kept. A value is.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	m := &manager{T: t}
+	web := httptest.NewServer(m)
+	t.Cleanup(web.Close)
+	read := Reader(func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "us-east-1", BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		}, nil
+	}, arn)
+	for _, failure := range []struct {
+		status       int
+		answer, says string
+	}{
+		{http.StatusBadRequest, `{"__type":"AccessDeniedException"}`, "AccessDeniedException"},
+		{http.StatusBadRequest, `{"__type":"ResourceNotFoundException"}`, "ResourceNotFoundException"},
+		{http.StatusOK, `{"SecretBinary":"aHVudGVyMg=="}`, "has no text"},
+		{http.StatusOK, `{"SecretString":" \n"}`, "has no text"},
+		{http.StatusOK, `{"SecretString":"hunter2`, "deserialization failed"},
+	} {
+		m.status, m.answer = failure.status, failure.answer
+		value, err := read(t.Context())
+		if value != "" || err == nil || !strings.Contains(err.Error(), failure.says) || !strings.Contains(err.Error(), arn) ||
+			strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %q and %v", failure.answer, value, err)
+		}
+	}
+	m.reads, m.answer = 0, `{"SecretString":"hunter2\n"}`
+	for range 2 {
+		if value, err := read(t.Context()); value != "hunter2" || err != nil {
+			t.Errorf("got %q and %v", value, err)
+		}
+	}
+	if m.reads != 1 {
+		t.Errorf("the secret was read %d times", m.reads)
+	}
+}
+
+func TestRegion(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		arn: "eu-west-1", "arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:x-a1B2c3": "us-gov-west-1",
+		"turnstile": "", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:": "", "arn:aws:sqs:eu-west-1:123456789012:secret:x": "",
+	} {
+		if got := Region(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

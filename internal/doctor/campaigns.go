@@ -1,0 +1,191 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/scratch"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// The claimants of scratch campaigns. Each step has its own, so that no step rests on the claim of another.
+const (
+	claimantA = scratch.Prefix + "a" // claims, releases, and claims again
+	claimantB = scratch.Prefix + "b" // has a claim that has ended, and asks again
+	claimantC = scratch.Prefix + "c" // has a claim that has ended, and does not ask again
+	claimantD = scratch.Prefix + "d" // asks when the only item left is in that claim
+	claimantE = scratch.Prefix + "e" // has a claim that has ended, for the sweep
+)
+
+var claimants = []string{claimantA, claimantB, claimantC, claimantD, claimantE}
+
+// itemsOf returns the items of a scratch campaign.
+func itemsOf(campaign string) []string { return []string{campaign + "-1", campaign + "-2"} }
+
+// hold is the shortest hold there is. In the past it has ended.
+const hold = 30 * time.Second
+
+// clock is that of DynamoDB, or a late one. This machine's clock may be minutes ahead: doctor would delete the campaigns
+// of another run that has just begun.
+type clock struct {
+	store *dynamostore.Store
+	late  time.Duration
+}
+
+func (c clock) Now() time.Time {
+	now := c.store.ServerTime()
+	if now.IsZero() { // not known before the first request
+		now = time.Now()
+	}
+	return now.Add(-c.late)
+}
+
+func (clock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
+
+// anHour is how long ago claims and items have ended when they are made, so that nobody has to wait.
+const anHour = time.Hour
+
+// withoutClock is a store that does not know the server's time, so that the clock of the Bank counts.
+type withoutClock struct{ engine.Store }
+
+func (withoutClock) ServerTime() time.Time { return time.Time{} }
+
+// banks are the campaigns of the functions' tables, with the operator's credentials.
+type banks struct {
+	store *dynamostore.Store
+	now   *itembank.Bank
+	past  *itembank.Bank // makes what has ended
+}
+
+func newBanks(store *dynamostore.Store) banks {
+	of := func(s engine.Store, c clock) *itembank.Bank {
+		return itembank.New(s, itembank.WithClock(c), itembank.WithCampaignCache(0))
+	}
+	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, anHour})}
+}
+
+// newSuffix is random: two doctors at a time have campaigns of their own.
+func newSuffix() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return hex.EncodeToString(random[:])
+}
+
+// makeHolds makes the campaign whose claims are holds, with one item or several. Its two items have a column.
+func (b banks) makeHolds(ctx context.Context, name string) error {
+	settings := itembank.Settings{Shards: 1, Hold: hold, Columns: true, Choice: true}
+	_, _, err := b.now.CreateCampaign(ctx, name, settings)
+	if err != nil {
+		return err
+	}
+	_, err = b.now.Load(ctx, name, withColumn(itemsOf(name)), nil)
+	return err
+}
+
+// withColumn is a load of items with a column each.
+func withColumn(items []string) itembank.Source {
+	return func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			for i, item := range items {
+				columns := []itembank.Column{{Name: "made_by", Value: "doctor"}}
+				if !yield(itembank.Line{Number: int64(i + 1), Item: item, Columns: columns}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// makeEnded makes the campaign whose items have ended.
+func (b banks) makeEnded(ctx context.Context, name string) error {
+	_, _, err := b.now.CreateCampaign(ctx, name, itembank.Settings{Shards: 1, ItemLife: time.Second})
+	if err != nil {
+		return err
+	}
+	_, err = b.past.Load(ctx, name, itembank.Items(itemsOf(name)...), nil)
+	return err
+}
+
+// heldID returns the id of a claim, or "" if there is none.
+func (b banks) heldID(ctx context.Context, campaign, claimant string) (string, error) {
+	held, err := b.now.HeldClaim(ctx, campaign, claimant)
+	if errors.Is(err, itembank.ErrNoClaim) {
+		return "", nil
+	}
+	return held.ID, err
+}
+
+// claimInThePast makes a claim that has ended, and returns its id. It is for the items, or for any item.
+func (b banks) claimInThePast(ctx context.Context, campaign, claimant string, items ...string) (id string, err error) {
+	granted, err := b.past.Claim(ctx, campaign, claimant, itembank.Choosing(items...))
+	return granted.Claim.ID, own(err)
+}
+
+// releaseAll ends the claims of the claimants, where there are any.
+func (b banks) releaseAll(ctx context.Context, campaign string, claimants []string) error {
+	for _, claimant := range claimants {
+		id, err := b.heldID(ctx, campaign, claimant)
+		if err == nil && id != "" {
+			_, err = b.now.Release(ctx, campaign, claimant, id)
+		}
+		if err != nil && !errors.Is(err, itembank.ErrNoClaim) { // a scheduled sweep may be faster
+			return own(err)
+		}
+	}
+	return nil
+}
+
+// leftFor is how old the campaign of an interrupted run is before another run deletes it: a run takes seconds.
+const leftFor = 10 * time.Minute
+
+// deleteLeft deletes scratch campaigns of runs that were killed, and returns how many. With all it also deletes those
+// that another run may be using at this moment. One that cannot be deleted is left to a later run.
+func (b banks) deleteLeft(ctx context.Context, all bool) (n, kept int, err error) {
+	campaigns, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	now := clock{store: b.store}.Now()
+	for _, c := range campaigns {
+		if !scratch.IsCampaign(c.Name) || !all && now.Sub(c.CreatedAt) < leftFor {
+			continue
+		}
+		if b.deleteCampaign(ctx, c) == nil {
+			n++
+		} else {
+			kept++
+		}
+	}
+	return n, kept, ctx.Err()
+}
+
+// deleteCampaign deletes a scratch campaign. It waits for a sweep, or for another doctor, that works on its rows.
+func (b banks) deleteCampaign(ctx context.Context, c engine.Campaign) (err error) {
+	if !scratch.IsCampaign(c.Name) {
+		return fmt.Errorf("%s is not a scratch campaign", c.Name)
+	}
+	for range tries {
+		err = b.store.DeleteScratch(ctx, c, itemsOf(c.Name), claimants)
+		if !errors.Is(err, engine.ErrTryAgain) || pause.For(ctx, between) != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// delete deletes a scratch campaign, if it was made.
+func (b banks) delete(ctx context.Context, name string) error {
+	c, err := b.store.Campaign(ctx, name)
+	if err != nil || c == nil {
+		return err
+	}
+	return b.deleteCampaign(ctx, *c)
+}

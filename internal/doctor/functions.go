@@ -1,0 +1,230 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	cloudformationtypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	"github.com/oncebox/oncebox/pkg/sweephandler"
+)
+
+// Kind is one of the three functions.
+type Kind string
+
+// The functions of oncebox.
+const (
+	Claim  Kind = "claim"
+	Sweep  Kind = "sweep"
+	Dedupe Kind = "dedupe"
+)
+
+// Function is a deployed function, as its callers reach it.
+type Function struct {
+	Kind        Kind
+	Name        string            // its name, without an alias
+	Alias       string            // what its callers call, such as live; "": they call the function or a version of it
+	Version     string            // the version that the alias leads to, or $LATEST
+	Canary      []string          // other versions to which the alias leads, such as "8 (10 % of the calls)"
+	Invoked     string            // the ARN that is invoked: of the alias, or else of the function or its version
+	Log         string            // its log group
+	Env         map[string]string // the variables of Version
+	Description string            // that of Version
+}
+
+// Environ returns the variables in the form of os.Environ, with those that Lambda sets.
+func (f Function) Environ() []string {
+	environ := []string{"AWS_LAMBDA_FUNCTION_NAME=" + f.Name}
+	for name, value := range f.Env {
+		environ = append(environ, name+"="+value)
+	}
+	slices.Sort(environ)
+	return environ
+}
+
+// SharesTables reports whether two functions of claims work on the same campaigns.
+func (f Function) SharesTables(other Function) bool {
+	const bank, dedupe = "ONCEBOX_BANK_TABLE", "ONCEBOX_DEDUPE_TABLE"
+	return f.Env[bank] == other.Env[bank] && f.Env[dedupe] == other.Env[dedupe]
+}
+
+// Lambda is the part of *lambda.Client that this package calls.
+type Lambda interface {
+	GetFunctionConfiguration(
+		context.Context, *lambda.GetFunctionConfigurationInput, ...func(*lambda.Options),
+	) (*lambda.GetFunctionConfigurationOutput, error)
+	GetAlias(context.Context, *lambda.GetAliasInput, ...func(*lambda.Options)) (*lambda.GetAliasOutput, error)
+	ListEventSourceMappings(
+		context.Context, *lambda.ListEventSourceMappingsInput, ...func(*lambda.Options),
+	) (*lambda.ListEventSourceMappingsOutput, error)
+	Invoke(context.Context, *lambda.InvokeInput, ...func(*lambda.Options)) (*lambda.InvokeOutput, error)
+}
+
+// CloudFormation is the part of *cloudformation.Client that this package calls.
+type CloudFormation interface {
+	ListStackResources(
+		context.Context, *cloudformation.ListStackResourcesInput, ...func(*cloudformation.Options),
+	) (*cloudformation.ListStackResourcesOutput, error)
+}
+
+// FindInStack reads the settings of the functions of a stack, as Find does. Others are the functions that have the
+// variables of a sweep, and not its description: somebody's function that works with the tables, or the sweep of a stack
+// from before there were descriptions. Nobody has named them, so they must not be invoked.
+func FindInStack(
+	ctx context.Context, stacks CloudFormation, client Lambda, stack string,
+) (found, others []Function, err error) {
+	names, err := InStack(ctx, stacks, stack)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := Find(ctx, client, names)
+	for _, f := range all {
+		if f.Kind == Sweep && !strings.HasPrefix(f.Description, sweephandler.Description) {
+			others = append(others, f)
+		} else {
+			found = append(found, f)
+		}
+	}
+	return found, others, err
+}
+
+// InStack returns the functions of a stack, each as the ARN of its alias where the stack has one: that is what API
+// Gateway, the schedule and the event source mapping call. A stack from before aliases has only functions.
+func InStack(ctx context.Context, client CloudFormation, stack string) (functions []string, err error) {
+	var aliases []string
+	in := &cloudformation.ListStackResourcesInput{StackName: &stack}
+	for pages := cloudformation.NewListStackResourcesPaginator(client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.StackResourceSummaries {
+			id := aws.ToString(r.PhysicalResourceId)
+			switch kind := aws.ToString(r.ResourceType); {
+			case id == "", r.ResourceStatus == cloudformationtypes.ResourceStatusDeleteComplete: // there is none
+			case kind == "AWS::Lambda::Function":
+				functions = append(functions, id)
+			case kind == "AWS::Lambda::Alias":
+				aliases = append(aliases, id)
+			}
+		}
+	}
+	for i, name := range functions {
+		of := slices.IndexFunc(aliases, func(alias string) bool { return strings.Contains(alias, ":function:"+name+":") })
+		if of >= 0 {
+			functions[i] = aliases[of]
+		}
+	}
+	return functions, nil
+}
+
+// Find reads the settings of functions. They are names or ARNs, with an alias or a version or without. What is named is
+// invoked: a function with the variables of a sweep is one. It leaves out functions that are not of oncebox, such as those with which the CDK makes a stack.
+func Find(ctx context.Context, client Lambda, functions []string) (found []Function, err error) {
+	for _, name := range functions {
+		f, err := find(ctx, client, name)
+		if err != nil {
+			return nil, err
+		}
+		if f.Kind != "" {
+			found = append(found, f)
+		}
+	}
+	return found, nil
+}
+
+func find(ctx context.Context, client Lambda, name string) (f Function, err error) {
+	// With an alias in the name this is the configuration of the version behind it.
+	out, err := client.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &name})
+	if err != nil {
+		return f, err
+	}
+	f = Function{
+		Name: aws.ToString(out.FunctionName), Version: aws.ToString(out.Version), Invoked: aws.ToString(out.FunctionArn),
+		Description: aws.ToString(out.Description),
+	}
+	if out.LoggingConfig != nil {
+		f.Log = aws.ToString(out.LoggingConfig.LogGroup)
+	}
+	if e := out.Environment; e != nil {
+		if e.Error != nil { // they are encrypted with a key that the operator may not use
+			return f, &VariablesError{f.Name, aws.ToString(e.Error.Message)}
+		}
+		f.Env = e.Variables
+	}
+	f.Kind = kindOf(f.Env)
+	if qualifier := qualifierOf(name); f.Kind != "" && qualifier != "" && !isVersion(qualifier) {
+		return f.withAlias(ctx, client, strings.TrimSuffix(name, ":"+qualifier), qualifier)
+	}
+	return f, nil
+}
+
+// VariablesError says that the operator may not read the variables of a function.
+type VariablesError struct{ Function, Reason string }
+
+func (e *VariablesError) Error() string {
+	return fmt.Sprintf("the variables of the function %s cannot be read: %s", e.Function, e.Reason)
+}
+
+// qualifierOf returns the alias or version in NAME:QUALIFIER or in an ARN of that form.
+func qualifierOf(name string) string {
+	if _, rest, isARN := strings.Cut(name, ":function:"); isARN {
+		name = rest
+	}
+	_, qualifier, _ := strings.Cut(name, ":")
+	return qualifier
+}
+
+// isVersion tells a version from an alias, whose name is not a number (Lambda API reference, "CreateAlias").
+func isVersion(qualifier string) bool {
+	return qualifier == "$LATEST" || strings.Trim(qualifier, "0123456789") == ""
+}
+
+// withAlias reads where an alias of the function leads to.
+func (f Function) withAlias(ctx context.Context, client Lambda, name, alias string) (Function, error) {
+	out, err := client.GetAlias(ctx, &lambda.GetAliasInput{FunctionName: &name, Name: &alias})
+	if err != nil {
+		return f, err
+	}
+	f.Alias, f.Version, f.Invoked = alias, aws.ToString(out.FunctionVersion), aws.ToString(out.AliasArn)
+	if out.RoutingConfig != nil {
+		for version, weight := range out.RoutingConfig.AdditionalVersionWeights {
+			f.Canary = append(f.Canary, fmt.Sprintf("%s (%g %% of the calls)", version, 100*weight))
+		}
+		slices.Sort(f.Canary)
+	}
+	return f, nil
+}
+
+// kindOf tells the functions by their variables. The claim and the dedupe function require one that the others refuse.
+// The sweep has only variables that other programs may have, too: the names of the tables.
+func kindOf(env map[string]string) Kind {
+	switch {
+	case env["ONCEBOX_CLAIMANT_FROM"] != "":
+		return Claim
+	case env["ONCEBOX_SINK"] != "":
+		return Dedupe
+	case env["ONCEBOX_BANK_TABLE"] != "":
+		return Sweep
+	}
+	return ""
+}
+
+// Mappings returns the event source mappings that call what is invoked: the alias, if there is one.
+func Mappings(ctx context.Context, client Lambda, f Function) (all []types.EventSourceMappingConfiguration, err error) {
+	in := &lambda.ListEventSourceMappingsInput{FunctionName: &f.Invoked}
+	for pages := lambda.NewListEventSourceMappingsPaginator(client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.EventSourceMappings...)
+	}
+	return all, nil
+}

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+)
+
+// key is the name of the dead letter in its bucket.
+func (r *recordsRun) key(at deadletter.Setting) string {
+	return at.Prefix + deadletter.Name(r.scope, r.poison.Owner().String(), r.poisonPayload())
+}
+
+func (r *recordsRun) readLetter(ctx context.Context, at deadletter.Setting) (string, error) {
+	key := r.key(at)
+	var content []byte
+	err := r.await(ctx, r.patience, func() (bool, error) {
+		out, err := r.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &key})
+		if _, missing := errors.AsType[*s3types.NoSuchKey](err); missing {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		content, err = io.ReadAll(out.Body)
+		return err == nil, errors.Join(err, out.Body.Close())
+	})
+	switch {
+	case errors.Is(err, errLate):
+		return "", r.stuck(ctx, fmt.Sprintf("the dead letter was not in the bucket %s within %s", at.Bucket, r.waited()))
+	case err != nil:
+		return "", own(err)
+	}
+	letter, err := deadletter.Decode(content)
+	if err != nil || !bytes.Equal(letter.Data, r.poisonPayload()) {
+		return "", fmt.Errorf("%w: the dead letter does not have the record", errNotExpected)
+	}
+	return "whole, with its reason: " + letter.Reason, nil
+}
+
+// A message that was received is hidden from others for a while. Another doctor hides the one of this run so long, so
+// this run looks for it longer. Messages of others are received twice at most.
+const (
+	hidden = 30 * time.Second
+	look   = 45 * time.Second
+
+	lastLook = 5 * time.Second // of the clean-up, if no step has looked
+)
+
+// takeNotification looks for the message about the dead letter, and deletes it.
+func (r *recordsRun) takeNotification(ctx context.Context, at deadletter.Setting) (string, error) {
+	others, err := r.receive(ctx, r.key(at), min(r.patience, look))
+	switch {
+	case errors.Is(err, errLate):
+		return "", &notProvedError{fmt.Sprintf("the dead letter is stored, but its notification was not in the queue; "+
+			"%d other messages were. Another program that receives from the queue may have it", others)}
+	case err != nil:
+		return "", own(err)
+	}
+	return "received, and deleted from the queue", nil
+}
+
+// receive receives messages until it has that of a key, which it deletes. It counts the others. The error is errLate if
+// the message did not come.
+func (r *recordsRun) receive(ctx context.Context, key string, within time.Duration) (others int, err error) {
+	err = r.await(ctx, within, func() (bool, error) {
+		out, err := r.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+			QueueUrl: &r.options.NotifyQueueURL, MaxNumberOfMessages: 10, VisibilityTimeout: int32(hidden / time.Second),
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, m := range out.Messages {
+			var n deadletter.Notification
+			if json.Unmarshal([]byte(aws.ToString(m.Body)), &n) != nil || n.Key != key {
+				others++
+				continue
+			}
+			_, err := r.SQS.DeleteMessage(ctx, &sqs.DeleteMessageInput{
+				QueueUrl: &r.options.NotifyQueueURL, ReceiptHandle: m.ReceiptHandle,
+			})
+			return true, err
+		}
+		return false, nil
+	})
+	if err == nil || errors.Is(err, errLate) {
+		r.looked = true
+	}
+	return others, err
+}
+
+// cleanUp deletes the dead letter, and its message if no step has looked for that. It does so after an interruption,
+// too. What it cannot delete it names.
+func (r *recordsRun) cleanUp(ctx context.Context) {
+	at, _ := deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
+	if at.Bucket == "" || r.poison.Sequence == "" {
+		return // there is none
+	}
+	interrupted := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	if interrupted {
+		_ = pause.For(ctx, between) // shorter than cleanUpTime
+	}
+	key := r.key(at)
+	where := fmt.Sprintf("the dead letter s3://%s/%s", at.Bucket, key)
+	const do = "Delete this object and its message in the notifier queue, and no other."
+	err := r.deleteLetter(ctx, at.Bucket, key)
+	_, missing := errors.AsType[*s3types.NotFound](err)
+	switch {
+	case missing:
+		r.Warn("clean-up", where+" is not stored; the function may still store it", do)
+		return
+	case err != nil:
+		r.Fail("clean-up", where+" may stay: "+r.Explain(err), do)
+		return
+	}
+	if r.options.NotifyQueueURL != "" && !r.looked {
+		if _, err := r.receive(ctx, key, lastLook); err != nil {
+			r.Warn("clean-up", "the message about "+where+" may be in the notifier queue", "Delete this message, and no other.")
+		}
+	}
+	r.OK("clean-up", "the dead letter is deleted; the records stay in the streams for their retention, "+
+		"their entries and acks until they are purged")
+}
+
+// deleteLetter deletes the dead letter: in a bucket with versions, the version.
+func (r *recordsRun) deleteLetter(ctx context.Context, bucket, key string) error {
+	found, err := r.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
+	if err == nil {
+		_, err = r.S3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &bucket, Key: &key, VersionId: found.VersionId})
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/oncebox/oncebox/internal/scratch"
+	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+)
+
+// RecordsPlay is what a play of records works with, with the operator's credentials.
+type RecordsPlay struct {
+	Lambda   Lambda
+	Function Function                                // the dedupe function
+	Mappings []types.EventSourceMappingConfiguration // of the function: what CheckMapping has read
+	Others   []string                                // other dedupe functions that read the same stream
+	Acks     dedupe.Acks
+	Kinesis  *kinesis.Client
+	S3       *s3.Client
+	SQS      *sqs.Client
+	Wait     time.Duration      // how long a record may take from the source to its end, after a batching window
+	Explain  func(error) string // puts an error of the SDK into plain words
+}
+
+// recordsRun is a run of a play of records.
+type recordsRun struct {
+	RecordsPlay
+	*script
+	options kinesishandler.Options
+	stream  dedupe.Stream // the source
+	arn     string
+	scope   string
+	suffix  string
+
+	patience time.Duration // Wait, after the time for which Lambda may gather a batch
+	begun    time.Time     // when the first records were put, by the clock of Kinesis
+
+	put    []dedupe.Position // of all records
+	poison dedupe.Position   // of the poison record, if it was put
+	looked bool              // the message about the poison record was looked for
+	tail   map[string]string // where to read on in the destination's shards
+	seen   map[int][]string  // the ids under which a record was delivered
+	packed bool              // some were delivered in a KPL aggregate
+}
+
+func (r *recordsRun) id(n int) string { return fmt.Sprintf("%s%s-%d", scratch.Prefix, r.suffix, n) }
+
+// The names of steps that others need.
+const (
+	stepPut  = "scratch records"
+	stepDone = "records, from the source to their end"
+	stepDead = "dead letter"
+)
+
+// PlayRecords puts six scratch records into the source stream: a record, its copy, another one with its id, two in a
+// KPL aggregate, and a poison record. It reads back what became of them, and deletes the dead letter and its
+// notification. The rest stays until the retention of the streams is over: consumers of the destination get these
+// records. An error is that of ctx: the play was interrupted, and the dead letter was deleted all the same if it was
+// there.
+func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
+	r := &recordsRun{
+		RecordsPlay: p, script: &script{report.Area("records"), p.Explain, map[string]bool{}},
+		suffix: newSuffix(), seen: map[int][]string{},
+	}
+	cannot := r.readSettings()
+	defer r.cleanUp(ctx)
+	for _, s := range r.steps(cannot) {
+		if err := r.play(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSettings reads the settings of the function and finds the stream that it reads. It says why it cannot play with
+// them, or "".
+func (r *recordsRun) readSettings() (cannot string) {
+	settings, err := kinesishandler.ParseSettings(r.Function.Environ())
+	if err != nil {
+		return "the settings of the function are wrong" // CheckSettings says how
+	}
+	r.options = settings.Options
+	mappings := r.Mappings
+	if len(mappings) != 1 {
+		return fmt.Sprintf("doctor knows %d event source mappings of the function, and needs one", len(mappings))
+	}
+	r.arn = aws.ToString(mappings[0].EventSourceArn)
+	r.patience = r.Wait + time.Duration(aws.ToInt32(mappings[0].MaximumBatchingWindowInSeconds))*time.Second
+	if r.stream, err = dedupe.ParseStreamARN(r.arn); err != nil {
+		return "the source is not a Kinesis stream: " + r.arn
+	}
+	r.scope = cmp.Or(r.options.Scope, r.stream.Name)
+	return r.cannotPlay()
+}
+
+// cannotPlay says why the records of a function cannot be played, or "".
+func (r *recordsRun) cannotPlay() string {
+	env := r.Function.Env
+	switch sink := r.options.Sink; {
+	case !slices.Contains([]string{"", "json"}, env["ONCEBOX_FORMAT"]):
+		return "doctor makes only JSON records, and ONCEBOX_FORMAT is " + env["ONCEBOX_FORMAT"]
+	case !slices.Contains([]string{"", "one"}, env["ONCEBOX_SOURCE_RECORDS"]):
+		return "doctor puts one record in a payload, and ONCEBOX_SOURCE_RECORDS is " + env["ONCEBOX_SOURCE_RECORDS"]
+	case sink.Table != "":
+		return "a scratch record is no item of the destination table " + sink.Table
+	case sink.Bucket != "":
+		return "a bucket as the destination has no acks; `oncebox objects verify` reads what the function has written"
+	case r.options.NoAcks:
+		return "without acks (ONCEBOX_ACKS is off) nothing says what is done"
+	case len(r.Others) > 0:
+		return "the stream is also the source of " + strings.Join(r.Others, ", ") +
+			", which would store dead letters that doctor does not delete"
+	case suspects(r.options.PoisonLimit):
+		return "a few poison records are a wrong setting with ONCEBOX_POISON_LIMIT " + env["ONCEBOX_POISON_LIMIT"] +
+			", and a batch with the one of doctor might fail"
+	case r.options.Unaggregated:
+		return "the function opens no KPL aggregates (ONCEBOX_SOURCE_AGGREGATION is off), and doctor puts one"
+	}
+	return ""
+}
+
+// suspects reports whether a limit takes so few poison records for a wrong setting that those of some runs could be
+// enough: then a new container fails the batch again and again, and the shard waits.
+func suspects(limit dedupe.PoisonLimit) bool {
+	const few = 5
+	return !limit.Off && limit.Share*float64(limit.Records) < few
+}
+
+// destination is a stream as the destination, in the words of docs/iam.md.
+const destination = "destination stream"
+
+// onScope returns a permission for actions on the rows of a scope.
+func (r *recordsRun) onScope(prefix, rest string, actions ...string) (all []Permission) {
+	only := "leading keys `" + prefix + "#SCOPE" + rest + "`"
+	if rest == "" {
+		only = "leading key `" + prefix + "#SCOPE`"
+	}
+	for _, action := range actions {
+		all = append(all, Permission{string(Dedupe), "dynamodb:" + action, dedupeTable, only})
+	}
+	return all
+}
+
+// proofOfDone is what the acks of the records prove: an ack comes after the ledger and the destination.
+func (r *recordsRun) proofOfDone() []Permission {
+	all := slices.Concat(r.onScope("consumer", "", "PutItem"), r.onScope("ack", "#*", "PutItem"), r.proofOfEntries())
+	switch sink := r.options.Sink; {
+	case sink.Stream != "":
+		all = append(all, Permission{string(Dedupe), "kinesis:PutRecords", destination, ""})
+	case sink.Firehose != "":
+		all = append(all, Permission{string(Dedupe), "firehose:PutRecordBatch", "destination Firehose stream", ""})
+	case sink.Queue != "":
+		all = append(all, Permission{string(Dedupe), "sqs:SendMessage", "destination queue", ""})
+	}
+	for _, action := range []string{"GetRecords", "GetShardIterator"} {
+		all = append(all, Permission{string(Dedupe) + " (Lambda)", "kinesis:" + action, "source stream", ""})
+	}
+	return all
+}
+
+// proofOfDestination is what an aggregate in the destination proves.
+func (r *recordsRun) proofOfDestination() []Permission {
+	if r.options.Sink.Stream == "" || !r.aggregates() {
+		return nil
+	}
+	return []Permission{{string(Dedupe), "kinesis:ListShards", destination, ""}}
+}
+
+// proofOfEntries is what the ledger needs. It changes an entry only for a record that gets a new id because its own is
+// taken.
+func (r *recordsRun) proofOfEntries() []Permission {
+	switch ledger := r.options.Ledger; {
+	case ledger.Log:
+		return r.onScope("log", "#*", "PutItem", "Query")
+	case ledger.Valkey != nil:
+		return nil
+	case r.options.PassSynthetic, r.options.Derive:
+		return r.onScope("record", "#*", "PutItem")
+	}
+	return r.onScope("record", "#*", "PutItem", "UpdateItem")
+}
+
+func (r *recordsRun) steps(cannot string) []step {
+	noStream, noLetters, noQueue := "", "", ""
+	if r.options.Sink.Stream == "" {
+		noStream = "doctor reads back streams only; look for " + scratch.Prefix + r.suffix + " in " + r.options.Sink.String()
+	}
+	letters, _ := deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
+	if letters.Bucket == "" {
+		noLetters = "the dead letters are not in a bucket"
+	}
+	if r.options.NotifyQueueURL == "" {
+		noQueue = "there is no notifier queue"
+	}
+	const poison = "objects `poison/SCOPE/*` of the account"
+	return []step{
+		{name: stepPut, not: cannot, run: r.putAll},
+		{name: stepDone, after: []string{stepPut}, proves: r.proofOfDone(), run: r.awaitAcks},
+		{
+			name: "destination", after: []string{stepPut, stepDone}, not: noStream,
+			proves: r.proofOfDestination(), run: r.readBack,
+		},
+		{
+			name: stepDead, after: []string{stepPut}, not: noLetters,
+			proves: []Permission{{string(Dedupe), "s3:PutObject", "dead-letter bucket", poison}},
+			run:    func(ctx context.Context) (string, error) { return r.readLetter(ctx, letters) },
+		},
+		{
+			name: "notification", after: []string{stepPut, stepDead}, not: noQueue,
+			proves: []Permission{{string(Dedupe), "sqs:SendMessage", "notifier queue", ""}},
+			run:    func(ctx context.Context) (string, error) { return r.takeNotification(ctx, letters) },
+		},
+	}
+}

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
+)
+
+// CheckAlias says what of a function is invoked. Without an alias a deployment changes what callers call in two steps.
+func CheckAlias(f Function, report *Report) {
+	a, name := report.Area("alias"), f.title()
+	switch {
+	case f.Alias == "":
+		report.Add(Check{
+			Area: a.name, Name: name, Status: Info, Detail: "none: doctor invokes version " + f.Version,
+			Do: "A stack from before aliases has none: docs/deploy.md, \"Upgrades\". If there is one, use --function " +
+				f.Name + ":ALIAS.",
+		})
+	case len(f.Canary) > 0:
+		a.Warn(name, fmt.Sprintf("%s is version %s, and also version %s: each step meets one of them",
+			f.Alias, f.Version, strings.Join(f.Canary, ", ")), "Run doctor again when the deployment has ended.")
+	default:
+		a.OK(name, fmt.Sprintf("%s is version %s", f.Alias, f.Version))
+	}
+}
+
+// TellOther says that a function of a stack is not invoked, as it may be a sweep or not.
+func TellOther(f Function, report *Report) {
+	report.Add(Check{
+		Area: "settings", Name: f.Name, Status: Info,
+		Detail: "has the variables of a sweep function, and not its description, \"" + sweephandler.Description +
+			" ...\": doctor does not invoke it",
+		Do: "If it is the sweep of a stack from before these descriptions, name all functions with --function, or deploy " +
+			"the stack again.",
+	})
+}
+
+// title is the function in a report.
+func (f Function) title() string { return fmt.Sprintf("%s function %s", f.Kind, f.Name) }
+
+// CheckSettings reads the settings of a function as the function does at its start. It reports whether they are good.
+func CheckSettings(f Function, report *Report) bool {
+	a, environ := report.Area("settings"), f.Environ()
+	var err error
+	switch f.Kind {
+	case Claim:
+		_, err = claimapi.ParseSettings(environ)
+	case Sweep:
+		_, err = sweephandler.ParseSettings(environ)
+	case Dedupe:
+		_, err = kinesishandler.ParseSettings(environ)
+	}
+	if err != nil {
+		a.Fail(f.title(), strings.ReplaceAll(strings.TrimPrefix(err.Error(), "settings: "), "\n", "; "),
+			"With these a function of this version of oncebox does not start. Deploy the stack again, or use the oncebox "+
+				"of the release that is deployed.")
+		return false
+	}
+	a.OK(f.title(), "as the function reads them at its start")
+	return true
+}
+
+// CheckMapping checks how Lambda gives records to the dedupe function. It returns the event source mappings, for
+// [RecordsPlay].
+func CheckMapping(
+	ctx context.Context, client Lambda, f Function, explain func(error) string, report *Report,
+) []types.EventSourceMappingConfiguration {
+	a := report.Area("mapping")
+	mappings, err := Mappings(ctx, client, f)
+	switch {
+	case err != nil:
+		a.Warn(f.Name, "cannot be read: "+explain(err), "docs/iam.md lists what doctor needs.")
+	case len(mappings) == 0:
+		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked,
+			"Records wait in their stream. Deploy the stack again, or name the function as its mapping does.")
+	}
+	for _, m := range mappings {
+		source, state := aws.ToString(m.EventSourceArn), aws.ToString(m.State)
+		result := cmp.Or(aws.ToString(m.LastProcessingResult), "not known yet")
+		switch {
+		case slices.Contains([]string{"Creating", "Enabling", "Updating"}, state):
+			a.Warn(source, "is "+state, "Run doctor again when the deployment has ended.")
+		case state != "Enabled":
+			a.Fail(source, "is "+state, "docs/operations.md, stream-not-read.")
+		case !slices.Contains(m.FunctionResponseTypes, types.FunctionResponseTypeReportBatchItemFailures):
+			a.Fail(source, "does not report partial failures: records that failed would be lost",
+				"Set FunctionResponseTypes to ReportBatchItemFailures.")
+		case strings.HasPrefix(result, "PROBLEM"):
+			a.Fail(source, "the last result is "+result, "Compare the policy of the function's role with docs/iam.md.")
+		default:
+			a.OK(source, "enabled; the last result is "+result)
+		}
+	}
+	return mappings
+}

@@ -1,0 +1,50 @@
+package itembankfault
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// The columns of an item are a function of its text, so that every answer can be judged without its past.
+
+// columnsOf returns the columns with which an item is loaded. Some items have none.
+func columnsOf(item string) []itembank.Column {
+	if strings.HasSuffix(item, "1") {
+		return nil
+	}
+	return []itembank.Column{{Name: "of", Value: item}, {Name: "<size>", Value: fmt.Sprint(len(item))}}
+}
+
+// itemsFor returns a source of items for a campaign.
+func itemsFor(c engine.Campaign, items ...string) itembank.Source {
+	plain := itembank.Items(items...)
+	if !c.Columns {
+		return plain
+	}
+	return func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) {
+			for line, err := range plain() {
+				line.Columns = columnsOf(line.Item)
+				if !yield(line, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// wantColumns returns the columns that an answer with a claim of a campaign must have.
+func wantColumns(c engine.Campaign, claim itembank.Claim) itembank.ColumnsList {
+	if !c.Columns {
+		return ""
+	}
+	var all []itembank.Columns
+	for _, item := range claim.Items() {
+		all = append(all, engine.NewColumns(columnsOf(item)...))
+	}
+	return itembank.NewColumnsList(all...)
+}

@@ -1,0 +1,30 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// PutPage implements engine.Store.
+func (s *Items) PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	if c, found := s.campaigns[campaign]; !found || c.Mode == engine.Deleted {
+		return false, nil
+	}
+	s.pages[campaign] = bytes.Clone(document)
+	return true, nil
+}
+
+// Page implements engine.Store.
+func (s *Items) Page(ctx context.Context, campaign string, _ bool) ([]byte, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return bytes.Clone(s.pages[campaign]), nil
+}

@@ -1,0 +1,151 @@
+package claimapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+const theSecret = "hunter2"
+
+// provider answers siteverify calls with a status and a text.
+func provider(t *testing.T, status int, answer string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("secret") != theSecret || r.FormValue("response") != "solution" || r.Method != http.MethodPost {
+			t.Errorf("%s with %v", r.Method, r.Form)
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// silentProvider takes requests and answers none of them.
+func silentProvider(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server sees that the client has gone when it has read the body
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestChallenge: a claim needs a right solution. Whatever else happens refuses it, and nothing is claimed.
+func TestChallenge(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	// The hosts allow shop.example. Without a status, the provider is not to be asked.
+	for name, c := range map[string]struct {
+		solution string
+		status   int
+		answer   string
+		slug     string
+	}{
+		"right":            {`"solution"`, 200, `{"success":true,"hostname":"shop.example"}`, ""},
+		"right, Turnstile": {`"solution"`, 200, `{"success":true,"hostname":"Shop.example","action":"oncebox-claim","error-codes":[]}`, ""},
+		"of another host":  {`"solution"`, 200, `{"success":true,"hostname":"blog.example"}`, "challenge-failed"},
+		"of no host":       {`"solution"`, 200, `{"success":true,"hostname":"not-provided"}`, "challenge-failed"},
+		"of a login":       {`"solution"`, 200, `{"success":true,"hostname":"shop.example","action":"login"}`, "challenge-failed"},
+		"wrong":            {`"solution"`, 200, `{"success":false,"error-codes":["timeout-or-duplicate"]}`, "challenge-failed"},
+		"no success":       {`"solution"`, 200, `{"hostname":"shop.example"}`, "challenge-failed"},
+		"none":             {`""`, 0, "", "challenge-failed"},
+		"not a string":     {`1`, 0, "", "invalid-request"},
+		"wrong secret":     {`"solution"`, 200, `{"success":false,"error-codes":["invalid-input-secret"]}`, "challenge-unavailable"},
+		"another site key": {`"solution"`, 200, `{"success":false,"error-codes":["sitekey-secret-mismatch"]}`, "challenge-unavailable"},
+		"not JSON":         {`"solution"`, 500, `<html>`, "challenge-unavailable"},
+		"of a proxy":       {`"solution"`, 502, `{"success":true,"hostname":"shop.example"}`, "challenge-unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := gone.URL
+			if c.status != 0 {
+				address = provider(t, c.status, c.answer)
+			}
+			wantChallenge(t, claimapi.Challenge{URL: address, Secret: ownSecret, Hosts: []string{"www.shop.example", "shop.example"}}, c.solution, c.slug)
+		})
+	}
+	redirected := httptest.NewServer(http.RedirectHandler(provider(t, 200, `{"success":true}`), http.StatusTemporaryRedirect))
+	t.Cleanup(redirected.Close)
+	const unavailable = "challenge-unavailable"
+	for name, c := range map[string]struct {
+		challenge claimapi.Challenge
+		slug      string
+	}{
+		"any host":           {claimapi.Challenge{URL: provider(t, 200, `{"success":true,"hostname":"blog.example"}`), Secret: ownSecret}, ""},
+		"no provider":        {claimapi.Challenge{URL: gone.URL, Secret: ownSecret}, unavailable},
+		"a silent provider":  {claimapi.Challenge{URL: silentProvider(t), Secret: ownSecret}, unavailable},
+		"a redirect":         {claimapi.Challenge{URL: redirected.URL, Secret: ownSecret}, unavailable},
+		"no secret":          {claimapi.Challenge{URL: gone.URL, Secret: noSecret}, unavailable},
+		"time-out of secret": {claimapi.Challenge{URL: gone.URL, Secret: timedOut}, unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantChallenge(t, c.challenge, `"solution"`, c.slug)
+		})
+	}
+}
+
+// wantChallenge claims with a solution, and wants the claim, or a problem and no claim.
+func wantChallenge(t *testing.T, challenge claimapi.Challenge, solution, slug string) {
+	t.Helper()
+	b := newBench(t, "body", "SPRING-1")
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(t, err)
+	b.Handler = claimapi.New(itembank.New(b.store), from, slog.New(slog.NewJSONHandler(b.log, nil)), claimapi.WithChallenge(challenge))
+	a := b.do(t, post(spring, `{"claimant":"ada","challenge":`+solution+`}`))
+	equal(t, "problem", a.slug(), slug)
+	_, err = b.bank.HeldClaim(t.Context(), "spring", "ada")
+	equal(t, "claimed", err == nil, slug == "")
+	if log := b.log.String(); strings.Contains(log, theSecret) || strings.Contains(log, "solution\"") {
+		t.Errorf("the log has a secret: %s", log)
+	}
+}
+
+func ownSecret(context.Context) (string, error) { return theSecret, nil }
+
+func noSecret(context.Context) (string, error) { return "", errors.New("no secret") }
+
+func timedOut(context.Context) (string, error) { return "", context.DeadlineExceeded }
+
+func TestChallengeSettings(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
+	on := slices.Clip(with("ONCEBOX_CHALLENGE=hcaptcha", "ONCEBOX_CHALLENGE_SITE_KEY=site"))
+	s, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn))
+	must(t, err)
+	equal(t, "provider and site", s.Challenge.Provider+" "+s.Challenge.SiteKey, "hcaptcha site")
+	for _, hosts := range []string{"shop.example:443", "https://shop.example", "*.shop.example", "Shop.example", "shop.example/x"} {
+		if _, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS="+hosts)); err == nil {
+			t.Errorf("%s is taken for a host name", hosts)
+		}
+	}
+	for want, environ := range map[string][]string{
+		"ONCEBOX_CHALLENGE_SECRET_ARN is missi": on,
+		"ONCEBOX_CHALLENGE_SECRET_ARN is not":   append(on, "ONCEBOX_CHALLENGE_SECRET_ARN=turnstile"),
+		"ONCEBOX_CHALLENGE is not":              with("ONCEBOX_CHALLENGE=captcha"),
+		"ONCEBOX_CHALLENGE_SITE_KEY is":         with("ONCEBOX_CHALLENGE=turnstile"),
+		"ONCEBOX_CHALLENGE_URL is not":          append(on, "ONCEBOX_CHALLENGE_URL=x"),
+		"ONCEBOX_CHALLENGE_URL has no effect":   with("ONCEBOX_CHALLENGE_URL=https://x.example"),
+		"ONCEBOX_CHALLENGE_HOSTS has a value":   append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS=shop.example,"),
+		"ONCEBOX_CHALLENGE_HOSTS has no effect": with("ONCEBOX_CHALLENGE_HOSTS=shop.example"),
+		"ONCEBOX_CHALLENGE_SITE_KEY has no ef":  with("ONCEBOX_CHALLENGE_SITE_KEY=x"),
+	} {
+		if _, err := claimapi.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package claimapi
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/awssecret"
+	"github.com/oncebox/oncebox/pkg/awsclient"
+)
+
+// challenge returns nil if there is none. A part of a challenge without a provider is refused: the operator believes that
+// claims are protected.
+func (p parser) challenge() *Challenge {
+	provider, file, arn := p.Text(varChallenge), p.Text(varChallengeFile), p.Text(varChallengeARN)
+	if provider == "" {
+		for _, name := range []string{varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts} {
+			if p.Text(name) != "" {
+				p.Wrong(name, "has no effect: "+varChallenge+" is not set", "with "+varChallenge+" only")
+			}
+		}
+		return nil
+	}
+	c := &Challenge{
+		Provider: provider, SiteKey: p.Required(varChallengeSite, "the site key that the provider gives out"), URL: p.Text(varChallengeURL),
+		Hosts: p.List(varChallengeHosts),
+	}
+	for _, host := range c.Hosts {
+		if ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":") { // providers say no port
+			p.Wrong(varChallengeHosts, "has a value that is not a host name", "host names with commas between them, as in shop.example")
+			break
+		}
+	}
+	if siteverify[provider] == "" {
+		p.Wrong(varChallenge, "is not a provider", "turnstile, hcaptcha or recaptcha")
+	}
+	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		p.Wrong(varChallengeURL, "is not an address", "an http or https URL")
+	}
+	switch {
+	case file == "" && arn == "":
+		p.Wrong(varChallengeARN, "is missing, and so is a file with the secret", "a secret of Secrets Manager, or a file")
+	case file != "" && arn != "":
+		p.Wrong(varChallengeARN, "is set, and so is a file with the secret", "one of the two")
+	case arn != "" && awssecret.Region(arn) == "":
+		p.Wrong(varChallengeARN, "is not the ARN of a secret", "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX")
+	case arn != "":
+		c.Secret = awssecret.Reader(awsclient.FromEnvironment, arn)
+	default:
+		c.Secret = func(context.Context) (string, error) {
+			secret, err := os.ReadFile(file)
+			return strings.TrimSpace(string(secret)), err
+		}
+	}
+	return c
+}

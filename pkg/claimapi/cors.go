@@ -1,0 +1,51 @@
+package claimapi
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// CORSRequestHeaders are the headers of requests that browsers send for a page of another origin.
+func CORSRequestHeaders() []string { return []string{"authorization", "content-type"} }
+
+// CORSResponseHeaders are the headers of answers that scripts of another origin read.
+func CORSResponseHeaders() []string {
+	return []string{"idempotent-replayed", "location", "retry-after"}
+}
+
+// ValidateOrigin checks that a text is an origin as browsers send it: a scheme and a host, and nothing behind. All
+// origins, *, are not one: a list says who embeds the page.
+func ValidateOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(u.Host, "*") ||
+		u.Scheme+"://"+strings.ToLower(u.Host) != origin {
+		return errors.New("is not an origin; write it as https://shop.example, without a path")
+	}
+	return nil
+}
+
+// AllowOrigins lets scripts of these origins call a handler from a browser. It is for servers: in AWS, API Gateway does
+// it, and removes what a function says.
+func AllowOrigins(origins []string, next http.Handler) http.Handler {
+	if len(origins) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Add("Vary", "Origin")
+		if origin := r.Header.Get("Origin"); slices.Contains(origins, origin) {
+			header.Set("Access-Control-Allow-Origin", origin)
+			header.Set("Access-Control-Expose-Headers", strings.Join(CORSResponseHeaders(), ", "))
+		}
+		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+		header.Set("Access-Control-Allow-Headers", strings.Join(CORSRequestHeaders(), ", "))
+		w.WriteHeader(http.StatusNoContent)
+	})
+}

@@ -1,0 +1,64 @@
+package claimapi
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/emf"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// metrics are the metrics of requests for a claim, in the order of numbers.
+var metrics = []emf.Metric{
+	{Name: "Claims", Unit: emf.Count},
+	{Name: "Repeats", Unit: emf.Count},
+	{Name: "SoldOut", Unit: emf.Count},
+	{Name: "LostRaces", Unit: emf.Count},
+	{Name: "Conflicts", Unit: emf.Count},
+	{Name: "Throttles", Unit: emf.Count},
+	{Name: "Latency", Unit: emf.Milliseconds},
+}
+
+// WithMetrics adds metrics to the log lines of requests for a claim, in CloudWatch's embedded metric format. The log must
+// write JSON objects, and CloudWatch Logs must get them as they are, as from a Lambda function. The metrics of a function
+// have a namespace of their own; "" is the default, no metrics. docs/operations.md explains the metrics.
+func WithMetrics(namespace string) Option {
+	return func(h *Handler) { h.metrics = emf.New(namespace, metrics) }
+}
+
+// numbers are the metrics of a request. Only requests for a claim have some.
+func (h *Handler) numbers(c *call, r reply, took time.Duration) (v emf.Values) {
+	if h.metrics == nil || c.route.path != claimsPath {
+		return v
+	}
+	met := h.contention.next(h.bank)
+	v.Metrics = []float64{
+		one(r.status == http.StatusCreated), one(r.replayed), one(r.slug == slugSoldOut),
+		float64(met.LostRaces), float64(met.Conflicts), float64(met.Throttles), emf.Milli(took),
+	}
+	return v
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// contention is what the log lines have of the Contention of a Bank. Where requests run at the same time, a line may have
+// what another one met; each time is in one line.
+type contention struct {
+	mu  sync.Mutex
+	log itembank.Contention // in the lines so far
+}
+
+func (c *contention) next(bank *itembank.Bank) itembank.Contention {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := bank.Contention()
+	met := now.Since(c.log)
+	c.log = now
+	return met
+}

@@ -1,0 +1,93 @@
+package claimapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/claimpage"
+)
+
+const pagePath = "/c/" + campaignParam
+
+// pageRoutes are the claim page and its files.
+var pageRoutes = []route{
+	{http.MethodGet, pagePath, (*Handler).page},
+	{http.MethodGet, pagePath + "/{file}", (*Handler).page},
+}
+
+// WithPage serves the claim page of package claimpage at /c/{campaign}, with its files below it. The Handler and browsers
+// use a copy of a page for as long as cache.
+func WithPage(cache time.Duration) Option {
+	return func(h *Handler) {
+		h.routes = slices.Concat(routes, pageRoutes)
+		h.pages.life = cache
+	}
+}
+
+// pages are copies of the pages of campaigns. Their number is that of the campaigns.
+type pages struct {
+	life time.Duration
+
+	mu     sync.Mutex
+	copies map[string]pageCopy // by campaign
+}
+
+type pageCopy struct {
+	page  claimpage.Page
+	until time.Time
+}
+
+func (p *pages) get(campaign string, now time.Time) (claimpage.Page, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.copies[campaign]
+	return c.page, now.Before(c.until)
+}
+
+func (p *pages) put(campaign string, page claimpage.Page, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.copies == nil {
+		p.copies = map[string]pageCopy{}
+	}
+	p.copies[campaign] = pageCopy{page, now.Add(p.life)}
+}
+
+// page answers GET /c/{campaign} and GET /c/{campaign}/{file}. It looks at no token: the page is the same for everybody.
+func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
+	page, err := h.pageOf(ctx, c.campaign)
+	if err != nil {
+		return reply{}, err
+	}
+	file, ok := page.Asset(c.named, claimpage.Site{
+		Campaign: c.campaign, Languages: c.event.Headers.AcceptLanguage, Tokens: h.from.source != fromBody,
+		Challenge: h.challenge.onPage(),
+	})
+	if !ok {
+		return reply{}, errNoRoute
+	}
+	file.Headers["Cache-Control"] = "public, max-age=" + strconv.Itoa(int(h.pages.life.Seconds()))
+	return reply{status: http.StatusOK, headers: file.Headers, file: file.Body}, nil
+}
+
+func (h *Handler) pageOf(ctx context.Context, campaign string) (claimpage.Page, error) {
+	now := h.now()
+	if page, ok := h.pages.get(campaign, now); ok {
+		return page, nil
+	}
+	document, err := h.bank.Page(ctx, campaign)
+	if err != nil {
+		return claimpage.Page{}, err
+	}
+	page, err := claimpage.Parse(document)
+	if err != nil {
+		return claimpage.Page{}, fmt.Errorf("campaign %s: %w", campaign, err)
+	}
+	h.pages.put(campaign, page, now)
+	return page, nil
+}

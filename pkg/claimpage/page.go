@@ -1,0 +1,172 @@
+package claimpage
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// The largest sizes, in bytes. A row of DynamoDB has 400 KB, and each 4 KB of it that are read are half a unit.
+const (
+	MaxText  = 1000
+	MaxTheme = 32 << 10
+	MaxLogo  = 64 << 10
+
+	maxLanguages = 40
+)
+
+// Texts are texts of a page in one language, by their names. Those that are not there are the built-in ones in that
+// language, or else in English.
+type Texts map[string]string
+
+// Page is what a campaign has of its own on its page. The zero value is the built-in page.
+type Page struct {
+	// Languages has texts by language, as in de. The page is in these languages only; without any, in English and German.
+	Languages map[string]Texts `json:"languages,omitempty"`
+	Theme     string           `json:"theme,omitempty"` // a style sheet
+	Logo      []byte           `json:"logo,omitempty"`  // a PNG, JPEG, WebP or GIF
+}
+
+//go:embed assets
+var assets embed.FS
+
+// fallbackLanguage is the language for visitors whose languages the page does not have.
+const fallbackLanguage = "en"
+
+var builtInLanguages = []string{"de", fallbackLanguage}
+
+// builtIn returns the built-in texts of a language, nil if there are none.
+func builtIn(language string) (texts Texts) {
+	if slices.Contains(builtInLanguages, language) {
+		_ = json.Unmarshal(asset(language+".json"), &texts) // a test reads it
+	}
+	return texts
+}
+
+// asset returns a file that is part of the program.
+func asset(name string) []byte {
+	content, _ := assets.ReadFile("assets/" + name) // a test reads each
+	return content
+}
+
+// TextNames returns the names of all texts, sorted.
+func TextNames() []string { return slices.Sorted(maps.Keys(builtIn(fallbackLanguage))) }
+
+// Parse reads what Encode has written.
+func Parse(document []byte) (Page, error) {
+	var p Page
+	if len(document) == 0 {
+		return p, nil
+	}
+	if err := json.Unmarshal(document, &p); err != nil {
+		return Page{}, fmt.Errorf("claimpage: the stored page cannot be read: %w", err)
+	}
+	return p, nil
+}
+
+// Encode writes a page for the store. The error says what is wrong with the page.
+func (p Page) Encode() ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
+}
+
+// Validate says what is wrong with a page. The error begins with the part: language, theme or logo.
+func (p Page) Validate() error {
+	if len(p.Languages) > maxLanguages {
+		return fmt.Errorf("language: there are %d; at most %d are allowed", len(p.Languages), maxLanguages)
+	}
+	for _, language := range slices.Sorted(maps.Keys(p.Languages)) {
+		if !isLanguage(language) {
+			return fmt.Errorf("language: %q is not one; write two or three letters, as in de", language)
+		}
+		if err := p.Languages[language].validate(); err != nil {
+			return fmt.Errorf("language %s: %w", language, err)
+		}
+	}
+	if err := validateTheme(p.Theme); err != nil {
+		return fmt.Errorf("theme: %w", err)
+	}
+	if err := validateLogo(p.Logo); err != nil {
+		return fmt.Errorf("logo: %w", err)
+	}
+	return nil
+}
+
+// isLanguage reports whether a text is the first part of a language tag: two or three letters.
+func isLanguage(tag string) bool {
+	return (len(tag) == 2 || len(tag) == 3) && strings.Trim(tag, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+func (t Texts) validate() error {
+	names := TextNames()
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		switch text := t[name]; {
+		case !slices.Contains(names, name):
+			return fmt.Errorf("there is no text %q; the texts are %s", name, strings.Join(names, ", "))
+		case len(text) > MaxText:
+			return fmt.Errorf("the text %q has %d bytes; at most %d are allowed", name, len(text), MaxText)
+		case !utf8.ValidString(text):
+			return fmt.Errorf("the text %q is not valid UTF-8", name)
+		}
+	}
+	return nil
+}
+
+// loads are what a style sheet loads other files with, and the backslash, with which it can hide them. The
+// Content-Security-Policy forbids all but the page's own files; this says so when the theme is stored.
+var loads = []string{"@import", "@font-face", "url(", "src(", "image(", "image-set(", "\\"}
+
+func validateTheme(theme string) error {
+	if len(theme) > MaxTheme {
+		return fmt.Errorf("it has %d bytes; at most %d are allowed", len(theme), MaxTheme)
+	}
+	if !utf8.ValidString(theme) {
+		return errors.New("it is not valid UTF-8")
+	}
+	lower := strings.ToLower(theme)
+	for _, load := range loads {
+		if strings.Contains(lower, load) {
+			return fmt.Errorf("it contains %q; a theme loads no other files, and has no backslashes", load)
+		}
+	}
+	return nil
+}
+
+// imageTypes are the types of logos by their first bytes. SVG is not among them, since it can hold scripts.
+var imageTypes = []struct{ begin, mediaType string }{
+	{"\x89PNG\r\n\x1a\n", "image/png"},
+	{"\xff\xd8\xff", "image/jpeg"},
+	{"GIF8", "image/gif"},
+}
+
+// imageType returns the media type of a logo, "" if it is none.
+func imageType(logo []byte) string {
+	for _, t := range imageTypes {
+		if bytes.HasPrefix(logo, []byte(t.begin)) {
+			return t.mediaType
+		}
+	}
+	const riff, webp, end = "RIFF", "WEBP", 12 // four bytes between the two are a length
+	if len(logo) > end && string(logo[:len(riff)]) == riff && string(logo[end-len(webp):end]) == webp {
+		return "image/webp"
+	}
+	return ""
+}
+
+func validateLogo(logo []byte) error {
+	switch {
+	case len(logo) > MaxLogo:
+		return fmt.Errorf("it has %d bytes; at most %d are allowed", len(logo), MaxLogo)
+	case len(logo) > 0 && imageType(logo) == "":
+		return errors.New("it is not a PNG, JPEG, WebP or GIF")
+	}
+	return nil
+}

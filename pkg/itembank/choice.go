@@ -1,0 +1,136 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// Choosing names the items of a claim, for Claim, in a campaign whose claimants may choose
+// (Settings.Choice): one to [engine.MaxClaimItems], all or none. Several items are one claim, with one id
+// and one end, which is confirmed, released and closed as a whole.
+//
+// Without items it says nothing: any item will do.
+//
+// If one of the items cannot be had, Claim returns ErrItemTaken and changes nothing. A claimant who
+// holds a claim gets that one, whatever the call names: compare Claim.Items.
+func Choosing(items ...string) ClaimOption { return func(w *which) { w.items = items } }
+
+// ErrItemTaken says that one of the items that a claim names is held, has ended, or was never loaded. It
+// does not say which, since that would tell more about codes than a claim does.
+var ErrItemTaken = member(ErrRefused, "the item is not free")
+
+// choose returns the items that a call names; nil: it names none.
+func (c Campaign) choose(items []string) ([]engine.FreeItem, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if err := c.mayChoose(); err != nil {
+		return nil, err
+	}
+	if err := validateItems(items); err != nil {
+		return nil, err
+	}
+	var chosen []engine.FreeItem
+	for _, item := range items {
+		h := engine.HashItem(item)
+		chosen = append(chosen, engine.FreeItem{Shard: c.shardOf(h), Hash: h, Value: item})
+	}
+	return chosen, nil
+}
+
+// mayChoose returns an error unless claimants may name items. Only then a claim can have several.
+func (c Campaign) mayChoose() error {
+	if c.Choice {
+		return nil
+	}
+	const form = "cannot be chosen in campaign %q; choice is set when a campaign is created"
+	return &InvalidError{"items", fmt.Sprintf(form, c.Name)}
+}
+
+// validateItems checks the items of a claim.
+func validateItems(items []string) error {
+	if len(items) > engine.MaxClaimItems {
+		return &InvalidError{"items", fmt.Sprintf("must be at most %d, are %d", engine.MaxClaimItems, len(items))}
+	}
+	for i, item := range items {
+		if err := ValidateItem(item); err != nil {
+			return err
+		}
+		if slices.Contains(items[:i], item) {
+			return &InvalidError{"items", "has an item twice"}
+		}
+	}
+	return nil
+}
+
+// takeChosen is take for the items that the request names. There is no other candidate: one that is
+// gone refuses the request, after claims that are due were closed, which may hold it.
+func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
+	r.claim.Item, r.claim.ItemHash, r.claim.More = r.chosen[0].Value, r.chosen[0].Hash, ""
+	for _, item := range r.chosen[1:] {
+		r.claim.More += engine.NewItemList(item.Value)
+	}
+	taken, err := r.takeItems(ctx)
+	switch {
+	case err != nil:
+		return stepResult{}, err
+	case taken.Taken():
+		return stepResult{answered, Grant{Claim: claimOf(r.claim)}}, nil
+	}
+	met := taken
+	met.ItemGone = false // no lost race, which would be tried again
+	r.bank.contention.count(met)
+	result, err := r.decide(ctx, taken)
+	if err != nil || result.outcome != itemTaken {
+		return result, err
+	}
+	if r.closeDueChosen(ctx) {
+		return stepResult{outcome: lookAgain}, nil
+	}
+	return r.refuse(ctx, ErrItemTaken)
+}
+
+func (r *request) takeItems(ctx context.Context) (engine.TakeResult, error) {
+	if len(r.chosen) == 1 {
+		return r.bank.store.Take(ctx, r.chosen[0], r.claim)
+	}
+	return r.bank.store.TakeItems(ctx, r.chosen, r.claim)
+}
+
+// closeDueChosen closes claims that are due in the shards of the chosen items, once a request. It is only
+// an attempt, as freeList.closeDue: the index has a claim under the shard of its first item, so that it
+// may miss the claim that holds a chosen item. The sweeps find that one.
+func (r *request) closeDueChosen(ctx context.Context) (closed bool) {
+	if !r.campaign.claimsEnd() || r.campaign.OnEnd != Return || r.dueClosed {
+		return false
+	}
+	r.dueClosed = true
+	var shards []int
+	for _, item := range r.chosen {
+		shards = append(shards, item.Shard.Number)
+	}
+	due := r.memory.free.dueAgain(shards, r.bank.clock.Now())
+	if len(due) == 0 {
+		return false
+	}
+	n, _ := r.bank.closeDueIn(ctx, r.campaign, due, r.bank.closersNow())
+	return n > 0
+}
+
+// dueAgain returns those of the shards whose index was not read for claims of chosen items in the last
+// second, each once. They count as read from now on.
+func (l *freeList) dueAgain(shards []int, now time.Time) (again []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range shards {
+		if sought, ok := l.chosenSought[n]; !ok || elapsed(sought, now) >= emptyFor {
+			l.chosenSought[n] = now
+			again = append(again, n)
+		}
+	}
+	return again
+}

@@ -1,0 +1,130 @@
+package itembank
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// ClaimPage is a part of the claims of a campaign.
+type ClaimPage struct {
+	Claims []Claim // in an order of the store's own; there may be none
+	Next   string  // where the next page begins; "": there is none
+}
+
+// ListClaims lists the claims of a campaign, page by page. The first page begins at "". A page has
+// some hundreds to a few thousand claims. Next stays valid, also for other Banks and on other days.
+//
+// It reads all claims of the scope, whatever their campaigns, at the rate of WithRate. On DynamoDB they
+// are in 256 partitions: a list is at least 256 requests, and about one read unit for 20 claims. In a campaign
+// with columns it reads the row of each item too, which is a read unit.
+//
+// The pages are read one after the other, while claims are made and end:
+//
+//   - A claim that exists from the first page to the last is listed once, as it was when its page was read.
+//   - A claim that is made, confirmed or closed meanwhile is listed as it was before, as it is
+//     afterwards, or not at all.
+//   - A slot of a claimant is listed at most once. An item that passes from one claimant to another
+//     meanwhile can be listed with both, or with none.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent.
+func (b *Bank) ListClaims(ctx context.Context, campaign, from string) (page ClaimPage, err error) {
+	if err := ValidateName("campaign", campaign); err != nil {
+		return page, err
+	}
+	c, err := b.campaignRules(ctx, campaign)
+	if err != nil {
+		return page, err
+	}
+	rows, next, err := b.store.ListClaims(ctx, c.Scope, from)
+	if err != nil {
+		return page, err
+	}
+	if err := b.pace(ctx, len(rows)); err != nil {
+		return page, err
+	}
+	for _, row := range rows {
+		if row.Campaign == campaign {
+			page.Claims = append(page.Claims, claimOf(row))
+		}
+	}
+	if c.Columns {
+		if err := b.pace(ctx, len(page.Claims)); err != nil {
+			return ClaimPage{}, err
+		}
+	}
+	if err := b.addColumns(ctx, c, page.Claims); err != nil {
+		return ClaimPage{}, err
+	}
+	page.Next = next
+	return page, nil
+}
+
+// ClaimInScope returns the claim that a claimant holds, as HeldClaim does. If the claimant holds an item
+// of another campaign of the scope, the error names that campaign.
+//
+// Errors: *InvalidError; ErrNoCampaign; ErrNoClaim; *ClaimedElsewhereError; ErrTryAgain.
+func (b *Bank) ClaimInScope(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
+	c, key, err := b.keyOf(ctx, campaign, claimant, options)
+	if err != nil {
+		return Claim{}, err
+	}
+	held, err := b.heldClaim(ctx, key)
+	switch {
+	case err != nil:
+		return Claim{}, err
+	case held == nil:
+		return Claim{}, ErrNoClaim
+	case held.Campaign != campaign:
+		return Claim{}, &ClaimedElsewhereError{held.Campaign}
+	}
+	return b.withColumns(ctx, c, claimOf(*held))
+}
+
+// ClaimsInScope returns the claims that a claimant has in the scope of a campaign, in all slots. It reads
+// each slot. It changes nothing.
+//
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain.
+func (b *Bank) ClaimsInScope(ctx context.Context, campaign, claimant string) ([]Claim, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return nil, err
+	}
+	c, err := b.fixedRules(ctx, campaign)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := b.claimsInSlots(ctx, c, claimant)
+	if err != nil {
+		return nil, err
+	}
+	for i, claim := range claims {
+		of, err := b.fixedRules(ctx, claim.Campaign)
+		if err != nil {
+			return nil, err
+		}
+		if claims[i], err = b.withColumns(ctx, of, claim); err != nil {
+			return nil, err
+		}
+	}
+	return claims, nil
+}
+
+var errFound = errors.New("found")
+
+// claimOfItem reads the claims of a scope until it finds the one that holds an item of the campaign;
+// nil: none of them does.
+func (b *Bank) claimOfItem(ctx context.Context, c Campaign, item engine.Hash) (found *engine.Claim, err error) {
+	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
+		if claim.Campaign != c.Name || !slices.Contains(claim.Hashes(), item) {
+			return nil
+		}
+		found = &claim
+		return errFound
+	})
+	if found != nil {
+		return found, nil
+	}
+	return nil, err
+}

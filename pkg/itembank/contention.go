@@ -1,0 +1,46 @@
+package itembank
+
+import (
+	"sync/atomic"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// Contention counts how often the claims of a Bank met other requests. Each time costs a transaction, which is tried
+// again: a claim that shows here is not refused.
+type Contention struct {
+	LostRaces int64 // another claimant had taken the item
+	Conflicts int64 // another transaction was working on the item's row or on the claim's
+	Throttles int64 // DynamoDB throttled the key range of one of these rows, or the table
+}
+
+// Contention returns the counts since the Bank was made. It is cheap and never fails.
+func (b *Bank) Contention() Contention {
+	c := &b.contention
+	return Contention{c.lostRaces.Load(), c.conflicts.Load(), c.throttles.Load()}
+}
+
+// Since returns what was counted after an earlier moment.
+func (c Contention) Since(before Contention) Contention {
+	return Contention{c.LostRaces - before.LostRaces, c.Conflicts - before.Conflicts, c.Throttles - before.Throttles}
+}
+
+// contention is the Contention of a Bank while it grows.
+type contention struct{ lostRaces, conflicts, throttles atomic.Int64 }
+
+// count counts a transaction that made no claim. One that found the claimant's own claim is a repeat, whatever else
+// failed.
+func (c *contention) count(taken engine.TakeResult) {
+	if taken.Held != nil {
+		return
+	}
+	if taken.ItemGone {
+		c.lostRaces.Add(1)
+	}
+	if taken.ClaimConflict || taken.ItemConflict {
+		c.conflicts.Add(1)
+	}
+	if taken.ClaimThrottled || taken.ItemThrottled {
+		c.throttles.Add(1)
+	}
+}

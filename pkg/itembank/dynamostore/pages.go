@@ -1,0 +1,74 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// pageRow is beside the campaign row. It is there only while the campaign is.
+type pageRow struct {
+	key
+	Document []byte `dynamodbav:"document"`
+}
+
+func pageKey(campaign string) key {
+	k := campaignKey(campaign)
+	k.SK = "page"
+	return k
+}
+
+// PutPage is one transaction: {check that the campaign row is there and not deleted, put the page row}.
+func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (bool, error) {
+	return s.ifFirst(ctx, "write page", check(s.bankTable, campaignKey(campaign), types.ConditionCheck{
+		ConditionExpression:       aws.String(ifNotDeleted),
+		ExpressionAttributeNames:  map[string]string{"#state": "state"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":deleted": deleted},
+	}), types.TransactWriteItem{Put: &types.Put{
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(pageRow{pageKey(campaign), document}),
+	}})
+}
+
+// deleteCampaign is one transaction: {put the campaign row, delete the page row}.
+func (s *Store) deleteCampaign(ctx context.Context, campaign *types.Put, name string) (bool, error) {
+	return s.ifFirst(ctx, "delete campaign", types.TransactWriteItem{Put: campaign}, types.TransactWriteItem{
+		Delete: &types.Delete{TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(name))},
+	})
+}
+
+// ifFirst does both actions or neither. done = false: the condition of the first one failed.
+func (s *Store) ifFirst(ctx context.Context, doing string, first, second types.TransactWriteItem) (done bool, err error) {
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems: []types.TransactWriteItem{first, second},
+	})
+	reasons, cancelled := dynamo.Cancellations(err, 2)
+	switch {
+	case !cancelled:
+		return err == nil, failed(doing, err)
+	case reasons[0].Reason == dynamo.ConditionFailed:
+		return false, nil
+	}
+	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
+}
+
+// Page reads the page row. An eventually consistent read costs half as much, and the row is large.
+func (s *Store) Page(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(campaign)),
+		ConsistentRead: aws.Bool(consistent),
+	})
+	if err != nil || out.Item == nil {
+		return nil, failed("read page", err)
+	}
+	var row pageRow
+	if err := dynamo.Decode(out.Item, &row); err != nil {
+		return nil, err
+	}
+	return row.Document, nil
+}

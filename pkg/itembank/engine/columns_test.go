@@ -1,0 +1,35 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// TestColumnsInJSON: an object has the columns in order, and any text survives.
+func TestColumnsInJSON(t *testing.T) {
+	t.Parallel()
+	all := []engine.Column{{Name: "row", Value: `<"1" & \>`}, {Name: "", Value: ""}, {Name: "größe", Value: "\u2028"}}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(engine.NewColumns(all...)); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"row":"<\"1\" & \\>","":"","größe":"\u2028"}` + "\n"; text.String() != want {
+		t.Errorf("want %s, got %s", want, text.String())
+	}
+	var back engine.Columns
+	sorted := engine.NewColumns(all[1], all[2], all[0])
+	if err := json.Unmarshal(text.Bytes(), &back); err != nil || back != sorted {
+		t.Errorf("want %q, got %q, %v", sorted, back, err)
+	}
+	if empty, err := json.Marshal(engine.Columns("")); string(empty) != "{}" || err != nil {
+		t.Errorf("got %s, %v", empty, err)
+	}
+	if err := json.Unmarshal([]byte(`{"price":12}`), &back); err == nil {
+		t.Error("a number is read as a text")
+	}
+}

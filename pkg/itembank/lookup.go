@@ -1,0 +1,155 @@
+package itembank
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// ItemPlace says where an item is.
+type ItemPlace string
+
+// The places of an item. The last five have no claim and never get one.
+const (
+	PlaceFree      ItemPlace = "free"      // in the bank
+	PlaceClaimed   ItemPlace = "claimed"   // in a claim
+	PlaceHeld      ItemPlace = "held"      // in a hold that is not confirmed
+	PlaceBurned    ItemPlace = "burned"    // its claim was released
+	PlaceExpired   ItemPlace = "expired"   // its own life ended, or that of its claim
+	PlaceWithdrawn ItemPlace = "withdrawn" // an operator took it out
+	PlaceLost      ItemPlace = "lost"      // a repair found it in no place
+	PlaceUnknown   ItemPlace = "unknown"   // it was never loaded into the campaign
+	// PlaceMissing is an inconsistency: the item was loaded, and is in no place (see Reconcile).
+	PlaceMissing ItemPlace = "missing"
+)
+
+// ItemReport is what the store says about an item of a campaign. Rows do not keep what was before: see
+// Returns.
+type ItemReport struct {
+	Campaign string
+	Item     string
+	Place    ItemPlace
+	Claim    *Claim    // with PlaceClaimed and PlaceHeld
+	EndsAt   time.Time // when the life of the item itself ends; zero: never
+	LoadID   string    // the load that added it
+	Row      int64     // its position in that load, from 1
+	Returns  int       // how often it came back to the bank, so it had as many holders before
+	Withdraw bool      // it was withdrawn while a claim held it: it ends with the claim
+	Columns  Columns
+}
+
+// lookUps is how often all claims are read for an item before it is called missing. A return of an item
+// counts in its row. So a row that stays the same says that one claim held the item all the time, or none;
+// and the second time, passPause later, that claim must be visible (docs/adr/0008-returns-are-counted.md).
+const lookUps = 2
+
+// LookUp says where an item of a campaign is, and who holds it.
+//
+// No row leads from an item to its holder. So for an item that is held, LookUp reads the claims of the
+// scope until it finds the claim: all of them in the worst case, at the rate of WithRate. Other items
+// cost one request.
+//
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent.
+func (b *Bank) LookUp(ctx context.Context, campaign, item string) (ItemReport, error) {
+	if err := ValidateItem(item); err != nil {
+		return ItemReport{}, err
+	}
+	c, err := b.Campaign(ctx, campaign)
+	if err != nil {
+		return ItemReport{}, err
+	}
+	var before engine.ItemRow
+	for same := 0; ; { // how often in a row no claim held the item, while its row was the same
+		report, row, err := b.lookAt(ctx, c, item)
+		if err != nil || report.Place != PlaceClaimed {
+			return report, err
+		}
+		if same > 0 && *row != before {
+			same = 0
+		}
+		if same == lookUps {
+			report.Place = PlaceMissing
+			return report, nil
+		}
+		claim, err := b.claimOfItem(ctx, c, engine.HashItem(item))
+		if err != nil {
+			return report, err
+		}
+		if claim != nil {
+			held, err := b.withColumns(ctx, c, claimOf(*claim))
+			report.heldBy(c, held)
+			return report, err
+		}
+		before, same = *row, same+1
+		if err := b.clock.Sleep(ctx, passPause); err != nil {
+			return report, err
+		}
+	}
+}
+
+// ItemsOfClaim says the same of each item of a claim that was just read. It costs one request for each.
+//
+// Errors: ErrNoCampaign; ErrTryAgain; the family ErrInconsistent.
+func (b *Bank) ItemsOfClaim(ctx context.Context, claim Claim) ([]ItemReport, error) {
+	c, err := b.Campaign(ctx, claim.Campaign)
+	if err != nil {
+		return nil, err
+	}
+	var reports []ItemReport
+	for _, item := range claim.Items() {
+		report, _, err := b.lookAt(ctx, c, item)
+		if err != nil {
+			return nil, err
+		}
+		if report.Place == PlaceClaimed {
+			report.heldBy(c, claim)
+		}
+		reports = append(reports, report)
+	}
+	return reports, nil
+}
+
+func (r *ItemReport) heldBy(c Campaign, claim Claim) {
+	r.Claim = &claim
+	if c.Hold > 0 && !claim.EndsAt.IsZero() {
+		r.Place = PlaceHeld
+	}
+}
+
+// lookAt reads the rows of an item. An item that is neither free nor ended is claimed.
+func (b *Bank) lookAt(ctx context.Context, c Campaign, item string) (ItemReport, *engine.ItemRow, error) {
+	h := engine.HashItem(item)
+	report := ItemReport{Campaign: c.Name, Item: item, Place: PlaceUnknown}
+	read, err := whileBusy(ctx, b, rowsBusy, func() (engine.ItemRead, bool, error) {
+		reads, err := b.store.ReadItems(ctx, []engine.FreeItem{{Shard: c.shardOf(h), Hash: h}})
+		if err != nil {
+			return engine.ItemRead{}, false, err
+		}
+		return reads[0], reads[0].Conflict, nil
+	})
+	switch row := read.Row; {
+	case err != nil:
+		return report, nil, err
+	case row == nil && read.Free != nil:
+		return report, nil, &InconsistentError{freeNotLoaded, fmt.Sprintf("%q", item)}
+	case row == nil:
+		return report, nil, nil
+	case row.State != "" && read.Free != nil:
+		return report, nil, &InconsistentError{freeAndEnded, fmt.Sprintf("%q", item)}
+	}
+	report.EndsAt, report.LoadID, report.Row = read.Row.EndsAt, read.Row.LoadID, read.Row.Row
+	report.Returns, report.Withdraw, report.Columns = read.Row.Returns, read.Row.Withdraw, read.Row.Columns
+	switch {
+	case read.Row.State != "":
+		report.Place = ItemPlace(read.Row.State)
+	case read.Free == nil:
+		report.Place = PlaceClaimed
+	case hasEnded(*read.Free, b.serverNow()): // a sweep takes it out
+		report.Place = PlaceExpired
+	default:
+		report.Place = PlaceFree
+	}
+	return report, read.Row, nil
+}

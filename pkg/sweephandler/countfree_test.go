@@ -1,0 +1,137 @@
+package sweephandler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/emf/emftest"
+	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/scratch"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/sweephandler"
+)
+
+// measured returns the metrics of a sweep.
+func (b *bench) measured(h *sweephandler.Handler) []emftest.Point {
+	b.Helper()
+	b.log.Reset()
+	_, err := h.Handle(b.Context())
+	must(b, err)
+	if strings.Contains(b.log.String(), "SECRET") {
+		b.Errorf("the log holds an item: %s", b.log.String())
+	}
+	return emftest.Points(b, b.log.Bytes())
+}
+
+func (b *bench) handler(bank sweephandler.Bank, level slog.Level) *sweephandler.Handler {
+	log := slog.New(slog.NewJSONHandler(&b.log, &slog.HandlerOptions{Level: level}))
+	return sweephandler.New(bank, log, sweephandler.WithMetrics("oncebox/sweep"))
+}
+
+// TestCountsFreeItems: of campaigns that are open and were loaded, also of those without ends, once in five minutes. Those
+// of the doctor are left out.
+func TestCountsFreeItems(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, map[string]itembank.Settings{
+			"open": {}, "lent": {ClaimLife: 24 * time.Hour}, "sold-out": {}, "closed": {},
+			"over": {ClosesAt: time.Now().Add(-time.Minute)},
+			scratch.Campaign("0123456789ab", scratch.Holds): {Hold: time.Minute},
+		})
+		must(t, b.CloseCampaign(t.Context(), "closed"))
+		for _, claimant := range []string{"secret-bob", "secret-carol"} {
+			_, err := b.Claim(t.Context(), "sold-out", claimant)
+			must(t, err)
+		}
+		_, _, err := b.CreateCampaign(t.Context(), "empty", itembank.Settings{Shards: 2})
+		must(t, err)
+		_, _, err = b.CreateCampaign(t.Context(), "later", itembank.Settings{OpensAt: time.Now().Add(time.Hour)})
+		must(t, err)
+		_, err = b.Load(t.Context(), "later", itembank.Items("SECRET-1"), nil)
+		must(t, err)
+
+		h := b.handler(b, slog.LevelError) // metrics do not depend on the level
+		for range 2 {
+			points := b.measured(h)
+			for campaign, want := range map[string]float64{"open": 2, "lent": 2, "sold-out": 0} {
+				if sum, n := emftest.Sum(points, "FreeItems", "Campaign="+campaign); sum != want || n != 1 {
+					t.Errorf("%s: %d metrics with the sum %v, want %v", campaign, n, sum, want)
+				}
+			}
+			if sum, n := emftest.Sum(points, "FreeItems", ""); sum != 4 || n != 3 || len(points) != 6 {
+				t.Errorf("the metrics are %v", points)
+			}
+			time.Sleep(time.Minute)
+			if points := b.measured(h); len(points) > 0 {
+				t.Errorf("a minute later the metrics are %v", points)
+			}
+			time.Sleep(sweephandler.CountEvery - time.Minute)
+		}
+	})
+}
+
+func TestNothingIsCountedByDefault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]itembank.Settings{"open": {}})
+	log := slog.New(slog.NewJSONHandler(&b.log, nil))
+	if points := b.measured(sweephandler.New(uncountable{b.Bank}, log)); len(points) > 0 {
+		t.Errorf("the metrics are %v", points)
+	}
+	if points := b.measured(b.handler(itembank.New(memstore.NewItems()), slog.LevelInfo)); len(points) > 0 {
+		t.Errorf("without campaigns the metrics are %v", points)
+	}
+}
+
+// uncountable is a Bank whose free items cannot be counted.
+type uncountable struct{ *itembank.Bank }
+
+func (uncountable) CountFree(context.Context, string) (itembank.FreeCount, error) {
+	return itembank.FreeCount{}, errors.New("out of reach")
+}
+
+// TestACountThatFails: the sweep succeeds, and the log says why there is no metric.
+func TestACountThatFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]itembank.Settings{"open": {}, "held": {Hold: time.Minute}})
+	if points := b.measured(b.handler(uncountable{b.Bank}, slog.LevelInfo)); len(points) > 0 {
+		t.Errorf("the metrics are %v", points)
+	}
+	if n := bytes.Count(b.log.Bytes(), []byte("out of reach")); n != 2 || b.holds("held") {
+		t.Errorf("the claim is there: %t; the log is %s", b.holds("held"), b.log.String())
+	}
+}
+
+// TestTheNumberOfMetricsIsBounded: the campaigns that were created last are counted.
+func TestTheNumberOfMetricsIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		for i := range sweephandler.MostCounted + 2 {
+			name := fmt.Sprintf("campaign-%02d", 99-i) // the order of the names is the other way round
+			_, _, err := b.CreateCampaign(t.Context(), name, itembank.Settings{Shards: 1})
+			must(t, err)
+			_, err = b.Load(t.Context(), name, itembank.Items("SECRET"), nil)
+			must(t, err)
+			time.Sleep(time.Second)
+		}
+		points := b.measured(b.handler(b, slog.LevelInfo))
+		for i, want := range map[int]int{99: 0, 98: 0, 97: 1, 78: 1} {
+			if _, n := emftest.Sum(points, "FreeItems", fmt.Sprint("Campaign=campaign-", i)); n != want {
+				t.Errorf("campaign %d has %d metrics, want %d", i, n, want)
+			}
+		}
+		if _, n := emftest.Sum(points, "FreeItems", ""); n != sweephandler.MostCounted {
+			t.Errorf("%d campaigns have metrics", n)
+		}
+		if !strings.Contains(b.log.String(), `"campaigns":2`) {
+			t.Errorf("the log does not say how many are left out: %s", b.log.String())
+		}
+	})
+}

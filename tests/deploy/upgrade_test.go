@@ -1,0 +1,332 @@
+package deploy
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	cloudformationtypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+// TestUpgrade updates a stack of the last layout without aliases, and looks after each call of the update at what a
+// request, a batch and a run of the schedule would get: the code and the variables of one release, and never those of
+// two. A function with strict variables answers nothing with those of two. The templates are those that infra makes, as
+// tests/stack has them. Nobody runs the functions, so their code is only a mark.
+//
+// The emulator shows neither the time that a change needs to reach all of Lambda and API Gateway, nor requests that are
+// answered while it changes, nor the position of a mapping in its stream.
+func TestUpgrade(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	const before, now = "testdata/before-aliases.template.json", "../stack/testdata/default.template.json"
+	c, stack := newClients(t), stackName("upgrade")
+	first := release{"1", nil}
+	second := release{"2", map[string]any{"ONCEBOX_LOG_LEVEL": "debug"}}
+	third := release{"3", map[string]any{"ONCEBOX_METRICS": nil}}
+	_, err := c.cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
+		StackName: &stack, TemplateBody: first.template(t, c, stack, before), Capabilities: mayMakeRoles,
+	})
+	must(t, err)
+	keeps := describe(t, stack).keeps()
+	doctorFinds(t, c, stack, "")
+
+	if u := second.update(t, stack, before); len(u.mixed()) == 0 {
+		t.Errorf("nobody sees that the last layout mixes two releases: %v", u)
+	}
+	for _, step := range []struct {
+		what string
+		to   release
+	}{
+		{"aliases, with the release that runs", second},
+		{"a release that removes two variables", third},
+		{"back to the release before, which adds them", second},
+	} {
+		u := step.to.update(t, stack, now)
+		if mixed := u.mixed(); len(mixed) > 0 {
+			t.Errorf("%s:\n%s", step.what, strings.Join(mixed, "\n"))
+		}
+		for caller, gets := range u.after {
+			if !strings.Contains(gets, step.to.mark(t)) {
+				t.Errorf("%s: after it, %s %s", step.what, caller, gets)
+			}
+		}
+	}
+
+	d := describe(t, stack)
+	if got := d.keeps(); !slices.Equal(got, keeps) {
+		t.Errorf("the stack has replaced what keeps data: it had %v and has %v", keeps, got)
+	}
+	for _, function := range d.resources["AWS::Lambda::Function"] {
+		versions, err := d.lambda.ListVersionsByFunction(t.Context(), &lambda.ListVersionsByFunctionInput{FunctionName: &function})
+		must(t, err)
+		if got := len(versions.Versions); got != 4 { // $LATEST and one for each step
+			t.Errorf("%s has %d versions, want 4", function, got)
+		}
+	}
+	doctorWarnsOfACanary(t, c, doctorFinds(t, c, stack, "live")[0])
+}
+
+// TestAFirstDeploymentThatFails: of everything that stays otherwise, only the tables are left. Without rows they cost
+// nothing.
+func TestAFirstDeploymentThatFails(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	c, stack := newClients(t), stackName("fails")
+	var template map[string]any
+	text := release{"1", nil}.template(t, c, stack, "../stack/testdata/default.template.json")
+	must(t, json.Unmarshal([]byte(*text), &template))
+	resources := template["Resources"].(map[string]any)
+	resources["Impossible"] = map[string]any{"Type": "AWS::Glue::Database", "DependsOn": slices.Sorted(maps.Keys(resources))}
+	content, err := json.Marshal(template)
+	must(t, err)
+	_, err = c.cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
+		StackName: &stack, TemplateBody: aws.String(string(content)), Capabilities: mayMakeRoles,
+	})
+	if err == nil || !strings.Contains(err.Error(), "Impossible") {
+		t.Fatalf("the deployment ends with %v", err)
+	}
+
+	streams, err := c.kinesis.ListStreams(t.Context(), &kinesis.ListStreamsInput{})
+	must(t, err)
+	buckets, err := c.s3.ListBuckets(t.Context(), &s3.ListBucketsInput{})
+	must(t, err)
+	groups, err := c.logs.DescribeLogGroups(t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{})
+	must(t, err)
+	functions, err := c.lambda.ListFunctions(t.Context(), &lambda.ListFunctionsInput{})
+	must(t, err)
+	tables, err := c.dynamodb.ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	must(t, err)
+	left := slices.Concat(streams.StreamNames, tables.TableNames)
+	for _, b := range buckets.Buckets {
+		left = append(left, *b.Name)
+	}
+	for _, g := range groups.LogGroups {
+		left = append(left, *g.LogGroupName)
+	}
+	for _, f := range functions.Functions {
+		left = append(left, *f.FunctionName)
+	}
+	code := stack + "-code" // of the test
+	left = slices.DeleteFunc(left, func(name string) bool { return !strings.Contains(name, stack+"-") || name == code })
+	slices.Sort(left)
+	if len(left) != 2 || !strings.Contains(left[0], "BankTable") || !strings.Contains(left[1], "DedupeTable") {
+		t.Errorf("these are left: %v", left)
+	}
+}
+
+var mayMakeRoles = []cloudformationtypes.Capability{cloudformationtypes.CapabilityCapabilityIam}
+
+// keeps returns the physical ids of what keeps data, or has a name that others know.
+func (d *deployed) keeps() (ids []string) {
+	for _, kind := range []string{
+		tableType, streamType, bucketType, queueType, apiType, mappingType, ruleType, "AWS::Lambda::Function", "AWS::Logs::LogGroup",
+	} {
+		ids = append(ids, d.resources[kind]...)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A release has code of its own, and these variables other than those of its template. Nil removes one.
+type release struct {
+	number    string
+	variables map[string]any
+}
+
+// zip returns the code of all functions of the release.
+func (r release) zip(t *testing.T) []byte { t.Helper(); return zipped(t, []byte(r.number)) }
+
+// zipped returns the code of a function with an executable.
+func zipped(t *testing.T, executable []byte) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate}
+	header.SetMode(0o755)
+	file, err := w.CreateHeader(header)
+	must(t, err)
+	_, err = file.Write(executable)
+	must(t, err)
+	must(t, w.Close())
+	return archive.Bytes()
+}
+
+// mark is in what a caller of the release gets.
+func (r release) mark(t *testing.T) string { t.Helper(); return digest(r.zip(t)) }
+
+var versionName = regexp.MustCompile(`(CurrentVersion[0-9A-F]{8})HASH`)
+
+// template returns a template of tests/stack, for a stack with the functions of the release.
+func (r release) template(t *testing.T, c clients, stack, file string) *string {
+	t.Helper()
+	bucket, key := aws.String(stack+"-code"), aws.String(r.number+".zip")
+	_, err := c.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket})
+	must(t, err)
+	_, err = c.s3.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(r.zip(t))})
+	must(t, err)
+	content, err := os.ReadFile(file)
+	must(t, err)
+	text := strings.ReplaceAll(string(content), "oncebox-Claims", stack+"-Claims")
+	var template map[string]any
+	must(t, json.Unmarshal([]byte(versionName.ReplaceAllString(text, "${1}"+r.number)), &template))
+	delete(template, "Parameters") // about the bootstrap of the CDK
+	delete(template, "Rules")
+	for _, resource := range template["Resources"].(map[string]any) {
+		if resource := resource.(map[string]any); resource["Type"] == "AWS::Lambda::Function" {
+			p := resource["Properties"].(map[string]any)
+			p["Code"] = map[string]any{"S3Bucket": bucket, "S3Key": key}
+			variables := p["Environment"].(map[string]any)["Variables"].(map[string]any)
+			maps.Copy(variables, r.variables)
+			maps.DeleteFunc(variables, func(_ string, value any) bool { return value == nil })
+		}
+	}
+	content, err = json.Marshal(template)
+	must(t, err)
+	return aws.String(string(content))
+}
+
+// An upgrade is what callers get before an update, after each of its calls, and after it.
+type upgrade struct {
+	before, after facts
+	between       []state
+}
+
+type state struct {
+	call string // of the update, which made it
+	gets facts
+}
+
+// update updates a stack to a template of the release.
+func (r release) update(t *testing.T, stack, file string) upgrade {
+	t.Helper()
+	d := describe(t, stack)
+	u := d.watch(t, &cloudformation.UpdateStackInput{
+		StackName: &stack, TemplateBody: r.template(t, d.clients, stack, file), Capabilities: mayMakeRoles,
+	})
+	if len(u.between) == 0 {
+		t.Error("the update was not watched")
+	}
+	return u
+}
+
+// watch updates a stack, and looks at its callers after each call of the update.
+func (d *deployed) watch(t *testing.T, input *cloudformation.UpdateStackInput) upgrade {
+	t.Helper()
+	calls, seen := make(chan string), make(chan bool)
+	watch := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		call, _ := io.ReadAll(r.Body) // its name is for the reader of a failure only
+		calls <- string(call)
+		<-seen
+	}))
+	defer watch.Close()
+	u := upgrade{before: d.callers(t)}
+	input.Tags = []cloudformationtypes.Tag{{Key: aws.String("oncebox:watch"), Value: &watch.URL}}
+	done := make(chan error)
+	go func() {
+		_, err := d.cloudformation.UpdateStack(t.Context(), input)
+		done <- err
+	}()
+	for {
+		select {
+		case call := <-calls:
+			u.between = append(u.between, state{call, d.callers(t)})
+			seen <- true
+		case err := <-done:
+			must(t, err)
+			u.after = d.callers(t)
+			return u
+		}
+	}
+}
+
+// mixed lists what was neither as before the update nor as after it, or was as before again.
+func (u upgrade) mixed() (all []string) {
+	updated := map[string]bool{}
+	for _, s := range u.between {
+		for name, got := range s.gets {
+			switch {
+			case got == u.after[name]:
+				updated[name] = true
+			case got != u.before[name] || updated[name]:
+				all = append(all, fmt.Sprintf("after %s: %s %s\n before %s\n after  %s", s.call, name, got, u.before[name], u.after[name]))
+			}
+		}
+	}
+	return all
+}
+
+// callers returns what each caller of a function gets now.
+func (d *deployed) callers(t *testing.T) facts {
+	t.Helper()
+	f := facts{}
+	for _, api := range d.resources[apiType] {
+		routes, err := d.gateway.GetRoutes(t.Context(), &apigatewayv2.GetRoutesInput{ApiId: &api})
+		must(t, err)
+		for _, route := range routes.Items {
+			got, err := d.gateway.GetIntegration(t.Context(), &apigatewayv2.GetIntegrationInput{
+				ApiId: &api, IntegrationId: aws.String(path.Base(*route.Target)),
+			})
+			must(t, err)
+			if !d.mayCall(t, api, *route.RouteKey, *got.IntegrationUri) {
+				f[*route.RouteKey] = "gets 500: the API may not call " + *got.IntegrationUri
+				continue
+			}
+			f[*route.RouteKey] = d.runs(t, *got.IntegrationUri)
+		}
+	}
+	for _, id := range d.resources[mappingType] {
+		got, err := d.lambda.GetEventSourceMapping(t.Context(), &lambda.GetEventSourceMappingInput{UUID: &id})
+		must(t, err)
+		f["a batch"] = d.runs(t, *got.FunctionArn)
+	}
+	for _, id := range d.resources[ruleType] {
+		got, err := d.eventbridge.ListTargetsByRule(t.Context(), &eventbridge.ListTargetsByRuleInput{Rule: &id})
+		must(t, err)
+		f["the schedule"] = d.runs(t, *got.Targets[0].Arn)
+	}
+	return f
+}
+
+// runs returns the code and the variables of a function, or of what its alias leads to.
+func (d *deployed) runs(t *testing.T, arn string) string {
+	t.Helper()
+	got, err := d.lambda.GetFunctionConfiguration(t.Context(), &lambda.GetFunctionConfigurationInput{FunctionName: &arn})
+	must(t, err)
+	variables, err := json.Marshal(got.Environment.Variables)
+	must(t, err)
+	return fmt.Sprintf("gets %s with %s", *got.CodeSha256, variables)
+}
+
+// mayCall reports whether the policy of a function or alias lets an API call it for a route.
+func (d *deployed) mayCall(t *testing.T, api, routeKey, function string) bool {
+	t.Helper()
+	policy, err := d.lambda.GetPolicy(t.Context(), &lambda.GetPolicyInput{FunctionName: &function})
+	if missing(err) {
+		return false
+	}
+	must(t, err)
+	_, routePath, _ := strings.Cut(routeKey, " ")
+	return strings.Contains(*policy.Policy, fmt.Sprintf(`"arn:aws:execute-api:%s:%s:%s/*/*%s"`, region, account, api, routePath))
+}

@@ -1,0 +1,2 @@
+// Package page holds the tests of the claim page in a real browser.
+package page

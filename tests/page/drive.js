@@ -1,0 +1,409 @@
+// Drives the claim page in Chromium. The argument is JSON: the addresses of servers, tokens, and where screenshots go. It
+// prints one line of JSON for each test, with what is wrong; page_test.go makes tests of these lines.
+"use strict";
+const fs = require("node:fs");
+const path = require("node:path");
+const { chromium } = require("playwright-core");
+const axe = fs.readFileSync(require.resolve("axe-core"), "utf8");
+
+const config = JSON.parse(process.argv[2]);
+const flags = [
+  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync",
+];
+const narrow = { width: 320, height: 640 };
+const wide = { width: 1024, height: 640 };
+const patience = 30_000; // milliseconds, for a slow machine
+
+// Visit is a visitor with a browser of their own, and what they have seen.
+class Visit {
+  errors = [];
+  requests = [];
+
+  constructor(browser) {
+    this.browser = browser;
+  }
+
+  async begin(options = {}) {
+    this.context = await this.browser.newContext({ viewport: wide, locale: "en-GB", timezoneId: "Asia/Tokyo", ...options });
+    this.page = await this.context.newPage();
+    this.page.setDefaultTimeout(patience);
+    this.page.on("pageerror", (error) => this.errors.push(`the script failed: ${error}`));
+    this.page.on("console", (message) => {
+      if (/Content Security Policy|Content-Security-Policy/.test(message.text())) {
+        this.errors.push(message.text());
+      }
+    });
+    this.page.on("request", (request) => this.requests.push(request));
+  }
+
+  async open(campaign, token) {
+    await this.page.goto(`${token === undefined ? config.open : config.links}/c/${campaign}${token ? `#t=${token}` : ""}`);
+  }
+
+  async state(want) {
+    await this.page.waitForSelector(`oncebox-claim[data-state=${want}]`);
+  }
+
+  // arrives waits for a state, and looks at it in all forms.
+  async arrives(state, text) {
+    await this.state(state);
+    const shown = await this.page.locator("[part=status]").innerText();
+    this.want(shown.includes(text), `state ${state} says ${JSON.stringify(shown)}, not ${text}`);
+    await this.accessible(state);
+  }
+
+  async accessible(state) {
+    await this.page.evaluate(axe);
+    for (const [viewport, colorScheme] of [[narrow, "dark"], [narrow, "light"], [wide, "dark"], [wide, "light"]]) {
+      await this.page.setViewportSize(viewport);
+      await this.page.emulateMedia({ colorScheme });
+      const found = await this.page.evaluate(() => globalThis.axe.run(document));
+      for (const violation of found.violations) {
+        const nodes = violation.nodes.map((node) => `${node.target}: ${node.failureSummary}`).join("; ");
+        this.errors.push(`${state}, ${viewport.width} px, ${colorScheme}: ${violation.id}: ${nodes}`);
+      }
+      const tooWide = await this.page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+      this.want(!tooWide, `${state} scrolls sideways at ${viewport.width} px`);
+    }
+  }
+
+  want(is, error) {
+    if (!is) {
+      this.errors.push(error);
+    }
+  }
+
+  async text(part) {
+    return this.page.locator(`[part=${part}]`).innerText();
+  }
+
+  async screenshot(name, viewport = { width: 640, height: 440 }) {
+    if (config.screenshots) {
+      await this.page.setViewportSize(viewport);
+      await this.page.screenshot({ path: path.join(config.screenshots, `claim-page-${name}.png`) });
+    }
+  }
+
+  // end checks what holds for every visit: a token travels in the header Authorization only.
+  async end() {
+    for (const request of this.requests) {
+      const headers = await request.allHeaders();
+      const leaks = Object.values(config.tokens).filter((token) =>
+        request.url().split("#")[0].includes(token) || (headers.referer ?? "").includes(token) || (request.postData() ?? "").includes(token));
+      this.want(leaks.length === 0, `a token is in the request ${request.method()} ${request.url()}`);
+      this.want(!headers.referer, `a request has the Referer ${headers.referer}`);
+    }
+    await this.context.close();
+  }
+}
+
+const tests = {
+  async "a link, by keyboard, and again"(v) {
+    await v.begin({ permissions: ["clipboard-read", "clipboard-write"] });
+    await v.open("spring", config.tokens.spring);
+    await v.arrives("ready", "one click");
+    v.want(!v.page.url().includes("#"), `the address is ${v.page.url()}`);
+    await v.screenshot("ready");
+    await v.page.keyboard.press("Tab");
+    await v.page.keyboard.press("Enter");
+    await v.arrives("code", "SPRING-");
+    const code = await v.text("code");
+    const focused = await v.page.evaluate(() => document.querySelector("oncebox-claim").shadowRoot.activeElement?.className);
+    v.want(focused, "the focus is lost");
+    await v.screenshot("code");
+    await v.page.getByRole("button", { name: "Copy the code" }).press("Enter");
+    await v.page.getByText("The code is copied.").waitFor();
+    v.want((await v.page.evaluate(() => navigator.clipboard.readText())) === code, "another text was copied");
+    await v.page.reload();
+    await v.state("code");
+    v.want((await v.text("code")) === code, `after a reload the code is ${await v.text("code")}, not ${code}`);
+  },
+  async "an open API: one code for each browser"(v) {
+    await v.begin();
+    await v.open("spring");
+    await v.state("ready");
+    await v.page.getByRole("button").click();
+    await v.state("code");
+    const code = await v.text("code");
+    await v.page.reload();
+    await v.state("code");
+    v.want((await v.text("code")) === code, "another code after a reload");
+  },
+  async "sold out"(v) {
+    await v.begin();
+    await v.open("sold-out", config.tokens["sold-out"]);
+    await v.arrives("sold_out", "taken");
+  },
+  async "not open yet, in the visitor's zone"(v) {
+    await v.begin();
+    await v.open("later", config.tokens.later);
+    await v.arrives("not_open", "18:00"); // 09:00 UTC in Tokyo
+    await v.screenshot("not-open");
+  },
+  async "it opens by itself"(v) {
+    await v.begin();
+    await v.open("soon", config.tokens.soon);
+    await v.state("ready");
+  },
+  async "closed by hand, and over"(v) {
+    await v.begin();
+    await v.open("closed", config.tokens.closed);
+    await v.arrives("closed", "ended");
+    await v.open("last", config.tokens.last);
+    await v.arrives("closed", "ended");
+  },
+  async "a hold ends"(v) {
+    await v.begin();
+    await v.open("seats", config.tokens.seats);
+    await v.state("ready");
+    await v.page.getByRole("button").click();
+    await v.arrives("code", "reserved for you until");
+  },
+  async "the columns of an item"(v) {
+    await v.begin();
+    await v.open("stage", config.tokens.stage);
+    await v.state("ready");
+    v.want(!(await v.page.locator("[part=columns]").isVisible()), "there is a list without a code");
+    await v.page.getByRole("button").click();
+    await v.arrives("code", "12A");
+    const pairs = await v.page.locator("[part=columns]").evaluate((list) => [...list.children].map((e) => `${e.tagName} ${e.textContent}`));
+    const want = ["DT row", "DD 12", "DT note", "DD <b>at the back</b> & left", "DT aisle", "DD "];
+    v.want(JSON.stringify(pairs) === JSON.stringify(want), `the columns are ${JSON.stringify(pairs)}`);
+  },
+  async "a busy service: it tries again by itself"(v) {
+    await v.begin();
+    let refusals = 0;
+    await v.page.route("**/campaigns/busy/claims", async (route) => {
+      if (++refusals > 2) {
+        return route.continue();
+      }
+      const type = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#try-again";
+      await route.fulfill({ status: 503, headers: { "Retry-After": "1" }, contentType: "application/problem+json", body: JSON.stringify({ type }) });
+    });
+    await v.open("busy", config.tokens.busy);
+    await v.state("ready");
+    await v.page.getByRole("button").click();
+    await v.state("waiting");
+    await v.state("code");
+    v.want(refusals === 3, `${refusals} requests`);
+  },
+  async "no network: the visitor tries again"(v) {
+    await v.begin();
+    let offline = true;
+    await v.page.addInitScript(() => { // no try of the page itself comes between
+      const real = setTimeout;
+      globalThis.setTimeout = (f, wait, ...rest) => real(f, wait < 1000 ? wait : 1e9, ...rest);
+    });
+    await v.page.route("**/campaigns/**", (route) => (offline ? route.abort() : route.continue()));
+    await v.open("offline", config.tokens.offline);
+    await v.arrives("waiting", "tries again by itself");
+    offline = false;
+    await v.page.getByRole("button", { name: "Try again now" }).click();
+    await v.state("ready");
+  },
+  async "something is wrong"(v) {
+    await v.begin();
+    let answer;
+    const asked = new Promise((done) => { answer = done; });
+    await v.page.route("**/campaigns/broken/claims/me", async (route) => {
+      await asked;
+      await route.fulfill({
+        status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "x#inconsistent-claim", instance: "request-7" }),
+      });
+    });
+    await v.open("broken", config.tokens.broken);
+    await v.arrives("loading", "One moment");
+    answer();
+    await v.arrives("failed", "request-7");
+  },
+  async "links that do not work"(v) {
+    await v.begin();
+    await v.open("spring", config.tokens.expired);
+    await v.arrives("expired", "expired");
+    for (const [token, state] of [[`${config.tokens.spring}x`, "invalid"], [config.tokens.closed, "other_campaign"]]) {
+      await v.page.goto("about:blank"); // another fragment alone loads nothing
+      await v.open("spring", token);
+      await v.arrives(state, "link");
+    }
+  },
+  async "no link"(v) {
+    await v.begin();
+    await v.open("spring", "");
+    await v.arrives("no_link", "personal link");
+  },
+  async "a code of another campaign"(v) {
+    await v.begin();
+    await v.open("judo", config.tokens.term);
+    await v.state("ready");
+    await v.page.getByRole("button").click();
+    await v.arrives("elsewhere", "one per person");
+  },
+  async "texts, style and logo of the campaign"(v) {
+    await v.begin({ locale: "fr-FR" });
+    await v.open("themed", config.tokens.themed);
+    await v.arrives("ready", "Klick");
+    v.want((await v.page.getByRole("heading").innerText()) === "Frühling & mehr", "the title is not the text");
+    v.want((await v.page.getAttribute("html", "lang")) === "de", "the page is not in its only language");
+    v.want((await v.page.evaluate(() => document.querySelector(".logo").naturalWidth)) === 240, "the logo is not shown");
+    const color = await v.page.getByRole("button").evaluate((button) => getComputedStyle(button).backgroundColor);
+    v.want(color === "rgb(20, 83, 45)", `the button is ${color}`);
+    await v.screenshot("themed", { width: 360, height: 440 });
+  },
+  async "German for a German visitor"(v) {
+    await v.begin({ locale: "de-AT" });
+    await v.open("later", config.tokens.later);
+    await v.arrives("not_open", "Es beginnt am");
+    v.want((await v.page.title()) === "Ihr Code", `the title is ${await v.page.title()}`);
+  },
+  async "without JavaScript it says so"(v) {
+    await v.begin({ javaScriptEnabled: false });
+    await v.open("spring", config.tokens.spring);
+    const shown = await v.page.locator("main").innerText();
+    v.want(shown.includes("needs JavaScript"), `it says ${shown}`);
+    await v.context.close();
+    await v.begin(); // axe needs JavaScript, so the server leaves out the page's
+    await v.page.route("**/c/spring", async (route) => {
+      const response = await route.fetch();
+      const page = (await response.text()).replace(/<script.*<\/script>/, "").replace(/<\/?noscript>/g, "");
+      await route.fulfill({ response, body: page });
+    });
+    await v.open("spring", "");
+    await v.accessible("no JavaScript");
+    v.requests = []; // the address was not changed, so the browser has it still; nothing was sent
+  },
+  async "embedded in a page of another origin"(v) {
+    await v.begin();
+    await v.page.goto(`${config.allowed}/#t=${config.tokens.embedded}`);
+    await v.arrives("ready", "one click");
+    await v.page.getByRole("button").click();
+    await v.arrives("code", "EMBEDDED-");
+    for (const request of v.requests) { // a browser tells the site which page loads its script, without the path
+      const { referer = "" } = await request.allHeaders();
+      v.want([`${config.allowed}/`, ""].includes(referer), `the Referer is ${referer}`);
+    }
+    v.requests = [];
+  },
+  async "an origin that is not allowed"(v) {
+    await v.begin();
+    await v.page.goto(`${config.foreign}/#t=${config.tokens.embedded}`);
+    await v.state("waiting");
+    v.requests = [];
+  },
+  async "a challenge before a claim"(v) {
+    await v.begin();
+    await v.page.route("https://challenges.cloudflare.com/**", (route) => route.fulfill({
+      contentType: "text/javascript",
+      body: `globalThis.turnstile = {
+        render(place, { callback }) {
+          const box = document.createElement("button");
+          box.textContent = "I am a person";
+          box.addEventListener("click", () => callback(box.dataset.solution));
+          place.append(box);
+          return place;
+        },
+        reset() {},
+      };
+      onceboxWidgets();`,
+    }));
+    await v.page.goto(`${config.challenged}/c/spring`);
+    await v.arrives("challenge", "not a program");
+    const box = v.page.getByRole("button", { name: "I am a person" });
+    for (const [solution, state] of [["wrong", "challenge_failed"], ["right", "code"]]) {
+      await box.evaluate((button, value) => { button.dataset.solution = value; }, solution);
+      await box.click();
+      await v.page.getByRole("button", { name: "Get my code" }).click();
+      await v.state(state);
+      await v.accessible(state);
+    }
+    v.requests = v.requests.filter((request) => !request.url().startsWith("https:"));
+  },
+  async "a seat map: all the chosen seats or none"(v) {
+    const other = new Visit(v.browser);
+    const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
+    const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
+    const is = (visit, name, state) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]}, ${state}` }).waitFor();
+    let stale = true; // the other one sees the hall as it was at the beginning
+    await v.begin();
+    await other.begin();
+    await other.page.route("**/campaigns/hall/items*", async (route) => {
+      const items = [..."ABCD"].flatMap((row) => [..."12345678"].map((number) => ({ item: row + number })));
+      await (stale ? route.fulfill({ json: { campaign: "hall", items } }) : route.continue());
+    });
+    for (const visit of [v, other]) {
+      await visit.page.goto(config.seatmap);
+      await is(visit, "B4", "free");
+    }
+    await v.accessible("seats");
+    await seat(v, "B3").focus();
+    for (const key of ["Space", "Tab", "Space"]) { // B3 and B4
+      await v.page.keyboard.press(key);
+    }
+    await says(v, "You have chosen B3, B4.");
+    await v.accessible("chosen seats");
+    await v.page.getByRole("button", { name: "Take B3, B4" }).press("Enter");
+    await says(v, "B3, B4: taken for you.");
+    await is(v, "B3", "yours");
+    await v.accessible("seats of a visitor");
+
+    for (const name of ["B4", "C1"]) {
+      await seat(other, name).click();
+    }
+    stale = false;
+    await other.page.getByRole("button", { name: "Take B4, C1" }).click();
+    await says(other, "B4: somebody else was quicker.");
+    await is(other, "B3", "taken");
+    await other.accessible("a seat that was taken");
+    await other.page.getByRole("button", { name: "Take C1" }).click();
+    await says(other, "C1: taken for you.");
+    await is(v, "C1", "taken"); // without a click
+    await v.page.reload();
+    await is(v, "B4", "yours");
+    await other.context.close();
+    v.errors.push(...other.errors);
+    v.requests = []; // there are no tokens
+  },
+  async "a script in the page is not run"(v) {
+    await v.begin();
+    await v.open("spring", "");
+    await v.state("no_link");
+    const ran = await v.page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "globalThis.ran = true";
+      document.body.append(script);
+      return globalThis.ran === true;
+    });
+    v.want(!ran, "an inline script has run");
+    v.errors = v.errors.filter((error) => !error.includes("inline script"));
+  },
+};
+
+async function run(browser, name, test) {
+  const visit = new Visit(browser);
+  try {
+    await test(visit);
+    await visit.end();
+  } catch (error) {
+    visit.errors.push(String(error));
+  }
+  console.log(JSON.stringify({ name, errors: visit.errors }));
+}
+
+// main runs the tests in a few lanes. One that waits for a time does not keep the others waiting.
+async function main() {
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: flags });
+  const waiting = Object.entries(tests);
+  const lane = async () => {
+    while (waiting.length > 0) {
+      const [name, test] = waiting.shift();
+      await run(browser, name, test);
+    }
+  };
+  await Promise.all([lane(), lane(), lane()]);
+  await browser.close();
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exitCode = 1;
+});
