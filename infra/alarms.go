@@ -55,7 +55,7 @@ func (p AlarmProps) check(names naming) error {
 const longestRunbook = 512
 
 // An alarm goes off when its metric reaches a threshold in some of the latest periods. Missing data is always good: the
-// metrics count failures, or things that wait, and a stack that nobody uses yet has none.
+// metrics count failures, or things that wait, and an idle stack has none.
 type alarm struct {
 	id        string // of the construct
 	section   string // of the runbook

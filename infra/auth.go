@@ -52,15 +52,16 @@ func (a Auth) routeScopes() *[]*string {
 	return jsii.Strings(a.scopes...)
 }
 
-// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are those of package claimlink,
-// with commas or white space between them: public ones, since everybody who may read the stack's template sees them.
-// The function verifies the links, so the routes have no authorizer, and a refused request costs an invocation.
+// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are those of package
+// claimlink, with commas or white space between them: public ones, since every user who may read the stack's template
+// sees them. The function verifies the links, so the routes have no authorizer, and a refused request costs an
+// invocation.
 func AuthLink(publicKeys string) Auth {
 	return Auth{kind: authLink, linkKeys: strings.TrimSpace(publicKeys), claimantFrom: "link"}
 }
 
-// AuthOpen accepts every caller, who may claim under any name. An HTTP API is always on the internet, so that is
-// everybody. A challenge slows programs down, and does not stop them.
+// AuthOpen accepts every caller, who may claim under any name. An HTTP API is always on the internet, so every program
+// there can call it. A challenge slows programs down, and does not stop them.
 func AuthOpen() Auth { return Auth{kind: authOpen, claimantFrom: "body"} }
 
 // check returns everything that is wrong, also with the source of the claimant: the function finds no identity in a

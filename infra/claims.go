@@ -31,12 +31,12 @@ type ClaimAPIProps struct {
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
 	CampaignCache *time.Duration
 
-	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that nobody pays for.
+	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that cost nothing.
 	// With ClaimantFrom body it changes nothing: the callers are back ends, and may always confirm.
 	ClaimantsConfirm bool
 
-	// Page makes the routes of the claim page, and turns it on in the function. Everybody may read the page. It is for
-	// AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
+	// Page makes the routes of the claim page, and turns it on in the function. Every visitor may read the page. It is
+	// for AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
 	Page bool
 
 	// Challenge is a check that visitors are persons, before they claim. Nil is none.
@@ -111,7 +111,7 @@ const defaultClaimRate = 1000
 // other request, so that it costs no invocation. The claimant is a greedy parameter because API Gateway decodes the
 // path: an encoded slash in a claimant arrives as a slash. A greedy parameter can only be the last part of a path, so
 // that of POST takes in the /confirmation behind the claimant, which the function looks for. /openapi.json has the
-// authorizer, too, so that nobody causes an invocation who may not call the API.
+// authorizer, too, so that callers who may not call the API cause no invocation.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string

@@ -26,7 +26,7 @@ func (p ClaimAPIProps) checkDomain(wrong *problems) {
 	name, certificate := wrong.of("Domain.Name"), wrong.of("Domain.Certificate")
 	switch d := p.Domain; {
 	case d == nil && p.DisableExecuteAPIEndpoint:
-		wrong.add("%s needs %s: without the endpoint and without a domain, nobody could reach the API",
+		wrong.add("%s needs %s: without the endpoint and without a domain, no client could reach the API",
 			wrong.of("DisableExecuteAPIEndpoint"), name)
 	case d == nil:
 	case d.Certificate == nil:

@@ -12,7 +12,7 @@ import (
 // later: at 80 % of the retention, which is at least a day.
 const oldestRecord = 10 * time.Minute
 
-// unreadPeriod is how long records come in before the alarm about a stream that nobody reads goes off.
+// unreadPeriod is how long records come in before the alarm about a stream that is not read goes off.
 const unreadPeriod = 15 * time.Minute
 
 // newAlarms makes the alarms of the stream, the function and its table. Where records may be lost, or a person must
@@ -67,10 +67,10 @@ func (r *RecordDedupe) unread() awscloudwatch.IMetric {
 	}, unreadPeriod)
 }
 
-// deadLetters is the number of records that the function stored, and of the notifications that wait. The function counts
-// for itself: a notification that SQS refused would be missing. The notifications keep the alarm on until somebody has
-// looked. The metrics of the bucket do not serve: NumberOfObjects is daily and counts old versions, and PutRequests
-// counts requests that stored nothing, and costs several metrics for each filter.
+// deadLetters is the number of records that the function stored, and of the notifications that wait. The function
+// counts for itself: a notification that SQS refused would be missing. The notifications keep the alarm on until an
+// operator has looked. The metrics of the bucket do not serve: NumberOfObjects is daily and counts old versions, and
+// PutRequests counts requests that stored nothing, and costs several metrics for each filter.
 func (r *RecordDedupe) deadLetters(p RecordDedupeProps) awscloudwatch.IMetric {
 	var stored awscloudwatch.IMetric = r.Metric(DeadLetters, over("Sum"))
 	if p.Function.NoMetrics {

@@ -383,7 +383,7 @@ func (s *contextStack) addClaims(p ClaimAPIProps) error {
 	s.output("BankTable", "ONCEBOX_BANK_TABLE of the command line", *claims.BankTable.TableName())
 	s.output("ApiUrl", "The claim API", claims.URL)
 	if claims.Domain != nil {
-		s.output("DomainTarget", "Where the DNS record of the API's domain leads", *claims.Domain.RegionalDomainName())
+		s.output("DomainTarget", "The name to which the DNS record of the API's domain points", *claims.Domain.RegionalDomainName())
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // function has the settings of the claim function, except for these and ReservedConcurrency.
 type SweepProps struct {
 	// Off leaves the sweep out. Then the claims whose time is over are closed by the requests that meet them, and by
-	// `oncebox sweep`. Nobody counts free items.
+	// `oncebox sweep`. Free items are not counted.
 	Off bool
 
 	// NearlyEmpty is how many free items an open campaign has left when the alarm about it goes off. Nil is the default,
@@ -76,7 +76,7 @@ func (p ClaimAPIProps) checkSweep() error {
 	return wrong.err()
 }
 
-// checkNearlyEmpty refuses an alarm whose metric nobody makes.
+// checkNearlyEmpty refuses an alarm whose metric is not made.
 func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
 	if p.Sweep.NearlyEmpty == nil || *p.Sweep.NearlyEmpty == 0 {
 		return

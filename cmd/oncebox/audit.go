@@ -18,11 +18,11 @@ type auditCommand struct {
 }
 
 func (auditCommand) Help() string {
-	return `Prints all that the rows of the store say, and then what they cannot say. --claimant shows all claims of the claimant
-in the scope of the campaign, in all slots.
+	return `Prints all that the rows of the store show, and then lists what they cannot show. --claimant shows all
+claims of the claimant in the scope of the campaign, in all slots.
 
-Rows keep the present and little of the past: a claim that was released or has ended is deleted. So the store does not
-know earlier claims of a claimant, nor earlier holders of an item. It knows how often an item came back to the bank.
+The rows show the present and little of the past: a claim that was released or has ended is deleted. So the store does
+not know earlier claims of a claimant, nor earlier holders of an item. It knows how often an item came back to the bank.
 Other places may know more: a copy of the tables at an earlier moment, the replies that your systems have kept, and
 files of "oncebox claims export".
 

@@ -33,15 +33,15 @@ type campaignCreate struct {
 	ItemLife   time.Duration       `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	ClaimLife  time.Duration       `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	Hold       time.Duration       `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
-	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: those with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; nothing else is ignored, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
+	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: claimants with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; all other differences do, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
 
 	PerClaimant  int  `help:"How many claims a claimant can have, each in a slot that the claim names with --slot. More than one needs a scope that no other campaign has. Fixed for good. Default: ${default}." default:"1" placeholder:"N"`
-	Choice       bool `help:"Let claimants name the items, as in --item 12A: up to 20 in one claim, all or none. For seats and places. On codes it lets anybody try which codes exist, and take them. Fixed for good."`
-	PublishItems bool `help:"Let everybody list the free items over HTTP, as for a seat map. Never for codes. Fixed for good."`
+	Choice       bool `help:"Let claimants name the items, as in --item 12A: up to 20 in one claim, all or none. For seats and places. On codes it lets every caller try which codes exist, and take them. Fixed for good."`
+	PublishItems bool `help:"Let every caller list the free items over HTTP, as for a seat map. Never for codes. Fixed for good."`
 
-	Columns bool `help:"Let loads give items columns of a CSV file, as in load --with price,row. They come back with the item, to everybody who gets it. Fixed for good."`
+	Columns bool `help:"Let loads give items columns of a CSV file, as in load --with price,row. They come back with the item, to every claimant who gets it. Fixed for good."`
 
-	OnEnd *itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: nobody gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: burn, or return with --hold." enum:"burn,return" placeholder:"burn|return"`
+	OnEnd *itembank.OnEnd `help:"What happens to an item whose claim is released or ends. burn: no claimant gets it again, for codes, which the claimant has seen. return: it goes back to the bank, for seats and places. Fixed for good. Default: burn, or return with --hold." enum:"burn,return" placeholder:"burn|return"`
 }
 
 func (campaignCreate) Help() string {

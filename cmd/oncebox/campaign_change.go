@@ -75,7 +75,7 @@ var fixedSettings = []struct {
 		func(c campaignSet) bool { return c.Hold != nil },
 	},
 	{
-		"--on-end", "claimants were told whether their item can go to somebody else",
+		"--on-end", "claimants were told whether their item can go to another claimant",
 		func(c campaignSet) bool { return c.OnEnd != nil },
 	},
 	{
@@ -83,7 +83,7 @@ var fixedSettings = []struct {
 		func(c campaignSet) bool { return c.ClaimantAs != nil },
 	},
 	{
-		"--per-claimant", "fewer slots would hide claims, and no other campaign may have the scope of several",
+		"--per-claimant", "fewer slots would hide claims, and a campaign with several slots must be alone in its scope",
 		func(c campaignSet) bool { return c.PerClaimant != nil },
 	},
 	{
@@ -91,7 +91,7 @@ var fixedSettings = []struct {
 		func(c campaignSet) bool { return c.Choice != nil },
 	},
 	{
-		"--publish-items", "what was published cannot be taken back",
+		"--publish-items", "published items cannot be made secret again",
 		func(c campaignSet) bool { return c.PublishItems != nil },
 	},
 	{

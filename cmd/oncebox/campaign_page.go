@@ -23,13 +23,14 @@ type campaignPage struct {
 	Language string  `help:"The language of the texts: two or three letters. Default: ${default}." default:"en" placeholder:"L"`
 	Theme    *string `help:"A style sheet. An empty name removes it." placeholder:"FILE"`
 	Logo     *string `help:"A PNG, JPEG, WebP or GIF of at most 64 KiB. An empty name removes it." placeholder:"FILE"`
-	Reset    bool    `help:"Begin with the built-in page: forget all that was set before."`
+	Reset    bool    `help:"Begin with the built-in page: remove all earlier settings."`
 }
 
 func (campaignPage) Help() string {
-	return `The page is in the languages that were set; without any, in English and German. What is not named stays as it is.
-A text that is removed is the built-in one again. A language goes with its last text. Without a flag the command shows
-what is set. Of two commands at once, one wins.
+	return `The page is in the languages for which you have set texts. Without any it is in English and German. Settings
+that you do not name stay as they are. When you remove a text, the built-in text comes back. When you remove the last
+text of a language, the page no longer has that language. Without a flag the command shows the settings. Of two commands
+at once, one wins.
 
 Examples:
   oncebox campaign page spring --title "Spring sale" --text "10 % off, until the end of March."

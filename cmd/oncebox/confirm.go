@@ -23,8 +23,8 @@ func (confirmCommand) Help() string {
 A hold can be confirmed until it is closed, also in the seconds after its end. If that has happened, nothing is
 changed and the exit code is 3.
 
-Use --claim-id when somebody has paid for a claim: it takes the claim_id that they were given. Without it the
-command confirms the claim that the claimant has now, which may be a later one.
+Use --claim-id when a customer has paid for a claim: it takes the claim_id that the customer got. Without it the command
+confirms the claim that the claimant has now, which may be a later one.
 
 Examples:
   oncebox confirm seats customer-17

@@ -18,7 +18,7 @@ import (
 )
 
 type doctorCommand struct {
-	Deployed bool `help:"Check the deployed functions, and play the life of claims in scratch campaigns."`
+	Deployed bool `help:"Check the deployed functions, and make, confirm and end claims in scratch campaigns."`
 	deployedFlags
 }
 
@@ -27,7 +27,7 @@ func (doctorCommand) Help() string {
 variables as the functions would read them. It changes nothing.
 
 With --deployed it finds the functions of a CloudFormation stack, and checks their tables and their settings. Then it
-invokes the functions as their callers do, through the alias of each function, and plays:
+invokes the functions as their callers do, through the alias of each function, and tests:
 
   a claim, its release, a hold and its confirmation
   claims that have ended, items that have ended
@@ -39,19 +39,20 @@ takes seconds. Each step says which permissions of docs/iam.md it proves.
 One row stays, campaign#!, if no campaign had columns before. It says that a campaign of these tables has had columns.
 From then on, versions of oncebox without columns create no campaigns in these tables.
 
-Functions without a stack are named with --function, once for each: NAME, NAME:ALIAS or an ARN. Doctor invokes what is
-named: NAME without an alias is the function itself. In a stack doctor knows the sweep by its description, "oncebox
-sweep ...". A stack from before it has none: name all functions.
+Name functions without a stack with --function, once for each: NAME, NAME:ALIAS or an ARN. Doctor invokes the function
+that you name: NAME without an alias is the function itself. In a stack doctor knows the sweep by its description,
+"oncebox sweep ...". In an older stack the sweep has no such description: name all functions.
 
 With --records it also puts six records into the source stream: a record and its copy, another record with the same id,
 two in a KPL aggregate, and a poison record, which is not JSON. Consumers of the destination get four of them. They have
-the member oncebox_doctor. Other consumers of the source get all six: one that fails at such records blocks its shard.
-The dead letter and its notification are deleted. The alarm about dead letters goes off for about 5 minutes. The records
-stay for the retention of the streams. Nothing is put if several dedupe functions read the stream.
+the member oncebox_doctor. Other consumers of the source get all six: a consumer that fails at such records blocks its
+shard. The dead letter and its notification are deleted. The alarm about dead letters goes off for about 5 minutes. The
+records stay for the retention of the streams. Nothing is put if several dedupe functions read the stream.
 
 The exit code is 4 if a check failed, and 0 if there are only warnings. It is safe to interrupt and to repeat. A run
-that was killed leaves its scratch campaigns. A run from 10 minutes later on deletes them, or one with --clean at once.
-With --records, a run that was interrupted deletes its dead letter, or names it if the function has not stored it yet.
+that was killed leaves its scratch campaigns. A run that starts 10 minutes later or after that deletes them. A run with
+--clean deletes them at once. With --records, a run that was interrupted deletes its dead letter, or names it if the
+function has not stored it yet.
 
 Examples:
   oncebox doctor

@@ -23,8 +23,8 @@ Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat: if
 command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict each other, so that it
 cannot be released: "oncebox reconcile" shows them.
 
-Names the copies that it cannot reach, such as backups. End the claimant's access before: who claims again is in the
-store again.
+The command names the copies that it cannot reach, such as backups. End the claimant's access first: a claimant who
+claims again is in the store again.
 
 Examples:
   oncebox forget spring ann@example.com

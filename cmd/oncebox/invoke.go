@@ -135,8 +135,8 @@ func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error
 	})
 }
 
-// printAnswer prints the answer of the record handler. Failed records are an error: nobody sends them again, as Lambda
-// would.
+// printAnswer prints the answer of the record handler. Failed records are an error: no program sends them again, as
+// Lambda would.
 func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventResponse) error {
 	err := a.printReply(answer)
 	switch {

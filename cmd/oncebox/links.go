@@ -24,9 +24,9 @@ type linksKeygen struct {
 func (linksKeygen) Help() string {
 	return `Writes two files, and never writes over an existing one.
 
-  FILE      the private key, which only you can read. A person who has it can make links for everybody: keep it
+  FILE      the private key, which only you can read. A person who has it can make links for any customer: keep it
             where you keep passwords, and out of the repository.
-  FILE.pub  the public key. It is all that the claim function needs, in ONCEBOX_LINK_KEYS.
+  FILE.pub  the public key. The claim function needs only this file, in ONCEBOX_LINK_KEYS.
 
 Examples:
   oncebox links keygen link.key

@@ -99,7 +99,7 @@ func (b *badRows) add(line int64, detail string) {
 	}
 }
 
-// check tests the claimant by the rule of the API. White space around it would be a part of it, which nobody means.
+// check tests the claimant by the rule of the API. White space around it would be a part of it, which no user wants.
 func (b *badRows) check(row itemfile.Row, width, column int) {
 	if len(row.Cells) != width {
 		b.add(row.Line, fmt.Sprintf("has %s, and the first row has %d", quantity(int64(len(row.Cells)), "column"), width))

@@ -15,7 +15,7 @@ type loadCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin."`
 	itemFlags
-	With []string `help:"Load these columns of the CSV with the items, by their names in the first row. They come back with the item, to everybody who gets it. Needs --column NAME, and a campaign with --columns." placeholder:"NAME,..."`
+	With []string `help:"Load these columns of the CSV with the items, by their names in the first row. They come back with the item, to every claimant who gets it. Needs --column NAME, and a campaign with --columns." placeholder:"NAME,..."`
 	rateFlag
 	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
 }
@@ -26,17 +26,17 @@ space around the item, invisible characters, or control characters. Blank lines 
 
 A file that looks like CSV needs --column, or --lines if every line is one item.
 
-An item that the campaign knows is not added again, also if somebody holds it. After an interruption the same
-command goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second
-time if it is looked up first.
+An item that the campaign knows is not added again, also if a claimant holds it. After an interruption the same command
+goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second time if it is
+looked up first.
 
 With --with the items of a campaign with --columns have columns, such as a price, a row or an address. They come back
 with the item in every answer, so name only columns that customers may see. An item has up to 10 columns, and at most
 1,024 bytes of names and values. It keeps the columns of its first load. Lines with the same item need the same
 columns.
 
-Prints how many lines were added, known from another load, or repeated in this one. With --dry-run it prints the
-numbers of the load that would follow; they are exact unless somebody else loads into the campaign in between.
+Prints how many lines were added, known from another load, or repeated in this one. With --dry-run it prints the numbers
+of the load that would follow; they are exact unless another load adds items to the campaign in between.
 
 Examples:
   oncebox load spring codes.txt

@@ -20,7 +20,7 @@ import (
 type localCommand struct {
 	Addr        string `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	LinkKeys    string `help:"Claimants have personal links, and this file has the public keys." placeholder:"FILE"`
-	AllowRemote bool   `help:"Allow an address that other machines can reach. Without links there is no authentication: everybody can claim for everybody."`
+	AllowRemote bool   `help:"Allow an address that other machines can reach. Without links there is no authentication: every caller can claim for any claimant."`
 }
 
 func (localCommand) Help() string {
@@ -66,8 +66,8 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 // sweepEvery is the time between two sweeps. In AWS a schedule does them.
 const sweepEvery = time.Second
 
-// sweepWhile closes the holds and claims whose time is over until the returned function is called. That returns when
-// nobody uses the bank any more.
+// sweepWhile closes the holds and claims whose time is over until the returned function is called. That returns when no
+// request uses the bank any more.
 func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -19,13 +19,13 @@ type lookupCommand struct {
 func (lookupCommand) Help() string {
 	return `Prints where the item is:
 
-  free        nobody has it
+  free        it is in the bank
   claimed     by whom, since when, and until when if the claim ends
   held        the same, and the claim is not confirmed yet
-  burned      its claim was released, and nobody gets it again
+  burned      its claim was released, and no claimant gets it again
   expired     its own life ended, or that of its claim
   withdrawn   an operator took it out of the campaign
-  lost        a repair found it in no place, and nobody gets it again
+  lost        a repair found it in no place, and no claimant gets it again
   unknown     it was never loaded into the campaign
   missing     it was loaded and is in no place: see oncebox reconcile
 

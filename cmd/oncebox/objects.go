@@ -87,12 +87,12 @@ type objectLine struct {
 type objectsVerifyCommand struct{ objectsArgs }
 
 func (objectsVerifyCommand) Help() string {
-	return `Reads all objects and checks the chain of each shard:
-- each object begins where the one before it ends, so that none is missing and there is no second branch;
-- each object can be read, and has as many records and bytes as its metadata says.
+	return `Reads all objects and checks the chain of each shard. Each object must begin where the one before it ends,
+so that no object is missing and there is no second branch. Each object must be readable, and must have as many records
+and bytes as its metadata says.
 
-Prints each problem, and then what was read. A chain may begin late: its first objects were moved. It may run while the
-function writes. It changes nothing. The exit code is 4 if there is a problem.
+Prints each problem, and then what was read. A chain may begin late, if its first objects were moved. It may run while
+the function writes. It changes nothing. The exit code is 4 if there is a problem.
 
 Examples:
   oncebox objects verify s3://lake/events

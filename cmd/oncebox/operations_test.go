@@ -272,7 +272,7 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
 		w.out.Reset()
 		err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), w.app(), w.bank)
-		if want := "released; the item was withdrawn before, nobody gets it again\n"; err != nil || w.out.String() != want {
+		if want := "released; the item was withdrawn before, no claimant gets it again\n"; err != nil || w.out.String() != want {
 			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
 		}
 		if r := w.reconcile(reconcileCommand{Campaign: w.name}, exitDone); len(r.Inconsistencies) != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// showsProgress reports whether somebody watches.
+// showsProgress reports whether a person watches.
 func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
 
 // bar is a progress bar that disappears when it is full.

@@ -15,7 +15,7 @@ type reconcileCommand struct {
 	Campaign        string `arg:"" help:"The campaign."`
 	Repair          bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
 	Items           string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
-	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. Somebody may have seen such an item; then two people have it."`
+	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. A customer may have seen such an item; then two customers have it."`
 	itemFlags
 	rateFlag
 
@@ -23,17 +23,17 @@ type reconcileCommand struct {
 }
 
 func (reconcileCommand) Help() string {
-	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims. Prints each inconsistency: an item that is
-not in exactly one place (free, held, ended), or whose rows have different end times. It may run while the
-campaign is open: what looks wrong is read again until it is right, or wrong in the same way twice. It reads every
-row, needs about 100 bytes of memory for an item, and changes nothing.
+	return fmt.Sprintf(`Compares all items that were ever loaded with the bank and the claims. Prints each
+inconsistency: an item that is not in exactly one place (free, held, ended), or whose rows have different end times. It
+may run while the campaign is open: an item that looks wrong is read again until it is right, or wrong in the same way
+twice. It reads every row, needs about 100 bytes of memory for an item, and changes nothing.
 
 --repair also repairs, each inconsistency in one transaction that changes nothing if the rows have changed
 meanwhile. The campaign must be closed. It waits %.0f seconds first, for requests that began before the campaign
 was closed.
 
   inconsistency    --repair
-  missing          if items are burned: ends the item as lost, since somebody may have seen it
+  missing          if items are burned: ends the item as lost, since a customer may have seen it
                    if items return: puts it back into the bank, if --items has it
                    if the item was withdrawn while it was held: ends it as withdrawn
   held-and-free,

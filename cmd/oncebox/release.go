@@ -20,9 +20,9 @@ type releaseCommand struct {
 }
 
 func (releaseCommand) Help() string {
-	return `Ends the claim. The campaign's --on-end decides whether the item goes back to the bank or is burned. Nobody gets a
-burned item again. The claimant may claim again afterwards. Of a claim with several items the result says what happened
-to each: one that was withdrawn meanwhile, or whose own life is over, does not return.
+	return `Ends the claim. The campaign's --on-end decides whether the item goes back to the bank or is burned. No
+claimant gets a burned item again. The claimant may claim again afterwards. For a claim with several items the result
+says what happened to each item: an item that was withdrawn meanwhile, or whose own life is over, does not return.
 
 Shows the claim and asks. Without a terminal it needs --yes or --claim-id. It releases the claim that it showed
 and no other. If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is
@@ -143,9 +143,9 @@ func outcomeOf(ended string) string {
 // outcomeTexts say what happened to an item.
 var outcomeTexts = map[string]string{
 	"returned":  "is in the bank again",
-	"burned":    "is burned, nobody gets it again",
-	"expired":   "has expired, nobody gets it again",
-	"withdrawn": "was withdrawn before, nobody gets it again",
+	"burned":    "is burned, no claimant gets it again",
+	"expired":   "has expired, no claimant gets it again",
+	"withdrawn": "was withdrawn before, no claimant gets it again",
 }
 
 func (r releaseJSON) text() string {

@@ -28,8 +28,9 @@ type replayCommand struct {
 }
 
 func (replayCommand) Help() string {
-	return fmt.Sprintf(`Puts claims back that the store has lost, for example those that are newer than a table that was restored. Each
-claimant gets exactly the item of the claim. Nobody loses an item, and nobody gets a second one.
+	return fmt.Sprintf(`Puts claims back that the store has lost, for example those that are newer than a table that was
+restored. Each claimant gets exactly the item of the claim. No claimant loses an item, and no claimant gets a second
+one.
 
 The claims come from a file, or with --from from a store that still has them, such as the table that was replaced.
 A line of a file needs claimant and item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP

@@ -87,7 +87,7 @@ func TestReleaseSeveral(t *testing.T) {
 		claim("ann", "1A", "1B", "1C")
 		s.run(exitLook, "withdraw", "hall", s.file("gone.txt", "1B\n"))
 		s.run(exitDone, "release", "hall", "ann", "--yes").saying(s.T, "released:\n  1A is in the bank again\n"+
-			"  1B was withdrawn before, nobody gets it again\n  1C is in the bank again\n")
+			"  1B was withdrawn before, no claimant gets it again\n  1C is in the bank again\n")
 
 		var r releaseJSON
 		id := claim("ann", "1C", "1A")

@@ -18,8 +18,8 @@ type withdrawCommand struct {
 }
 
 func (withdrawCommand) Help() string {
-	return `Takes items out of the campaign for good: nobody gets them, and they cannot be loaded again. An item that is held
-stays with its claimant. It ends as withdrawn when the claim ends or is released.
+	return `Takes items out of the campaign for good: no claimant gets them, and they cannot be loaded again. An item
+that is held stays with its claimant. It ends as withdrawn when the claim ends or is released.
 
 Checks the whole file first, as load does. If one line is bad, nothing is changed and the exit code is 2. Safe to
 repeat: after an interruption the same command does the rest.
@@ -27,7 +27,7 @@ repeat: after an interruption the same command does the rest.
 Prints how many items were withdrawn now, had ended before ("already"), are held by a claimant, or are unknown to
 the campaign. The exit code is 4 if some are held or unknown.
 
---all withdraws the items that are free now. Held items are not marked: those that come back later are free.
+--all withdraws the items that are free now. Held items are not marked: if they come back later, they are free.
 
 Examples:
   oncebox withdraw spring recalled.txt

@@ -30,7 +30,7 @@ func main() {
 }
 
 // newHandler serves a bank. The claimant is the subject of the token that the API's JWT authorizer has verified: a
-// caller cannot ask in the name of somebody else.
+// caller cannot ask in the name of another customer.
 func newHandler(bank *itembank.Bank) (*claimapi.Handler, error) {
 	from, err := claimapi.ParseClaimantFrom("jwt:sub")
 	if err != nil {

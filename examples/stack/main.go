@@ -61,7 +61,7 @@ func addTickets(app awscdk.App) error {
 	}
 
 	// The customers call the API with the token of their login. The token names the customer, so nobody can claim a
-	// seat in the name of somebody else. A customer may not confirm a hold, for example without paying.
+	// seat in the name of another customer. A customer may not confirm a hold, for example without paying.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
 		Auth:         infra.AuthJWT("https://login.tickets.example", "shop"),
 		ClaimantFrom: "jwt:customer_id",

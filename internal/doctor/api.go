@@ -44,7 +44,7 @@ func (a answer) want(status int) error {
 	if a.status == status {
 		return nil
 	}
-	return &invocationError{strings.TrimSpace(fmt.Sprintf("the claim function answered %d %s in the place of %d",
+	return &invocationError{strings.TrimSpace(fmt.Sprintf("the claim function answered %d %s instead of %d",
 		a.status, a.slug(), status)), a.log}
 }
 

@@ -50,7 +50,7 @@ func (c clock) Now() time.Time {
 
 func (clock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
 
-// anHour is how long ago claims and items have ended when they are made, so that nobody has to wait.
+// anHour is how long ago claims and items have ended when they are made, so that a run does not have to wait.
 const anHour = time.Hour
 
 // withoutClock is a store that does not know the server's time, so that the clock of the Bank counts.

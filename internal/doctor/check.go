@@ -1,8 +1,8 @@
 // Package doctor checks a deployment as `oncebox doctor` does: its tables, its functions and their settings, and with
-// [PlayClaims] and [PlayRecords] what the roles of the functions may do. It plays what a claim and a record go through,
-// in scratch campaigns and with scratch records, and says which permissions each step proves.
+// [PlayClaims] and [PlayRecords] what the roles of the functions may do. These invoke the functions in steps, with
+// scratch campaigns and scratch records, and report which permissions each step proves.
 //
-// Checks of tables and settings change nothing. What is played is deleted afterwards: docs/operations.md says what
+// Checks of tables and settings change nothing. The scratch data is deleted afterwards: docs/operations.md says what
 // stays.
 package doctor
 
@@ -34,7 +34,7 @@ type Check struct {
 	Status Status       `json:"status"`
 	Detail string       `json:"detail"`
 	Do     string       `json:"do,omitempty"`     // what the operator should do
-	Proves []Permission `json:"proves,omitempty"` // of steps that are played: what they prove, or need
+	Proves []Permission `json:"proves,omitempty"` // what a step that was run proves, or needs
 }
 
 // Permission is a row of docs/iam.md: an action of a function's role on a resource.

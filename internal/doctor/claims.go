@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// ClaimsPlay is what a play of claims works with.
+// ClaimsPlay has the parts that [PlayClaims] works with.
 type ClaimsPlay struct {
 	Lambda  Lambda
 	Store   *dynamostore.Store    // over the tables of the functions, with the operator's credentials
@@ -35,10 +35,10 @@ type claimsRun struct {
 	holds, ended string // the scratch campaigns
 }
 
-// PlayClaims plays what the claim and the sweep function do with the life of a claim, in two scratch campaigns, and
-// deletes them. Claims that have ended are made with a clock of an hour ago, so that nobody waits. A scheduled sweep
-// closes them, too: a step looks before it asks whether its claim is still there. An error is that of ctx: the play was
-// interrupted, and the campaigns were deleted all the same.
+// PlayClaims lets the claim and the sweep function make, confirm, release and end claims in two scratch campaigns, and
+// deletes these. Claims that have ended are made with a clock of an hour ago, so that a run does not wait. A scheduled
+// sweep closes them, too: a step looks before it asks whether its claim is still there. An error is that of ctx: the
+// run was interrupted, and the campaigns were deleted all the same.
 func PlayClaims(ctx context.Context, p ClaimsPlay, report *Report) error {
 	suffix := newSuffix()
 	r := &claimsRun{

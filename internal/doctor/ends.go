@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// endsOfClaims are the three ways in which a claim that has ended is found: its claimant asks again, somebody else
+// endsOfClaims are the three ways in which a claim that has ended is found: its claimant asks again, another claimant
 // finds no free item, or the sweep comes.
 func (r *claimsRun) endsOfClaims() []step {
 	sweeps, cannot := Function{}, ""
@@ -151,9 +151,9 @@ func (r *claimsRun) soldOut(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("%w: the state is %s", errNotExpected, a.State)
 }
 
-// sweep runs the sweep function until a claim of these items, or of any item, is gone. Nobody else asks in the
-// campaign, so only a sweep ends it. The function also fails if it does not sweep another campaign to its end. That is a
-// warning, if the claim is gone.
+// sweep runs the sweep function until a claim of these items, or of any item, is gone. No other program asks in the
+// campaign, so only a sweep ends it. The function also fails if it does not sweep another campaign to its end. That is
+// a warning, if the claim is gone.
 func (r *claimsRun) sweep(ctx context.Context, f Function, items ...string) (string, error) {
 	if err := r.releaseAll(ctx, r.holds, claimants); err != nil { // several items are all items
 		return "", err

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// invocationError is a function that failed, or an answer that nobody expected.
+// invocationError is a function that failed, or an answer that was not expected.
 type invocationError struct {
 	what string
 	log  string // what the log of the invocation says; "" if it says nothing

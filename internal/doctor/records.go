@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordsPlay is what a play of records works with, with the operator's credentials.
+// RecordsPlay has the parts that [PlayRecords] works with, with the operator's credentials.
 type RecordsPlay struct {
 	Lambda   Lambda
 	Function Function                                // the dedupe function
@@ -67,7 +67,7 @@ const (
 // PlayRecords puts six scratch records into the source stream: a record, its copy, another one with its id, two in a
 // KPL aggregate, and a poison record. It reads back what became of them, and deletes the dead letter and its
 // notification. The rest stays until the retention of the streams is over: consumers of the destination get these
-// records. An error is that of ctx: the play was interrupted, and the dead letter was deleted all the same if it was
+// records. An error is that of ctx: the run was interrupted, and the dead letter was deleted all the same if it was
 // there.
 func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 	r := &recordsRun{

@@ -44,7 +44,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// surplus says which white space or invisible character an item has that nobody means to load; "" if none.
+// surplus says which white space or invisible character an item has that users do not mean to load; "" if none.
 func surplus(item string) string {
 	first, _ := utf8.DecodeRuneInString(item)
 	last, _ := utf8.DecodeLastRuneInString(item)

@@ -95,9 +95,9 @@
 // replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped continues like
 // any other.
 //
-// The entries of a run say which run put them. To delete those of the last runs leaves the ledger as it was before these
-// runs, if all runs before had finished by then, and if no entry has ended or belongs to somebody else. Otherwise the
-// undo is refused.
+// The entries of a run say which run put them. To delete those of the last runs leaves the ledger as it was before
+// these runs, if all runs before had finished by then, and if no entry has ended or belongs to another owner. Otherwise
+// the undo is refused.
 //
 // A replaced run may still be at work. Each of its transactions asks whether the run was replaced, and fails then.
 //

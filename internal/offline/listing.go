@@ -80,7 +80,7 @@ func (l *listing) begin(done dedupe.Tally) error {
 }
 
 // endOf returns where the listing ends that belongs to the lines that are done. It refuses a file that is no listing,
-// and one that lacks something: somebody has changed it, or the run began without it.
+// and one that lacks something: another program has changed it, or the run began without it.
 func (l *listing) endOf(done dedupe.Tally) (end int64, err error) {
 	listed := map[string]int64{}
 	file, err := os.Open(l.path)

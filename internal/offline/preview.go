@@ -13,7 +13,7 @@ type Readable interface {
 	ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error)
 }
 
-// Scratch is the ledger that a Preview writes to: one that is empty, and that nobody else uses.
+// Scratch is the ledger that a Preview writes to: one that is empty, and that no other run uses.
 type Scratch interface {
 	dedupe.Entries
 	dedupe.Finder

@@ -178,7 +178,7 @@ func latestOf(list []PublishedOutput) (id string) {
 	return id
 }
 
-// unpublish takes the outputs of the runs from a number on out of their manifests. The files stay: somebody may be
+// unpublish takes the outputs of the runs from a number on out of their manifests. The files stay: a program may be
 // reading them.
 func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from int64) error {
 	names := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 )
 
-// ErrExists says that there is an object, and that somebody else has created it.
+// ErrExists says that there is an object, and that another run has created it.
 var ErrExists = errors.New("there is an object already")
 
 // runMember is the member of an object's metadata that says which run has created it.
@@ -27,8 +27,8 @@ func (s *Store) CreatedBy(ctx context.Context, at Place) (run string, err error)
 	return out.Metadata[runMember], nil
 }
 
-// Create makes an object of a file, unless there is one. It is safe to repeat: an object of the same run is this one,
-// whoever has created it. Otherwise the error is ErrExists.
+// Create makes an object of a file, unless there is one. It is safe to repeat: an object of the same run counts as this
+// one, whichever process has created it. Otherwise the error is ErrExists.
 //
 // Any error may mean that the answer was lost. So the object that is there decides, and not the error.
 func (s *Store) Create(ctx context.Context, at Place, path, run string) error {

@@ -13,8 +13,8 @@ import (
 const payloadVersion = "2.0"
 
 // event is what the handler reads of a request with payload format 2.0. It has the names of
-// events.APIGatewayV2HTTPRequest, of which it leaves out what nobody looks at: to decode that costs more than all else
-// that the handler does.
+// events.APIGatewayV2HTTPRequest, of which it leaves out the members that the handler does not use: decoding them costs
+// more than all other work of the handler.
 type event struct {
 	Version         string         `json:"version"`
 	RawPath         string         `json:"rawPath"`

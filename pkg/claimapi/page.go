@@ -58,7 +58,8 @@ func (p *pages) put(campaign string, page claimpage.Page, now time.Time) {
 	p.copies[campaign] = pageCopy{page, now.Add(p.life)}
 }
 
-// page answers GET /c/{campaign} and GET /c/{campaign}/{file}. It looks at no token: the page is the same for everybody.
+// page answers GET /c/{campaign} and GET /c/{campaign}/{file}. It looks at no token: the page is the same for every
+// visitor.
 func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
 	page, err := h.pageOf(ctx, c.campaign)
 	if err != nil {

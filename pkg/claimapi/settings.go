@@ -149,7 +149,7 @@ func (p parser) claimantFrom(fallback string) ClaimantFrom {
 
 const linkKeyForms = "public keys that `oncebox links keygen` wrote, with commas between them"
 
-// linkKeys refuses keys that nobody looks at: the operator believes that links count.
+// linkKeys refuses keys that the handler would not use: the operator believes that links count.
 func (p parser) linkKeys(from ClaimantFrom) (keys claimlink.Keys) {
 	text := p.Text(varLinkKeys)
 	switch {

@@ -59,7 +59,7 @@ func newPrivateKey(key ed25519.PrivateKey) (*PrivateKey, error) {
 }
 
 // PEM returns the key in PKCS #8, as PEM. It is the secret: a person who has it can make links for
-// everybody.
+// any customer.
 func (k *PrivateKey) PEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.key)
 	if err != nil {

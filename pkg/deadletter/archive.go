@@ -140,7 +140,7 @@ type Marker struct {
 	DoneBefore   int64    `json:"done_before,omitempty"`
 	Patch        string   `json:"patch,omitempty"`    // a jq program by which the payload was changed
 	Settings     []string `json:"settings,omitempty"` // that were changed, as NAME=VALUE
-	Reason       string   `json:"reason,omitempty"`   // why somebody redrove it
+	Reason       string   `json:"reason,omitempty"`   // why the operator redrove it
 }
 
 // MarkDone stores the marker of a letter. A marker that is there already stays as it is: created is false then. Store it

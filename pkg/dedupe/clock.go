@@ -48,7 +48,7 @@ type Panic struct {
 	Stack []byte // at the place of the panic
 }
 
-// String is what the runtime prints of a panic that nobody catches.
+// String is what the runtime prints of a panic that is not recovered.
 func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
 // both runs g in a goroutine of its own.

@@ -31,7 +31,7 @@ type OnEnd string
 
 // What happens to an item.
 const (
-	Burn   OnEnd = "burn"   // nobody gets it again: for codes, which the holder has seen
+	Burn   OnEnd = "burn"   // no claimant gets it again: for codes, which the holder has seen
 	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
@@ -154,10 +154,10 @@ type Settings struct {
 	// PerClaimant is how many claims a claimant can have: 1 to 100. With several, the campaign has its
 	// scope for itself. Default: 1.
 	PerClaimant int
-	// Choice lets claimants name the items (Choosing). Use it for seats and places: on codes it lets anybody
-	// try which codes exist, and take them.
+	// Choice lets claimants name the items (Choosing). Use it for seats and places: on codes it lets every caller try
+	// which codes exist, and take them.
 	Choice bool
-	// Publish lets anybody list the free items (PublishedItems), for a seat map. Never use it for codes.
+	// Publish lets every caller list the free items (PublishedItems), for a seat map. Never use it for codes.
 	Publish bool
 	// Columns lets loads give items columns (Line.Columns), which come back with the item. An answer then reads
 	// the rows of its items, which costs a request. Claimants see the columns.
@@ -244,7 +244,7 @@ func (c Campaign) validate() error {
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	case c.Hold != 0 && c.OnEnd != Return:
-		return &InvalidError{"on-end", "must be return with hold: a hold that nobody confirms goes back"}
+		return &InvalidError{"on-end", "must be return with hold: a hold that is not confirmed goes back"}
 	case c.Hold != 0 && c.ClaimLife != 0:
 		return &InvalidError{"claim-life", "cannot be used with hold: a confirmed hold has no end"}
 	}

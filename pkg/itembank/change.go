@@ -11,10 +11,9 @@ import (
 
 // These rules keep the row of a campaign:
 //
-//   - A change reads the row and replaces it only if nobody has changed it since: not its Version,
-//     which every change and every load counts up, and not its EmptyVersion. Without the EmptyVersion
-//     a change could forget that containers believe the bank empty, and the next load would not wait
-//     for them (soldout.go).
+//   - A change reads the row and replaces it only if its Version and its EmptyVersion are the same since. Every change
+//     and every load counts up the Version. Without the EmptyVersion a change could forget that containers believe the
+//     bank empty, and the next load would not wait for them (soldout.go).
 //   - The first load row of a campaign is put in one transaction with the next version of the campaign.
 //     A deletion reads the version and then the loads. So one of the two fails.
 //   - A deleted row stays for good, and a new campaign of that name goes on with its version. It is created
@@ -141,7 +140,7 @@ func (b *Bank) neverLoaded(ctx context.Context, c engine.Campaign) error {
 }
 
 // putCampaign puts the row of a new campaign, or returns the rows that are in the way. The row of a
-// deleted campaign is not, once nobody uses its rules.
+// deleted campaign is not, once no Bank uses its rules.
 func (b *Bank) putCampaign(ctx context.Context, c Campaign) (engine.CreateResult, error) {
 	row := c.row()
 	for range maxChanges {

@@ -54,8 +54,8 @@ func claimantAsOf(row string) ClaimantAs {
 	return ClaimantAs(row) // of a later version
 }
 
-// claimant returns a claimant as the campaign's scope has it. Every method of a Bank that takes a
-// claimant calls it, and nobody else does.
+// claimant returns a claimant as the campaign's scope has it. Every method of a Bank that takes a claimant calls it,
+// and no other code does.
 func (c Campaign) claimant(given string) (string, error) {
 	switch c.ClaimantAs {
 	case Exact:

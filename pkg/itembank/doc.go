@@ -1,10 +1,9 @@
 // Package itembank hands out the items of a bank so that no item is held by two claimants, and
 // gives every claimant the same item however often they ask.
 //
-// An item is a text that one claimant holds at a time: a voucher code, a seat, one of the
-// first 1,000 places. A campaign is a named bank of items with its rules. A claimant is the
-// name of somebody who asks for an item. In a scope, which several campaigns can share, a
-// claimant holds at most one claim.
+// An item is a text that one claimant holds at a time: a voucher code, a seat, one of the first 1,000 places. A
+// campaign is a named bank of items with its rules. A claimant is the name of a customer who asks for an item. In a
+// scope, which several campaigns can share, a claimant holds at most one claim.
 //
 // # Use
 //
@@ -79,10 +78,9 @@
 //	grant, err := bank.Claim(ctx, "concert", "customer-17") // grant.Claim.EndsAt is in 15 minutes
 //	_, err = bank.Confirm(ctx, "concert", "customer-17", grant.Claim.ID)
 //
-// The claim row decides, not the clock: a hold can be confirmed until it is closed, also after its
-// end. A Confirm that fails with ErrNoClaim or ErrClaimEnded came too late; the item may belong to
-// somebody else. Confirm and every other call name the claim by its id, so that a late call never
-// touches a later claim of the same claimant.
+// The claim row decides, not the clock: a hold can be confirmed until it is closed, also after its end. A Confirm that
+// fails with ErrNoClaim or ErrClaimEnded came too late; the item may belong to another claimant. Confirm and every
+// other call name the claim by its id, so that a late call never touches a later claim of the same claimant.
 //
 // [Bank.ReleaseHold] is for holders: it ends a hold before its end, and refuses a confirmed claim.
 // [Bank.Release] is for operators: it ends any claim.
@@ -114,8 +112,8 @@
 //   - That a text is an item of one campaign only. Two campaigns are two banks: each hands out
 //     the items that were loaded into it, also if the other one has the same.
 //   - That two claimant names are two people, or that a person has one.
-//   - On DynamoDB, where items are burned: that a call within about a second of a release
-//     sees it. It can return the released claim and its burned item, which nobody else has.
+//   - On DynamoDB, where items are burned: that a call within about a second of a release sees it.
+//     It can return the released claim and its burned item, which no other claimant has.
 //
 // # Engines
 //

@@ -17,11 +17,10 @@ const dryRunPass = 1 << 20
 // Load does, with the same errors. It reads the source twice, and once more for every
 // further million lines.
 //
-// Rows is exact. The other counts are exact unless somebody else loads into the campaign
-// before the Load is finished. Claims, releases and withdrawals do not change them, since
-// an item that was loaded stays known. Resumed is the progress of an unfinished load of
-// the same items, which Load would resume; OtherColumns counts its rows too. DryRun does not look
-// for items of the kind "free-not-loaded", at which Load stops; Reconcile finds them.
+// Rows is exact. The other counts are exact unless another Load adds items to the campaign before the Load is finished.
+// Claims, releases and withdrawals do not change them, since an item that was loaded stays known. Resumed is the
+// progress of an unfinished load of the same items, which Load would resume; OtherColumns counts its rows too. DryRun
+// does not look for items of the kind "free-not-loaded", at which Load stops; Reconcile finds them.
 //
 // DryRun looks every item up, which costs one read unit for each on DynamoDB.
 //

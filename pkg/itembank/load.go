@@ -17,8 +17,8 @@ import (
 type Line struct {
 	Number int64
 	Item   string
-	// Columns come back with the item, to whoever claims it. They need a campaign with Settings.Columns, and
-	// are as ValidateColumns says.
+	// Columns come back with the item, to the claimant who gets it. They need a campaign with Settings.Columns.
+	// ValidateColumns has the rules.
 	Columns []Column
 }
 

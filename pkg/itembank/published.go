@@ -51,7 +51,7 @@ func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int
 	return b.freePage(ctx, c, cursor, limit)
 }
 
-// PublishedItems is FreeItems for everybody, in a campaign with Settings.Publish.
+// PublishedItems is FreeItems for every caller, in a campaign with Settings.Publish.
 //
 // Errors: ErrNotPublished; those of FreeItems.
 func (b *Bank) PublishedItems(ctx context.Context, campaign, cursor string, limit int) (ItemPage, error) {

@@ -25,8 +25,8 @@ type RepairOptions struct {
 	// bank only if it is among them, since no row has its text.
 	Items Source
 
-	// ReturnSeenItems puts missing items back also where items are burned. Somebody may have
-	// seen such an item: it may have been in a claim that is lost. Then two people have it.
+	// ReturnSeenItems puts missing items back also where items are burned. A customer may have seen such an item: it
+	// may have been in a claim that is lost. Then two customers have it.
 	ReturnSeenItems bool
 }
 
@@ -35,7 +35,7 @@ type RepairOptions struct {
 // same.
 //
 //	missing                        where items are burned: marks the item as "lost", so that
-//	                               nobody gets it; where they return, or with
+//	                               no claimant gets it; where they return, or with
 //	                               ReturnSeenItems: puts it back into the bank, if Items has it.
 //	                               One that was withdrawn while it was held ends as "withdrawn"
 //	held-and-free, free-and-ended  deletes the bank row

@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Items that have ended stay in the bank until somebody takes them out. A search that meets only
-// such items goes past them in large reads and takes a few out: to read an item costs a
-// hundredth of what it costs to end it. Sweep takes out all of them.
+// Items that have ended stay in the bank until a request or a sweep takes them out. A search that meets only such items
+// goes past them in large reads and takes a few out: to read an item costs a hundredth of what it costs to end it.
+// Sweep takes out all of them.
 const (
 	// maxSkipped is how many ended items a search goes past. Then it gives up with
 	// ErrTryAgain, since items that have not ended may be behind them. These are at most

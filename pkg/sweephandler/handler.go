@@ -1,7 +1,7 @@
 // Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store, and counts their free
 // items. The function in functions/sweep is made of it, and runs it on a schedule.
 //
-// Requests close the ended claims that they meet, too. The sweep is for campaigns that nobody asks.
+// Requests close the ended claims that they meet, too. The sweep is for campaigns without requests.
 package sweephandler
 
 import (

@@ -84,7 +84,7 @@ var refusals = []struct{ context, says string }{
 	{"certificate-arn=theirs", "oncebox:certificate-arn ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
 	{
 		"execute-api-endpoint=off",
-		"oncebox:execute-api-endpoint=off needs oncebox:domain-name: without the endpoint and without a domain, nobody",
+		"oncebox:execute-api-endpoint=off needs oncebox:domain-name: without the endpoint and without a domain, no client",
 	},
 	{"jwt-scopes=claims", `oncebox:jwt-scopes is "claims"; it needs oncebox:auth=jwt, and oncebox:auth is iam`},
 	{jwt + "; jwt-scopes=a b,c", `oncebox:jwt-scopes are ["a b" "c"]; write scopes without white space`},

@@ -169,7 +169,7 @@ var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests befor
 
 // each runs work for 0 to n-1, s.concurrency at a time. While most requests fail it passes notSent, with which work
 // only sets its result: with a table that is down, every entry would cost several attempts. A few that fail, as under
-// throttling, stop nobody else.
+// throttling, stop no other request.
 func (s *Store) each(n int, work func(i int, notSent error) error) {
 	var begun, failed atomic.Int64
 	var workers sync.WaitGroup

@@ -149,7 +149,7 @@ func (l *lane) forget() {
 	clear(l.opened)
 }
 
-// account counts the memory that work takes, or gives back, which nobody has asked for before.
+// account counts the memory that work takes, or gives back, which was not asked for before.
 func (l *lane) account(work func()) {
 	before := l.bytes()
 	work()

@@ -10,8 +10,8 @@ import (
 
 const finishEntry = `UPDATE entry SET done = 1 WHERE scope = ? AND key = ? AND owner = ? AND done IS NULL`
 
-// Tx is the transaction of an effect: what a *sql.Tx and a *sql.Conn have in common. Statements run at once. Whoever
-// gets it does not begin, commit or roll back, and does not keep it.
+// Tx is the transaction of an effect: what a *sql.Tx and a *sql.Conn have in common. Statements run at once. The
+// function that gets it does not begin, commit or roll back, and does not keep it.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

@@ -137,10 +137,10 @@ const (
 	countReturn = "ADD #returns :one"
 )
 
-// EndItems is one transaction of {delete bank row IF there and ended, write the state of
-// the item row IF there and without a state} for each item. When it is cancelled, it
-// settles the items whose conditions failed, and not the others. An item that is not free is
-// settled only if nobody works on its item row, which is about to say why.
+// EndItems is one transaction of {delete bank row IF there and ended, write the state of the item
+// row IF there and without a state} for each item. When it is cancelled, it settles the items whose
+// conditions failed, and not the others. An item that is not free is settled only if no transaction
+// works on its item row, which is about to say why.
 func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
 	for _, r := range requests {

@@ -13,8 +13,8 @@ import (
 )
 
 // DeleteScratch deletes all rows of a campaign and of its claims, for good. It is for a campaign that only the caller
-// knows, who names all its items and all claimants in it: a claim of anybody else would stay, and name a campaign that
-// does not exist. A campaign that others know is never deleted once it was loaded.
+// knows, who names all its items and all claimants in it: a claim of any other claimant would stay, and name a campaign
+// that does not exist. A campaign that others know is never deleted once it was loaded.
 //
 // The campaign must have the scope of its own name and one claim for each claimant. It is safe to repeat: rows that are
 // gone stay gone. The row of the campaign goes last, so that a call that was interrupted can be found and repeated.

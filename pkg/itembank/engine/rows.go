@@ -17,7 +17,7 @@ type Campaign struct {
 	// PerClaimant is how many claims a claimant can have in the scope, if they are more than one; 0: one.
 	PerClaimant int
 	Choice      bool          // a claimant may name the items, and one claim may have several
-	Publish     bool          // anybody may list the free items
+	Publish     bool          // every caller may list the free items
 	Columns     bool          // items may have columns
 	Shards      int           // parts of the bank
 	PageSize    int           // the least number of items read at a time

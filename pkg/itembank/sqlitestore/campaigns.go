@@ -192,7 +192,7 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found 
 }
 
 // Counts counts the rows of a campaign at one moment, whether that is asked for or not. It reads
-// all of them and blocks nobody.
+// all of them and blocks no writer.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign, _ bool) (n engine.Counts, err error) {
 	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)

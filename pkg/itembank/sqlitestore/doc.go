@@ -17,12 +17,11 @@
 //
 // # Readers and writers
 //
-// Readers work on snapshots and wait for nobody. Writers take turns: in a process in the order
-// in which they came, and between processes through a lock file beside the database (its name
-// with .lock), so that a process that writes without pause cannot starve the others. The lock
-// file serves fairness only; SQLite's own locks protect the data. So a program that does not
-// know it, such as the sqlite3 shell, does no harm. The file stays after use. You can delete
-// it while no process has the store open.
+// Readers work on snapshots, and do not wait for writers. Writers take turns: in a process in the order in which they
+// came, and between processes through a lock file beside the database (its name with .lock), so that a process that
+// writes without pause cannot starve the others. The lock file serves fairness only; SQLite's own locks protect the
+// data. So a program that does not know it, such as the sqlite3 shell, does no harm. The file stays after use. You can
+// delete it while no process has the store open.
 //
 // # Limits
 //

@@ -15,7 +15,7 @@ const maxTail = 64 << 20
 //
 //   - A last line that is JSON but has no line end gets one: a person or another program may have left it out.
 //   - The beginning of an object is a line that a crash cut. Its record does not count as delivered, so it is cut off.
-//   - Anything else was written by someone else, and is an error.
+//   - Anything else was written by another program, and is an error.
 func repair(f *os.File, size int64) error {
 	tail, err := lastLine(f, size)
 	switch {

@@ -47,8 +47,8 @@ type shardMemory struct {
 }
 
 const (
-	// memoryLife is how long the last object of a shard is remembered. It is also short enough that somebody who moves
-	// objects a day after they were made moves none that is still remembered.
+	// memoryLife is how long the last object of a shard is remembered. It is also short enough that an operator who
+	// moves objects a day after they were made moves none that is still remembered.
 	memoryLife = 15 * time.Minute
 	// mostObjects is how many objects a Sink remembers, of about 300 bytes each.
 	mostObjects = 10_000

@@ -45,7 +45,8 @@ func ObjectCases() []ObjectCase {
 	}
 }
 
-// Objects runs all cases of the level "objects": each record is in one committed object, whoever else commits it.
+// Objects runs all cases of the level "objects": each record is in one committed object, also if other processes commit
+// it.
 func Objects(t *testing.T, setup func(testing.TB) ObjectStore) {
 	for _, c := range ObjectCases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, setup(t)) })

@@ -57,7 +57,7 @@ import (
 
 // LargestRecord is the size of the largest message in bytes, and of all messages of a request (API reference,
 // SendMessageBatch). A queue may have a lower limit, MaximumMessageSize. Queues from before August 2025 have 256 KiB
-// unless somebody has raised it.
+// unless it was raised.
 const LargestRecord = 1 << 20
 
 const (
