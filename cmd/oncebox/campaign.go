@@ -33,7 +33,7 @@ type campaignCreate struct {
 	ItemLife   time.Duration       `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	ClaimLife  time.Duration       `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	Hold       time.Duration       `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
-	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: claimants with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; all other differences do, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
+	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: claimants with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; everything else does, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
 
 	PerClaimant  int  `help:"How many claims a claimant can have, each in a slot that the claim names with --slot. More than one needs a scope that no other campaign has. Fixed for good. Default: ${default}." default:"1" placeholder:"N"`
 	Choice       bool `help:"Let claimants name the items, as in --item 12A: up to 20 in one claim, all or none. For seats and places. On codes it lets every caller try which codes exist, and take them. Fixed for good."`
