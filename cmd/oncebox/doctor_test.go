@@ -147,6 +147,41 @@ func TestDoctorOfTablesThatLackSomething(t *testing.T) {
 		"aws dynamodb update-time-to-live --table-name dedupe-"+tables)
 }
 
+// TestDoctorOfKeysOfAnotherType: a table, or an index, with keys of the right names and another type takes no row.
+func TestDoctorOfKeysOfAnotherType(t *testing.T) {
+	s, client, tables := onTables(t)
+	attribute := func(name string, kind types.ScalarAttributeType) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: kind}
+	}
+	keys := func(partition, sort string) []types.KeySchemaElement {
+		return []types.KeySchemaElement{
+			{AttributeName: &partition, KeyType: types.KeyTypeHash}, {AttributeName: &sort, KeyType: types.KeyTypeRange},
+		}
+	}
+	bank, dedupe := "bank-"+tables, "dedupe-"+tables
+	for _, table := range []*dynamodb.CreateTableInput{
+		{
+			TableName: &bank, KeySchema: keys("pk", "sk"), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{attribute("pk", "S"), attribute("sk", "N")},
+		},
+		{
+			TableName: &dedupe, KeySchema: keys("pk", "sk"), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{
+				attribute("pk", "S"), attribute("sk", "S"), attribute("due", "S"), attribute("ends_at", "S"),
+			},
+			GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
+				IndexName: aws.String("due"), KeySchema: keys("due", "ends_at"),
+				Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+			}},
+		},
+	} {
+		_, err := client.CreateTable(t.Context(), table)
+		must(t, err)
+	}
+	s.run(exitLook, "doctor").saying(t,
+		bank+": the table has other keys than pk and sk, both strings", dedupe+": the index due is missing")
+}
+
 // deployClaims serves the claim and the sweep function of a stack from their handlers, over the tables of the shell.
 // Only the claim function has an alias.
 func deployClaims(
