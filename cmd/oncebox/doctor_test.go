@@ -392,6 +392,18 @@ func TestDoctorOfAStack(t *testing.T) {
 				"an item that has ended", "sold out, in the row of the campaign",
 			},
 		},
+		"challenge": {
+			[]string{
+				"ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=" + public, "ONCEBOX_CHALLENGE=turnstile",
+				"ONCEBOX_CHALLENGE_SITE_KEY=site", "ONCEBOX_CHALLENGE_SECRET_FILE=" + filepath.Join(keys.dir, "link.key"),
+			},
+			[]string{"--link-key", filepath.Join(keys.dir, "link.key")},
+			[]string{
+				"claim", "claim, read again", "release", "hold and its confirmation",
+				"a claim that has ended, asked for by its claimant", "a claim that has ended, found by its index", "sold out",
+				"an item that has ended", "sold out, in the row of the campaign",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, client, tables := onTables(t)
