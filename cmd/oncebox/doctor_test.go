@@ -468,6 +468,31 @@ func TestDoctorCleansUp(t *testing.T) {
 	}
 }
 
+// TestDoctorWhoseCampaignIsDeleted: another doctor, with --clean, deletes the campaign of a run between two steps.
+func TestDoctorWhoseCampaignIsDeleted(t *testing.T) {
+	s, client, tables := onTables(t)
+	s.run(exitDone, "init")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	claims := functions["shop-claims"].Invoke
+	functions["shop-claims"].Invoke = func(event []byte) (reply, log []byte) {
+		reply, log = claims(event)
+		var e events.APIGatewayV2HTTPRequest
+		must(t, json.Unmarshal(event, &e))
+		if campaign, ended := strings.CutSuffix(e.RawPath, "-ended/claims"); ended {
+			key := "campaign#" + strings.TrimPrefix(campaign, "/campaigns/") + "-ended"
+			_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+				TableName: aws.String("bank-" + tables),
+				Key:       map[string]types.AttributeValue{"pk": text(key), "sk": text("meta")},
+			})
+			must(t, err)
+		}
+		return reply, log
+	}
+	s.run(exitLook, "doctor", "--deployed", "--stack", "shop").saying(t,
+		"ok          claims    an item that has ended:",
+		"failure     claims    sold out, in the row of the campaign: ", "1 failure, 0 warnings")
+}
+
 // TestDoctorOnAFastClock: the age of a campaign is that by DynamoDB's clock. A machine whose clock is ahead does not
 // delete the campaigns of a run that has just begun, and its own get that clock's time.
 func TestDoctorOnAFastClock(t *testing.T) {

@@ -225,7 +225,10 @@ func (r *claimsRun) marked(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", own(err)
 		}
-		if row.EmptyVersion > 0 {
+		switch {
+		case row == nil:
+			return "", fmt.Errorf("%w: the row is gone; another doctor may have deleted it, with --clean", errNotExpected)
+		case row.EmptyVersion > 0:
 			return "the row says so", nil
 		}
 		if err := pause.For(ctx, between); err != nil {
