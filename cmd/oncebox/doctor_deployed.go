@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -48,9 +47,12 @@ type deployment struct {
 }
 
 func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor.Report) error {
-	key, err := c.linkKey()
-	if err != nil {
-		return err
+	var key *claimlink.PrivateKey
+	if c.LinkKey != "" {
+		var err error
+		if key, err = readPrivateKey(c.LinkKey); err != nil {
+			return err
+		}
 	}
 	d, err := c.find(ctx, a, report)
 	if err != nil {
@@ -75,22 +77,6 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor
 	report.Area("limits").Info("not tried", "API Gateway and its authorizer, traces, network interfaces, and keys one "+
 		"by one; docs/iam.md, \"Try the permissions\", lists the rows that no step proves")
 	return nil
-}
-
-// linkKey reads the key of --link-key.
-func (c doctorCommand) linkKey() (*claimlink.PrivateKey, error) {
-	if c.LinkKey == "" {
-		return nil, nil //nolint:nilnil // there is no key, which is no error
-	}
-	text, err := os.ReadFile(c.LinkKey)
-	if err != nil {
-		return nil, &usageError{fileError(c.LinkKey, err), ""}
-	}
-	key, err := claimlink.ParsePrivateKey(text)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--link-key %s: %w", c.LinkKey, err), "`oncebox links keygen` writes keys."}
-	}
-	return key, nil
 }
 
 // find finds the functions.
