@@ -27,6 +27,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/lambdatest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	ledger "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -106,8 +107,8 @@ func deployRecords(t *testing.T, denied grant, more ...string) *deployedRecords 
 	t.Cleanup(queueServer.Close)
 	d.bucket = s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &objects, UsePathStyle: true, Credentials: keys})
 	d.play = doctor.RecordsPlay{
-		Lambda: client, Function: found[0], Acks: ledger.New(newEngineClient(engine), own.dedupe), Kinesis: source.client,
-		S3:   d.bucket,
+		Lambda: client, Function: found[0], Acks: ledger.New(itembankengines.Client(engine, nil), own.dedupe),
+		Kinesis: source.client, S3: d.bucket,
 		SQS:  sqs.New(sqs.Options{Region: "us-east-1", BaseEndpoint: &queueServer.URL, Credentials: keys}),
 		Wait: 5 * time.Minute, Explain: error.Error,
 	}

@@ -22,11 +22,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/doctor"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/lambdatest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -86,10 +86,7 @@ func onTables(t *testing.T) (s *shell, client *dynamodb.Client, tables string) {
 	s, tables = newShell(t), rand.Text()
 	endpoint := testengine.Dynoxide(t)
 	s.env = append(localEngine(endpoint), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
-	return s, dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: &endpoint,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	}), tables
+	return s, itembankengines.Client(endpoint, nil), tables
 }
 
 func TestDoctorOfTables(t *testing.T) {
