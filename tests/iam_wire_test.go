@@ -185,8 +185,10 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	_, err := itembankengines.Client(engine, nil).PutItem(t.Context(), &dynamodb.PutItemInput{
 		TableName: sdk.String(own.bank),
 		Item: map[string]types.AttributeValue{
-			"pk": &types.AttributeValueMemberS{Value: "bank#orphan#1#00"}, "sk": &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
-			"item": &types.AttributeValueMemberS{Value: "ORPHAN-A"}, "ends_at": &types.AttributeValueMemberN{Value: "1"},
+			"pk":      &types.AttributeValueMemberS{Value: "bank#orphan#1#00"},
+			"sk":      &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
+			"item":    &types.AttributeValueMemberS{Value: "ORPHAN-A"},
+			"ends_at": &types.AttributeValueMemberN{Value: "1"},
 		},
 	})
 	must(t, err)

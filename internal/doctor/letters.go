@@ -73,8 +73,8 @@ func (r *recordsRun) takeNotification(ctx context.Context) (string, error) {
 	return "received, and deleted from the queue", nil
 }
 
-// receive receives messages until it has that of the dead letter, which it deletes. It counts the others. The error is errLate if
-// the message did not come.
+// receive receives messages until it has that of the dead letter, which it deletes. It counts the others. The error is
+// errLate if the message did not come.
 func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others int, err error) {
 	key := r.key()
 	err = r.await(ctx, within, func() (bool, error) {

@@ -69,7 +69,8 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 		return
 	}
 	if !hasKeys(table, table.KeySchema, "pk", "sk", types.ScalarAttributeTypeS) {
-		a.Fail(name, "the table has other keys than pk and sk, both strings", "It is a table of another program. Check its name.")
+		a.Fail(name, "the table has other keys than pk and sk, both strings",
+			"It is a table of another program. Check its name.")
 		return
 	}
 	if len(table.Replicas) > 0 {
