@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -174,10 +172,7 @@ func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	t.Helper()
 	endpoint, own, m := testengine.Dynoxide(t), newTables(), &meter{}
 	own.create(t, endpoint)
-	return m, dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), HTTPClient: m,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	}), own
+	return m, itembankengines.Client(endpoint, m), own
 }
 
 // counted is the number of claims or records in one measurement.

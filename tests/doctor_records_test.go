@@ -27,6 +27,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/lambdatest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	ledger "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -106,8 +107,8 @@ func deployRecords(t *testing.T, denied grant, more ...string) *deployedRecords 
 	t.Cleanup(queueServer.Close)
 	d.bucket = s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &objects, UsePathStyle: true, Credentials: keys})
 	d.play = doctor.RecordsPlay{
-		Lambda: client, Function: found[0], Acks: ledger.New(newEngineClient(engine), own.dedupe), Kinesis: source.client,
-		S3:   d.bucket,
+		Lambda: client, Function: found[0], Acks: ledger.New(itembankengines.Client(engine, nil), own.dedupe),
+		Kinesis: source.client, S3: d.bucket,
 		SQS:  sqs.New(sqs.Options{Region: "us-east-1", BaseEndpoint: &queueServer.URL, Credentials: keys}),
 		Wait: 5 * time.Minute, Explain: error.Error,
 	}
@@ -198,6 +199,55 @@ func TestDoctorOfRecordsIsInterrupted(t *testing.T) {
 		}
 		equal(t, after+": dead letters", len(d.letters(t)), 0)
 		equal(t, after+": messages", len(d.queue.messages), 0)
+	}
+}
+
+// cutPut is the HTTP client of a doctor that is interrupted in its second put, with the poison record. Kinesis gets the
+// put all the same.
+type cutPut struct {
+	puts      int
+	interrupt context.CancelFunc
+}
+
+func (c *cutPut) Do(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutRecords") {
+		return http.DefaultClient.Do(r)
+	}
+	if c.puts++; c.puts == 2 {
+		c.interrupt()
+	}
+	response, err := http.DefaultClient.Do(r.Clone(context.WithoutCancel(r.Context())))
+	if err == nil && r.Context().Err() != nil {
+		_ = response.Body.Close() // the doctor has stopped to wait
+		return nil, r.Context().Err()
+	}
+	return response, err
+}
+
+// TestDoctorOfRecordsIsInterruptedInAPut: the dead letter of a poison record whose put was interrupted is deleted, or
+// named if the function has not stored it yet.
+func TestDoctorOfRecordsIsInterruptedInAPut(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	d := deployRecords(t, grant{})
+	d.readMappings(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	options := d.play.Kinesis.Options()
+	options.HTTPClient = &cutPut{interrupt: interrupt}
+	d.play.Kinesis = kinesis.New(options)
+	report := doctor.NewReport(nil)
+	if err := doctor.PlayRecords(ctx, d.play, report); !errors.Is(err, context.Canceled) {
+		t.Errorf("want an interruption, got %v", err)
+	}
+	switch c := stepOf(t, report, "clean-up"); c.Status {
+	case doctor.OK:
+		equal(t, "dead letters", len(d.letters(t)), 0)
+	case doctor.Warning:
+		if !strings.Contains(c.Detail, "s3://"+deadLetterBucket+"/") {
+			t.Errorf("the clean-up does not name the dead letter: %s", c.Detail)
+		}
+	default:
+		t.Errorf("the clean-up: %s: %s", c.Status, c.Detail)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 
 	"github.com/oncebox/oncebox/internal/doctor"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/lambdatest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -57,7 +58,7 @@ func deployClaims(t *testing.T) *deployed {
 	engine := testengine.Dynoxide(t)
 	d := &deployed{own: newTables(), claim: newCloud(t, "claim"), sweep: newCloud(t, "sweep")}
 	d.bank = d.own.create(t, engine)
-	d.store = dynamostore.New(newEngineClient(engine), d.own.bank, d.own.dedupe)
+	d.store = dynamostore.New(itembankengines.Client(engine, nil), d.own.bank, d.own.dedupe)
 	words := map[string]string{d.own.bank: "bank table", d.own.dedupe: "dedupe table"}
 	d.claim.names, d.sweep.names = words, words
 	env := d.own.settings(d.claim.url, "body")
@@ -99,7 +100,8 @@ func (d *deployed) claims() doctor.ClaimsPlay {
 // rows returns the keys of all rows of a table.
 func (d *deployed) rows(t *testing.T, table string) (rows []string) {
 	t.Helper()
-	pages := dynamodb.NewScanPaginator(newEngineClient(testengine.Dynoxide(t)), &dynamodb.ScanInput{TableName: &table})
+	client := itembankengines.Client(testengine.Dynoxide(t), nil)
+	pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &table})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(t.Context())
 		must(t, err)
@@ -253,7 +255,7 @@ func TestDoctorIsInterruptedInAWrite(t *testing.T) {
 	d := deployClaims(t)
 	d.play(t)
 	before := [2][]string{d.rows(t, d.own.bank), d.rows(t, d.own.dedupe)}
-	engine, cuts := newEngineClient(testengine.Dynoxide(t)).Options(), 0
+	engine, cuts := itembankengines.Client(testengine.Dynoxide(t), nil).Options(), 0
 	for n := 1; ; n++ {
 		ctx, interrupt := context.WithCancel(t.Context())
 		c := &cutWrites{left: n, interrupt: interrupt}

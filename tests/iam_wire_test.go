@@ -19,12 +19,12 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/emf/emftest"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -182,10 +182,15 @@ func askAboutWhatHasEnded(t *testing.T, aws *cloud, engine string, own tables) {
 	}
 	// The function reads a free item past its end that has no item row, and leaves it alone.
 	addCampaign(t, past, "orphan", itembank.Settings{ItemLife: time.Minute}, 0)
-	_, err := newEngineClient(engine).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: sdk.String(own.bank), Item: map[string]types.AttributeValue{
-		"pk": &types.AttributeValueMemberS{Value: "bank#orphan#1#00"}, "sk": &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
-		"item": &types.AttributeValueMemberS{Value: "ORPHAN-A"}, "ends_at": &types.AttributeValueMemberN{Value: "1"},
-	}})
+	_, err := itembankengines.Client(engine, nil).PutItem(t.Context(), &dynamodb.PutItemInput{
+		TableName: sdk.String(own.bank),
+		Item: map[string]types.AttributeValue{
+			"pk":      &types.AttributeValueMemberS{Value: "bank#orphan#1#00"},
+			"sk":      &types.AttributeValueMemberS{Value: strings.Repeat("0", 32)},
+			"item":    &types.AttributeValueMemberS{Value: "ORPHAN-A"},
+			"ends_at": &types.AttributeValueMemberN{Value: "1"},
+		},
+	})
 	must(t, err)
 	equal(t, "orphan", claimIn(t, f, "orphan"), 409)
 }
@@ -223,12 +228,6 @@ func claimIn(t *testing.T, f *function, campaign string) int {
 	return f.do(t, bytes.ReplaceAll(readEvent(t, "claim-body"), []byte("spring"), []byte(campaign))).StatusCode
 }
 
-func newEngineClient(endpoint string) *dynamodb.Client {
-	return dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: sdk.String(endpoint), Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-}
-
 type anHourAgo struct{}
 
 func (anHourAgo) Now() time.Time { return time.Now().Add(-time.Hour) }
@@ -245,7 +244,7 @@ func newStreamSink(t *testing.T) (name, word string, settings []string) {
 func newTableSink(t *testing.T) (name, word string, settings []string) {
 	t.Helper()
 	name = newTables().bank + "-items"
-	_, err := newEngineClient(testengine.Dynoxide(t)).CreateTable(t.Context(), &dynamodb.CreateTableInput{
+	_, err := itembankengines.Client(testengine.Dynoxide(t), nil).CreateTable(t.Context(), &dynamodb.CreateTableInput{
 		TableName: &name, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: sdk.String("item"), AttributeType: types.ScalarAttributeTypeS}},
 		KeySchema:            []types.KeySchemaElement{{AttributeName: sdk.String("item"), KeyType: types.KeyTypeHash}},

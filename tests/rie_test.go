@@ -17,9 +17,6 @@ import (
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/oncebox/oncebox/internal/emf/emftest"
 	"github.com/oncebox/oncebox/internal/itembankengines"
@@ -185,10 +182,7 @@ func linkSettings(t *testing.T, from string) []string {
 // create makes the tables and returns a bank over them, whose clock is the caller's.
 func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
-	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	client := itembankengines.Client(endpoint, nil)
 	must(t, dynamostore.CreateTables(t.Context(), client, s.bank, s.dedupe))
 	store := dynamostore.New(client, s.bank, s.dedupe)
 	return itembank.New(itembankengines.CallersClock{Store: store}, options...)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -102,7 +103,7 @@ func newStorm(t *testing.T, rate float64) *storm {
 	t.Cleanup(stop)
 	own := newTables()
 	own.create(t, endpoint)
-	s.storage = dedupestore.NewLog(newEngineClient(endpoint), own.dedupe)
+	s.storage = dedupestore.NewLog(itembankengines.Client(endpoint, nil), own.dedupe)
 	proxy := faultproxy.New(t, endpoint, func(_ int, operation string) faultproxy.Fault {
 		return s.fault(faultproxy.Of(operation))
 	})

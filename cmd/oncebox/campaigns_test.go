@@ -17,10 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -418,10 +414,7 @@ func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 		test(t, store)
 	})
 	t.Run("dynamodb", func(t *testing.T) {
-		client := dynamodb.New(dynamodb.Options{
-			Region: "us-east-1", BaseEndpoint: aws.String(testengine.Dynoxide(t)),
-			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-		})
+		client := itembankengines.Client(testengine.Dynoxide(t), nil)
 		bank, claims := "bank-"+rand.Text(), "dedupe-"+rand.Text()
 		if err := dynamostore.CreateTables(t.Context(), client, bank, claims); err != nil {
 			t.Fatal(err)

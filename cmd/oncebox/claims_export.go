@@ -179,17 +179,14 @@ func (j claimJSON) inCSV() []string {
 
 func jsonCell(value any) string {
 	var cell strings.Builder
-	encoder := json.NewEncoder(&cell)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // texts cannot fail
+	_ = newEncoder(&cell).Encode(value) // texts cannot fail
 	return strings.TrimSuffix(cell.String(), "\n")
 }
 
 // writeClaims writes a page. With the first one CSV has the names of the columns.
 func writeClaims(to io.Writer, format string, first bool, claims []itembank.Claim) error {
 	if format == formatNDJSON {
-		encoder := json.NewEncoder(to)
-		encoder.SetEscapeHTML(false)
+		encoder := newEncoder(to)
 		for _, c := range claims {
 			if err := encoder.Encode(toClaimJSON(c)); err != nil {
 				return err

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
@@ -43,14 +43,18 @@ type deployment struct {
 	*app
 	config    aws.Config
 	lambda    *lambda.Client
+	dynamo    *dynamodb.Client
 	functions []doctor.Function
 	report    *doctor.Report
 }
 
 func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor.Report) error {
-	key, err := c.linkKey()
-	if err != nil {
-		return err
+	var key *claimlink.PrivateKey
+	if c.LinkKey != "" {
+		var err error
+		if key, err = readPrivateKey(c.LinkKey); err != nil {
+			return err
+		}
 	}
 	d, err := c.find(ctx, a, report)
 	if err != nil {
@@ -77,22 +81,6 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor
 	return nil
 }
 
-// linkKey reads the key of --link-key.
-func (c doctorCommand) linkKey() (*claimlink.PrivateKey, error) {
-	if c.LinkKey == "" {
-		return nil, nil //nolint:nilnil // there is no key, which is no error
-	}
-	text, err := os.ReadFile(c.LinkKey)
-	if err != nil {
-		return nil, &usageError{fileError(c.LinkKey, err), ""}
-	}
-	key, err := claimlink.ParsePrivateKey(text)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--link-key %s: %w", c.LinkKey, err), "`oncebox links keygen` writes keys."}
-	}
-	return key, nil
-}
-
 // find finds the functions.
 func (c doctorCommand) find(ctx context.Context, a *app, report *doctor.Report) (*deployment, error) {
 	cfg, err := awsconfig.Load(ctx, sdkconfig.Load, invocationTimeout, nil)
@@ -101,6 +89,9 @@ func (c doctorCommand) find(ctx context.Context, a *app, report *doctor.Report) 
 	}
 	d := &deployment{app: a, config: cfg, lambda: lambda.NewFromConfig(cfg), report: report}
 	if err := checkCredentials(ctx, cfg.Credentials, d.lambda.Options().BaseEndpoint != nil); err != nil {
+		return nil, err
+	}
+	if d.dynamo, err = newDynamoClient(ctx); err != nil {
 		return nil, err
 	}
 	where := "--function"
@@ -176,11 +167,7 @@ func (d *deployment) checkTables(ctx context.Context) error {
 				"Functions of claims share their tables. Check two deployments one after the other, with --function.")
 		}
 		checked = append(checked, tables)
-		client, err := dynamoClient(ctx)
-		if err != nil {
-			return err
-		}
-		tables.Client, tables.Local, tables.Explain = client, dynamo.Local(client), d.explainFor(ctx, f)
+		tables.Client, tables.Local, tables.Explain = d.dynamo, dynamo.Local(d.dynamo), d.explainFor(ctx, f)
 		tables.Check(ctx, d.report)
 	}
 	return ctx.Err()
@@ -195,10 +182,6 @@ func (d *deployment) explainFor(ctx context.Context, f doctor.Function) func(err
 
 // playClaims plays with each claim function.
 func (d *deployment) playClaims(ctx context.Context, key *claimlink.PrivateKey, all bool) error {
-	client, err := dynamoClient(ctx)
-	if err != nil {
-		return err
-	}
 	play := doctor.ClaimsPlay{Lambda: d.lambda, LinkKey: key, All: all}
 	sweeps := d.of(doctor.Sweep)
 	for _, f := range d.of(doctor.Claim) {
@@ -207,7 +190,7 @@ func (d *deployment) playClaims(ctx context.Context, key *claimlink.PrivateKey, 
 			play.Sweep = &sweeps[i]
 		}
 		play.Claim, play.Explain = f, d.explainFor(ctx, f)
-		play.Store = dynamostore.New(client, f.Env["ONCEBOX_BANK_TABLE"], f.Env["ONCEBOX_DEDUPE_TABLE"])
+		play.Store = dynamostore.New(d.dynamo, f.Env["ONCEBOX_BANK_TABLE"], f.Env["ONCEBOX_DEDUPE_TABLE"])
 		if err := doctor.PlayClaims(ctx, play, d.report); err != nil {
 			return err
 		}
@@ -234,12 +217,9 @@ func (d *deployment) playRecords(ctx context.Context, c doctorCommand) error {
 			})
 			continue
 		}
-		client, err := dynamoClient(ctx)
-		if err != nil {
-			return err
-		}
 		play := doctor.RecordsPlay{
-			Lambda: d.lambda, Function: f, Mappings: mappings[i], Acks: ledgerdynamo.New(client, f.Env["ONCEBOX_DEDUPE_TABLE"]),
+			Lambda: d.lambda, Function: f, Mappings: mappings[i],
+			Acks:    ledgerdynamo.New(d.dynamo, f.Env["ONCEBOX_DEDUPE_TABLE"]),
 			Kinesis: kinesis.NewFromConfig(d.config), SQS: sqs.NewFromConfig(d.config),
 			Wait: c.Wait, Explain: d.explainFor(ctx, f),
 			S3: s3.NewFromConfig(d.config, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }),

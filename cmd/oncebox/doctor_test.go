@@ -22,11 +22,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/doctor"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/lambdatest"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -86,10 +86,7 @@ func onTables(t *testing.T) (s *shell, client *dynamodb.Client, tables string) {
 	s, tables = newShell(t), rand.Text()
 	endpoint := testengine.Dynoxide(t)
 	s.env = append(localEngine(endpoint), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
-	return s, dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: &endpoint,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	}), tables
+	return s, itembankengines.Client(endpoint, nil), tables
 }
 
 func TestDoctorOfTables(t *testing.T) {
@@ -145,6 +142,41 @@ func TestDoctorOfTablesThatLackSomething(t *testing.T) {
 		"other keys than pk and sk", "is on the attribute ends_at", "the index due is missing",
 		"warning     tables    dedupe-"+tables+", TTL: is off",
 		"aws dynamodb update-time-to-live --table-name dedupe-"+tables)
+}
+
+// TestDoctorOfKeysOfAnotherType: a table, or an index, with keys of the right names and another type takes no row.
+func TestDoctorOfKeysOfAnotherType(t *testing.T) {
+	s, client, tables := onTables(t)
+	attribute := func(name string, kind types.ScalarAttributeType) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: kind}
+	}
+	keys := func(partition, sort string) []types.KeySchemaElement {
+		return []types.KeySchemaElement{
+			{AttributeName: &partition, KeyType: types.KeyTypeHash}, {AttributeName: &sort, KeyType: types.KeyTypeRange},
+		}
+	}
+	bank, dedupe := "bank-"+tables, "dedupe-"+tables
+	for _, table := range []*dynamodb.CreateTableInput{
+		{
+			TableName: &bank, KeySchema: keys("pk", "sk"), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{attribute("pk", "S"), attribute("sk", "N")},
+		},
+		{
+			TableName: &dedupe, KeySchema: keys("pk", "sk"), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{
+				attribute("pk", "S"), attribute("sk", "S"), attribute("due", "S"), attribute("ends_at", "S"),
+			},
+			GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
+				IndexName: aws.String("due"), KeySchema: keys("due", "ends_at"),
+				Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+			}},
+		},
+	} {
+		_, err := client.CreateTable(t.Context(), table)
+		must(t, err)
+	}
+	s.run(exitLook, "doctor").saying(t,
+		bank+": the table has other keys than pk and sk, both strings", dedupe+": the index due is missing")
 }
 
 // deployClaims serves the claim and the sweep function of a stack from their handlers, over the tables of the shell.
@@ -357,6 +389,18 @@ func TestDoctorOfAStack(t *testing.T) {
 				"an item that has ended", "sold out, in the row of the campaign",
 			},
 		},
+		"challenge": {
+			[]string{
+				"ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=" + public, "ONCEBOX_CHALLENGE=turnstile",
+				"ONCEBOX_CHALLENGE_SITE_KEY=site", "ONCEBOX_CHALLENGE_SECRET_FILE=" + filepath.Join(keys.dir, "link.key"),
+			},
+			[]string{"--link-key", filepath.Join(keys.dir, "link.key")},
+			[]string{
+				"claim", "claim, read again", "release", "hold and its confirmation",
+				"a claim that has ended, asked for by its claimant", "a claim that has ended, found by its index", "sold out",
+				"an item that has ended", "sold out, in the row of the campaign",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, client, tables := onTables(t)
@@ -419,6 +463,31 @@ func TestDoctorCleansUp(t *testing.T) {
 	if len(out.Items) != 1 {
 		t.Errorf("want one claim, got %v", out.Items)
 	}
+}
+
+// TestDoctorWhoseCampaignIsDeleted: another doctor, with --clean, deletes the campaign of a run between two steps.
+func TestDoctorWhoseCampaignIsDeleted(t *testing.T) {
+	s, client, tables := onTables(t)
+	s.run(exitDone, "init")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	claims := functions["shop-claims"].Invoke
+	functions["shop-claims"].Invoke = func(event []byte) (reply, log []byte) {
+		reply, log = claims(event)
+		var e events.APIGatewayV2HTTPRequest
+		must(t, json.Unmarshal(event, &e))
+		if campaign, ended := strings.CutSuffix(e.RawPath, "-ended/claims"); ended {
+			key := "campaign#" + strings.TrimPrefix(campaign, "/campaigns/") + "-ended"
+			_, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+				TableName: aws.String("bank-" + tables),
+				Key:       map[string]types.AttributeValue{"pk": text(key), "sk": text("meta")},
+			})
+			must(t, err)
+		}
+		return reply, log
+	}
+	s.run(exitLook, "doctor", "--deployed", "--stack", "shop").saying(t,
+		"ok          claims    an item that has ended:",
+		"failure     claims    sold out, in the row of the campaign: ", "1 failure, 0 warnings")
 }
 
 // TestDoctorOnAFastClock: the age of a campaign is that by DynamoDB's clock. A machine whose clock is ahead does not

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -80,11 +80,7 @@ func passes(err error) bool {
 }
 
 // printJSON prints a value as one line. a.stderr is all that is left to report an error on.
-func printJSON(to interface{ Write([]byte) (int, error) }, value any) {
-	encoder := json.NewEncoder(to)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-}
+func printJSON(to io.Writer, value any) { _ = newEncoder(to).Encode(value) }
 
 // remark prints something about the work, as opposed to its result.
 func (a *app) remark(format string, args ...any) {

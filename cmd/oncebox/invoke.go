@@ -239,8 +239,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 
 // printReply prints a reply, which is JSON whatever --output says.
 func (a *app) printReply(reply any) error {
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetEscapeHTML(false)
+	encoder := newEncoder(a.stdout)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(reply)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -60,7 +59,5 @@ func (c itemsList) print(a *app, item itembank.PageItem) error {
 		_, err := fmt.Fprintln(a.stdout, itemLine(item.Item, item.Columns))
 		return err
 	}
-	encoder := json.NewEncoder(a.stdout)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(claimapi.ItemBody(item))
+	return newEncoder(a.stdout).Encode(claimapi.ItemBody(item))
 }

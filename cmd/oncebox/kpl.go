@@ -223,8 +223,7 @@ func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
 	}
 	defer in.Close()
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
+	encoder := newEncoder(out)
 	number, err := eachLine(in, func(number int, text []byte) error {
 		r, err := readKPLRecord(text)
 		if err != nil {

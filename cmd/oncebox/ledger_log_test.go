@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -32,10 +30,7 @@ func newLogShell(t *testing.T) logShell {
 		"ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=2", "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=orders",
 		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed")
 	s.run(exitDone, "init")
-	client := dynamodb.New(dynamodb.Options{
-		BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	return logShell{s, ledgerdynamo.NewLog(client, "dedupe-"+tables)}
+	return logShell{s, ledgerdynamo.NewLog(itembankengines.Client(endpoint, nil), "dedupe-"+tables)}
 }
 
 // event has records of the ids from first to last, with sequence numbers from a number on.

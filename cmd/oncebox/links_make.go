@@ -70,8 +70,7 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	out := bufio.NewWriter(a.stdout)
 	w := linkWriter{page: c.Page, key: key, claims: claims, column: found.column, named: found.named, csv: csv.NewWriter(out)}
 	if a.Output == outputJSON {
-		w.json = json.NewEncoder(out)
-		w.json.SetEscapeHTML(false)
+		w.json = newEncoder(out)
 	}
 	if err := w.writeAll(ctx, open, found.rows, a.progress("making links")); err != nil {
 		return err

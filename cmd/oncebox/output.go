@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -15,12 +16,17 @@ import (
 // print writes a result to stdout: the value as JSON, or the text.
 func (a *app) print(value any, text string) error {
 	if a.Output == outputJSON {
-		encoder := json.NewEncoder(a.stdout)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(value)
+		return newEncoder(a.stdout).Encode(value)
 	}
 	_, err := fmt.Fprintln(a.stdout, text)
 	return err
+}
+
+// newEncoder makes an encoder of JSON that leaves <, > and & as they are: the output is no HTML.
+func newEncoder(to io.Writer) *json.Encoder {
+	encoder := json.NewEncoder(to)
+	encoder.SetEscapeHTML(false)
+	return encoder
 }
 
 func isTerminal(stream any) bool {

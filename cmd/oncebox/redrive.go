@@ -251,8 +251,7 @@ func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
 	}
 	written, unread := int64(0), int64(0)
 	progress, finish := a.counting("exporting", "letters")
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
+	encoder := newEncoder(out)
 	err = job.List(ctx, func(r redrive.Report) error {
 		if r.Letter.Content == nil {
 			unread++

@@ -26,7 +26,6 @@ type answer struct {
 	status  int
 	log     string            // what the log says about an error
 	ClaimID string            `json:"claim_id"`
-	Item    string            `json:"item"`
 	Columns map[string]string `json:"columns"`
 	EndsAt  string            `json:"ends_at"`
 	State   string            `json:"state"`

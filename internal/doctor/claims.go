@@ -85,10 +85,15 @@ const (
 
 // cannotClaim says why no request can claim through the function, or "".
 func (r *claimsRun) cannotClaim() string {
-	switch env := r.Claim.Env; {
-	case env["ONCEBOX_CHALLENGE"] != "":
+	if r.Claim.Env["ONCEBOX_CHALLENGE"] != "" {
 		return "a claim needs a solution of the challenge, which only a browser gets"
-	case env["ONCEBOX_CLAIMANT_FROM"] == "link" && r.LinkKey == nil:
+	}
+	return r.cannotIdentify()
+}
+
+// cannotIdentify says why no request can have a claimant, or "".
+func (r *claimsRun) cannotIdentify() string {
+	if r.Claim.Env["ONCEBOX_CLAIMANT_FROM"] == "link" && r.LinkKey == nil {
 		return "a claim needs a personal link; give the private key with --link-key"
 	}
 	return ""
@@ -104,14 +109,10 @@ func (r *claimsRun) cannotConfirm() string {
 
 func (r *claimsRun) lifeOfAClaim() []step {
 	var id string
-	needsKey := ""
-	if r.Claim.Env["ONCEBOX_CLAIMANT_FROM"] == "link" {
-		needsKey = r.cannotClaim()
-	}
 	return []step{
 		{name: stepMake, run: r.make},
 		{
-			name: "state of a campaign", after: []string{stepMake}, not: needsKey,
+			name: "state of a campaign", after: []string{stepMake}, not: r.cannotIdentify(),
 			proves: slices.Concat(may(Claim, bankTable, "campaign", "GetItem"), may(Claim, bankTable, "bank", "Query")),
 			run: func(ctx context.Context) (string, error) {
 				a, err := r.state(ctx, r.holds)

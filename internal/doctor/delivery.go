@@ -37,7 +37,9 @@ func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 	if err := pause.For(ctx, apart); err != nil {
 		return "", err
 	}
-	at, err := r.putRecords(ctx, key, all[second], aggregate(key, all[third], all[fourth]), r.poisonPayload())
+	// A request that is cut may still reach Kinesis. Nobody would know the name of its dead letter.
+	uncut := context.WithoutCancel(ctx)
+	at, err := r.putRecords(uncut, key, all[second], aggregate(key, all[third], all[fourth]), r.poisonPayload())
 	if len(at) > 0 {
 		r.poison = at[len(at)-1] // also if another one was not put
 	}

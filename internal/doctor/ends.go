@@ -16,11 +16,9 @@ import (
 // endsOfClaims are the three ways in which a claim that has ended is found: its claimant asks again, another claimant
 // finds no free item, or the sweep comes.
 func (r *claimsRun) endsOfClaims() []step {
-	sweeps, cannot := Function{}, ""
+	cannotSweep := ""
 	if r.Sweep == nil {
-		cannot = "there is no sweep function of these tables"
-	} else {
-		sweeps = *r.Sweep
+		cannotSweep = "there is no sweep function of these tables"
 	}
 	return []step{
 		{
@@ -36,17 +34,17 @@ func (r *claimsRun) endsOfClaims() []step {
 			run: r.soldOut,
 		},
 		{
-			name: "sweep", after: []string{stepMake}, not: cannot,
+			name: "sweep", after: []string{stepMake}, not: cannotSweep,
 			proves: slices.Concat(
 				[]Permission{{string(Sweep), "dynamodb:Query", bankTable, "leading keys `campaigns*`"}},
 				may(Sweep, bankTable, "campaign", "GetItem"), may(Sweep, dueIndex, "due", "Query"),
 				may(Sweep, dedupeTable, "claim", "GetItem"), closing(Sweep)),
-			run: func(ctx context.Context) (string, error) { return r.sweep(ctx, sweeps) },
+			run: func(ctx context.Context) (string, error) { return r.sweep(ctx) },
 		},
 		{
-			name: "sweep of a claim with several items", after: []string{stepMake}, not: cannot,
+			name: "sweep of a claim with several items", after: []string{stepMake}, not: cannotSweep,
 			proves: may(Sweep, bankTable, "item", "BatchGetItem"),
-			run:    func(ctx context.Context) (string, error) { return r.sweep(ctx, sweeps, itemsOf(r.holds)...) },
+			run:    func(ctx context.Context) (string, error) { return r.sweep(ctx, itemsOf(r.holds)...) },
 		},
 	}
 }
@@ -154,7 +152,7 @@ func (r *claimsRun) soldOut(ctx context.Context) (string, error) {
 // sweep runs the sweep function until a claim of these items, or of any item, is gone. No other program asks in the
 // campaign, so only a sweep ends it. The function also fails if it does not sweep another campaign to its end. That is
 // a warning, if the claim is gone.
-func (r *claimsRun) sweep(ctx context.Context, f Function, items ...string) (string, error) {
+func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) {
 	if err := r.releaseAll(ctx, r.holds, claimants); err != nil { // several items are all items
 		return "", err
 	}
@@ -163,7 +161,7 @@ func (r *claimsRun) sweep(ctx context.Context, f Function, items ...string) (str
 	}
 	event := map[string]string{"source": "oncebox.doctor", "detail-type": "Scheduled Event"}
 	for range tries {
-		_, _, failure := f.invoke(ctx, r.Lambda, event)
+		_, _, failure := r.Sweep.invoke(ctx, r.Lambda, event)
 		if _, notSent := errors.AsType[*ownError](failure); notSent {
 			return "", failure
 		}
@@ -225,7 +223,10 @@ func (r *claimsRun) marked(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", own(err)
 		}
-		if row.EmptyVersion > 0 {
+		switch {
+		case row == nil:
+			return "", fmt.Errorf("%w: the row is gone; another doctor may have deleted it, with --clean", errNotExpected)
+		case row.EmptyVersion > 0:
 			return "the row says so", nil
 		}
 		if err := pause.For(ctx, between); err != nil {

@@ -125,7 +125,8 @@ func InStack(ctx context.Context, client CloudFormation, stack string) (function
 }
 
 // Find reads the settings of functions. They are names or ARNs, with an alias or a version or without. What is named is
-// invoked: a function with the variables of a sweep is one. It leaves out functions that are not of oncebox, such as those with which the CDK makes a stack.
+// invoked: a function with the variables of a sweep is one. It leaves out functions that are not of oncebox, such as
+// those with which the CDK makes a stack.
 func Find(ctx context.Context, client Lambda, functions []string) (found []Function, err error) {
 	for _, name := range functions {
 		f, err := find(ctx, client, name)

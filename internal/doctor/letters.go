@@ -19,15 +19,15 @@ import (
 )
 
 // key is the name of the dead letter in its bucket.
-func (r *recordsRun) key(at deadletter.Setting) string {
-	return at.Prefix + deadletter.Name(r.scope, r.poison.Owner().String(), r.poisonPayload())
+func (r *recordsRun) key() string {
+	return r.letters.Prefix + deadletter.Name(r.scope, r.poison.Owner().String(), r.poisonPayload())
 }
 
-func (r *recordsRun) readLetter(ctx context.Context, at deadletter.Setting) (string, error) {
-	key := r.key(at)
+func (r *recordsRun) readLetter(ctx context.Context) (string, error) {
+	key := r.key()
 	var content []byte
 	err := r.await(ctx, r.patience, func() (bool, error) {
-		out, err := r.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &key})
+		out, err := r.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &r.letters.Bucket, Key: &key})
 		if _, missing := errors.AsType[*s3types.NoSuchKey](err); missing {
 			return false, nil
 		}
@@ -39,7 +39,8 @@ func (r *recordsRun) readLetter(ctx context.Context, at deadletter.Setting) (str
 	})
 	switch {
 	case errors.Is(err, errLate):
-		return "", r.stuck(ctx, fmt.Sprintf("the dead letter was not in the bucket %s within %s", at.Bucket, r.waited()))
+		what := fmt.Sprintf("the dead letter was not in the bucket %s within %s", r.letters.Bucket, r.waited())
+		return "", r.stuck(ctx, what)
 	case err != nil:
 		return "", own(err)
 	}
@@ -60,8 +61,8 @@ const (
 )
 
 // takeNotification looks for the message about the dead letter, and deletes it.
-func (r *recordsRun) takeNotification(ctx context.Context, at deadletter.Setting) (string, error) {
-	others, err := r.receive(ctx, r.key(at), min(r.patience, look))
+func (r *recordsRun) takeNotification(ctx context.Context) (string, error) {
+	others, err := r.receive(ctx, min(r.patience, look))
 	switch {
 	case errors.Is(err, errLate):
 		return "", &notProvedError{fmt.Sprintf("the dead letter is stored, but its notification was not in the queue; "+
@@ -72,9 +73,10 @@ func (r *recordsRun) takeNotification(ctx context.Context, at deadletter.Setting
 	return "received, and deleted from the queue", nil
 }
 
-// receive receives messages until it has that of a key, which it deletes. It counts the others. The error is errLate if
-// the message did not come.
-func (r *recordsRun) receive(ctx context.Context, key string, within time.Duration) (others int, err error) {
+// receive receives messages until it has that of the dead letter, which it deletes. It counts the others. The error is
+// errLate if the message did not come.
+func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others int, err error) {
+	key := r.key()
 	err = r.await(ctx, within, func() (bool, error) {
 		out, err := r.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: &r.options.NotifyQueueURL, MaxNumberOfMessages: 10, VisibilityTimeout: int32(hidden / time.Second),
@@ -104,8 +106,7 @@ func (r *recordsRun) receive(ctx context.Context, key string, within time.Durati
 // cleanUp deletes the dead letter, and its message if no step has looked for that. It does so after an interruption,
 // too. What it cannot delete it names.
 func (r *recordsRun) cleanUp(ctx context.Context) {
-	at, _ := deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
-	if at.Bucket == "" || r.poison.Sequence == "" {
+	if r.letters.Bucket == "" || r.poison.Sequence == "" {
 		return // there is none
 	}
 	interrupted := ctx.Err() != nil
@@ -114,10 +115,9 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 	if interrupted {
 		_ = pause.For(ctx, between) // shorter than cleanUpTime
 	}
-	key := r.key(at)
-	where := fmt.Sprintf("the dead letter s3://%s/%s", at.Bucket, key)
+	where := fmt.Sprintf("the dead letter s3://%s/%s", r.letters.Bucket, r.key())
 	const do = "Delete this object and its message in the notifier queue, and no other."
-	err := r.deleteLetter(ctx, at.Bucket, key)
+	err := r.deleteLetter(ctx)
 	_, missing := errors.AsType[*s3types.NotFound](err)
 	switch {
 	case missing:
@@ -128,7 +128,7 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 		return
 	}
 	if r.options.NotifyQueueURL != "" && !r.looked {
-		if _, err := r.receive(ctx, key, lastLook); err != nil {
+		if _, err := r.receive(ctx, lastLook); err != nil {
 			r.Warn("clean-up", "the message about "+where+" may be in the notifier queue", "Delete this message, and no other.")
 		}
 	}
@@ -137,10 +137,11 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 }
 
 // deleteLetter deletes the dead letter: in a bucket with versions, the version.
-func (r *recordsRun) deleteLetter(ctx context.Context, bucket, key string) error {
-	found, err := r.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: &key})
+func (r *recordsRun) deleteLetter(ctx context.Context) error {
+	bucket, key := &r.letters.Bucket, aws.String(r.key())
+	found, err := r.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: bucket, Key: key})
 	if err == nil {
-		_, err = r.S3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &bucket, Key: &key, VersionId: found.VersionId})
+		_, err = r.S3.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: bucket, Key: key, VersionId: found.VersionId})
 	}
 	return err
 }

@@ -42,6 +42,7 @@ type recordsRun struct {
 	stream  dedupe.Stream // the source
 	arn     string
 	scope   string
+	letters deadletter.Setting // where the function stores dead letters
 	suffix  string
 
 	patience time.Duration // Wait, after the time for which Lambda may gather a batch
@@ -92,6 +93,7 @@ func (r *recordsRun) readSettings() (cannot string) {
 		return "the settings of the function are wrong" // CheckSettings says how
 	}
 	r.options = settings.Options
+	r.letters, _ = deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
 	mappings := r.Mappings
 	if len(mappings) != 1 {
 		return fmt.Sprintf("doctor knows %d event source mappings of the function, and needs one", len(mappings))
@@ -197,8 +199,7 @@ func (r *recordsRun) steps(cannot string) []step {
 	if r.options.Sink.Stream == "" {
 		noStream = "doctor reads back streams only; look for " + scratch.Prefix + r.suffix + " in " + r.options.Sink.String()
 	}
-	letters, _ := deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
-	if letters.Bucket == "" {
+	if r.letters.Bucket == "" {
 		noLetters = "the dead letters are not in a bucket"
 	}
 	if r.options.NotifyQueueURL == "" {
@@ -215,12 +216,12 @@ func (r *recordsRun) steps(cannot string) []step {
 		{
 			name: stepDead, after: []string{stepPut}, not: noLetters,
 			proves: []Permission{{string(Dedupe), "s3:PutObject", "dead-letter bucket", poison}},
-			run:    func(ctx context.Context) (string, error) { return r.readLetter(ctx, letters) },
+			run:    r.readLetter,
 		},
 		{
 			name: "notification", after: []string{stepPut, stepDead}, not: noQueue,
 			proves: []Permission{{string(Dedupe), "sqs:SendMessage", "notifier queue", ""}},
-			run:    func(ctx context.Context) (string, error) { return r.takeNotification(ctx, letters) },
+			run:    r.takeNotification,
 		},
 	}
 }

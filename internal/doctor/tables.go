@@ -68,8 +68,9 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 		a.Fail(name, "the table is "+string(table.TableStatus), "Wait until it is ACTIVE.")
 		return
 	}
-	if !hasKeys(table.KeySchema, "pk", "sk") {
-		a.Fail(name, "the table has other keys than pk and sk", "It is a table of another program. Check its name.")
+	if !hasKeys(table, table.KeySchema, "pk", "sk", types.ScalarAttributeTypeS) {
+		a.Fail(name, "the table has other keys than pk and sk, both strings",
+			"It is a table of another program. Check its name.")
 		return
 	}
 	if len(table.Replicas) > 0 {
@@ -82,10 +83,11 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 		return
 	}
 	i := slices.IndexFunc(table.GlobalSecondaryIndexes, func(i types.GlobalSecondaryIndexDescription) bool {
-		return aws.ToString(i.IndexName) == "due" && hasKeys(i.KeySchema, "due", "ends_at")
+		return aws.ToString(i.IndexName) == "due" &&
+			hasKeys(table, i.KeySchema, "due", "ends_at", types.ScalarAttributeTypeN)
 	})
 	if i < 0 {
-		a.Fail(name, "the index due is missing: no claim that has ended is found",
+		a.Fail(name, "the index due is missing or has other keys: no claim that has ended is found",
 			"Add it: docs/deploy.md, \"The tables without the stack\".")
 		return
 	}
@@ -97,9 +99,17 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 	}
 }
 
-func hasKeys(found []types.KeySchemaElement, partition, sort string) bool {
-	return len(found) == 2 &&
-		aws.ToString(found[0].AttributeName) == partition && aws.ToString(found[1].AttributeName) == sort
+// hasKeys reports whether the keys of a table, or of its index, are a text and a sort key of a type.
+func hasKeys(
+	table *types.TableDescription, found []types.KeySchemaElement, partition, sort string, kind types.ScalarAttributeType,
+) bool {
+	has := func(key types.KeySchemaElement, name string, kind types.ScalarAttributeType) bool {
+		return aws.ToString(key.AttributeName) == name &&
+			slices.ContainsFunc(table.AttributeDefinitions, func(d types.AttributeDefinition) bool {
+				return aws.ToString(d.AttributeName) == name && d.AttributeType == kind
+			})
+	}
+	return len(found) == 2 && has(found[0], partition, types.ScalarAttributeTypeS) && has(found[1], sort, kind)
 }
 
 // checkTTL: without TTL rows stay for ever and cost, with another attribute rows that count are deleted.
