@@ -189,7 +189,7 @@ func (p FunctionProps) checkCode(wrong *problems) {
 }
 
 // newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log
-// group. Whatever calls the function calls the alias that newLive makes of it.
+// group. Callers use the alias that newLive makes of it.
 func newFunction(
 	scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool,
 ) awslambda.Function {

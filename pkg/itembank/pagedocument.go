@@ -33,7 +33,7 @@ func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
 	return b.pageOf(ctx, campaign, false)
 }
 
-// CurrentPage is Page for who changes the document. It reads what the last SetPage stored, and costs twice as much.
+// CurrentPage is Page for a caller that changes the document. It reads what the last SetPage stored, and costs twice as much.
 //
 // Errors: those of Page.
 func (b *Bank) CurrentPage(ctx context.Context, campaign string) ([]byte, error) {

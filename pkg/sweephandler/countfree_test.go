@@ -68,7 +68,7 @@ func TestCountsFreeItems(t *testing.T) {
 			if sum, n := emftest.Sum(points, "FreeItems", ""); sum != 4 || n != 3 || len(points) != 6 {
 				t.Errorf("the metrics are %v", points)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // on the clock of synctest, which does not wait
 			if points := b.measured(h); len(points) > 0 {
 				t.Errorf("a minute later the metrics are %v", points)
 			}
@@ -119,7 +119,7 @@ func TestTheNumberOfMetricsIsBounded(t *testing.T) {
 			must(t, err)
 			_, err = b.Load(t.Context(), name, itembank.Items("SECRET"), nil)
 			must(t, err)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // on the clock of synctest: the campaigns have different ages
 		}
 		points := b.measured(b.handler(b, slog.LevelInfo))
 		for i, want := range map[int]int{99: 0, 98: 0, 97: 1, 78: 1} {
