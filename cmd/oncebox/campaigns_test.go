@@ -403,7 +403,7 @@ func (a transition) run(w *fixture, way scenario) {
 	at("after the same again", a.to)
 }
 
-// onEngines runs a test on SQLite and on DynamoDB.
+// onEngines runs a test on SQLite, and in `make check` also on DynamoDB, as onStores does.
 func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 	t.Run("sqlite", func(t *testing.T) {
 		store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "codes.db"))
@@ -414,6 +414,7 @@ func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 		test(t, store)
 	})
 	t.Run("dynamodb", func(t *testing.T) {
+		testengine.CheckOnly(t)
 		client := itembankengines.Client(testengine.Dynoxide(t), nil)
 		bank, claims := "bank-"+rand.Text(), "dedupe-"+rand.Text()
 		if err := dynamostore.CreateTables(t.Context(), client, bank, claims); err != nil {

@@ -22,9 +22,7 @@ import (
 func TestLifeOfACampaign(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { lifeOfACampaign(newShell(t)) })
 	t.Run("dynamodb", func(t *testing.T) {
-		s := newShell(t)
-		tables := rand.Text() // other tests have campaigns in the default tables
-		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s, _, _ := onTables(t)
 		lifeOfACampaign(s)
 	})
 }

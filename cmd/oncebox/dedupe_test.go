@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -79,9 +78,7 @@ func TestDedupe(t *testing.T) {
 		lifeOfRecords(s)
 	})
 	t.Run("dynamodb", func(t *testing.T) {
-		s := newShell(t)
-		tables := rand.Text()
-		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		s, _, _ := onTables(t)
 		s.run(exitDone, "init")
 		lifeOfRecords(s)
 	})

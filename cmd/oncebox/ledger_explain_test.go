@@ -1,23 +1,14 @@
 package main
 
 import (
-	"crypto/rand"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // TestLedgerExplain: the command says of records what dedupe then does with them, on each store.
 func TestLedgerExplain(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) { ledgerExplain(newShell(t)) })
-	t.Run("dynamodb", func(t *testing.T) {
-		testengine.CheckOnly(t)
-		s := newShell(t)
-		tables := rand.Text()
-		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
-		ledgerExplain(s)
-	})
+	onStores(t, ledgerExplain)
 }
 
 func ledgerExplain(s *shell) {

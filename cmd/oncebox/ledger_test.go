@@ -4,21 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // TestLedgerImport: records of the past are duplicates after an import, on each store.
 func TestLedgerImport(t *testing.T) {
-	t.Run("sqlite", func(t *testing.T) {
-		s := newShell(t)
-		s.run(exitDone, "init")
-		ledgerImport(s)
-	})
-	t.Run("dynamodb", func(t *testing.T) {
-		testengine.CheckOnly(t)
-		s := newShell(t)
-		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-import", "ONCEBOX_DEDUPE_TABLE=dedupe-import")
+	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
 		ledgerImport(s)
 	})

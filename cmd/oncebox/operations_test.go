@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -23,13 +22,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// onStores runs a test of the command line on both stores.
+// onStores runs a test of the command line on both stores. On DynamoDB it repeats what it shows on SQLite: the stores
+// themselves have a conformance suite.
 func onStores(t *testing.T, test func(*shell)) {
 	t.Run("sqlite", func(t *testing.T) { test(newShell(t)) })
 	t.Run("dynamodb", func(t *testing.T) {
-		s := newShell(t)
-		tables := rand.Text()
-		s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables)
+		testengine.CheckOnly(t)
+		s, _, _ := onTables(t)
 		test(s)
 	})
 }

@@ -51,6 +51,7 @@ type input struct {
 	position     dedupe.Position
 	partitionKey string
 	arrival      time.Time
+	keys         []dedupe.Key // the keys under which the ledger may have it: of its id, and of ids derived from it
 
 	deliveries []delivery
 	confirmed  bool // the sink said that it is delivered
@@ -248,6 +249,7 @@ func (w *World) newInput(u User) *input {
 	default:
 		in.data = fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, u.ID, u.FP, in.n)
 	}
+	in.keys = possibleKeys(in.User)
 	return in
 }
 
@@ -375,11 +377,11 @@ func (w *World) giveUp(d eventsource.Discard) {
 	}
 }
 
-// names are the keys under which a record may be entered in the ledger.
-func (in *input) names() []dedupe.Key {
-	keys, id := []dedupe.Key{format.KeyOf(in.ID)}, in.ID
+// possibleKeys returns the key of a record's id, and then those of the ids that may be derived from it.
+func possibleKeys(u User) []dedupe.Key {
+	keys, id := []dedupe.Key{format.KeyOf(u.ID)}, u.ID
 	for range 3 {
-		id = format.DerivedID(id, in.FP)
+		id = format.DerivedID(id, u.FP)
 		keys = append(keys, format.KeyOf(id))
 	}
 	return keys
@@ -405,11 +407,11 @@ func (w *World) onLog() bool {
 // which one is derived from the other.
 func copies(a, b *input) bool {
 	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP &&
-		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))
+		(slices.Contains(a.keys, b.keys[0]) || slices.Contains(b.keys, a.keys[0]))
 }
 
 func same(a, b *input) bool {
-	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP && format.KeyOf(a.ID) == format.KeyOf(b.ID)
+	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP && a.keys[0] == b.keys[0]
 }
 
 func (w *World) hasCopy(in *input, which func(*input) bool) bool {
