@@ -26,10 +26,13 @@ demo-dynamodb:
 demo-%:
 	@echo 'ENGINE=$*: use sqlite or dynamodb' >&2; exit 1
 
+# Many tests wait: for time-outs, for retries of the SDK, for processes. So more of them run at a time than there are cores.
+TESTFLAGS = -shuffle=on -count=1 -parallel=8
+
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
 	@scripts/install-tools dynoxide
-	go test -short -shuffle=on -count=1 -timeout=30m ./...
+	go test -short $(TESTFLAGS) -timeout=30m ./...
 
 # The race detector makes SQLite in Go 30 times slower. So it checks the quick tests of the
 # libraries, which run in memory or over HTTP, and not the packages named here.
@@ -38,8 +41,8 @@ RACED  = $(shell go list ./pkg/... ./internal/... | grep -vE '$(SQLITE)')
 
 .PHONY: check
 check: tools lint ## Run lint and all tests, with all engines; the quick ones with the race detector, too
-	go test -shuffle=on -count=1 -timeout=60m ./...
-	go test -race -short -shuffle=on -count=1 -timeout=60m $(RACED)
+	go test $(TESTFLAGS) -timeout=60m ./...
+	go test -race -short $(TESTFLAGS) -timeout=60m $(RACED)
 
 .PHONY: repeat
 repeat: tools ## Run the tests of both domains and their engines ten times

@@ -1,0 +1,75 @@
+package docs
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The limits of what a reader of the project has to know. A change that takes some of it away lowers the limit. A change
+// that needs more raises it, and its commit says why.
+const (
+	maxContextValues = 103
+	maxVariables     = 53  // of the functions
+	maxFlags         = 164 // a flag that several commands have with the same meaning counts once
+	maxRequirements  = 50  // of the main go.mod, without the indirect ones
+)
+
+// TestLimits counts the settings that docs/configuration.md lists, which are all, and the direct requirements.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var (
+		contextValue = regexp.MustCompile(`oncebox:[a-z0-9-]+`)
+		variable     = regexp.MustCompile(`ONCEBOX_[A-Z0-9_]+`)
+		flag         = regexp.MustCompile("^`--.+")
+	)
+	for _, limit := range []struct {
+		of    string
+		max   int
+		found []string
+	}{
+		{"context values", maxContextValues, settingsOf(t, contextValue, "Context values")},
+		{"variables", maxVariables, settingsOf(t, variable,
+			"Variables of the claim function", "Variables of the sweep function", "Variables of the dedupe function")},
+		{"flags", maxFlags, settingsOf(t, flag, "Command line")},
+		{"direct requirements", maxRequirements, requirements(t)},
+	} {
+		t.Logf("%s: %d of at most %d", limit.of, len(limit.found), limit.max)
+		if len(limit.found) == 0 {
+			t.Errorf("%s: the test finds none", limit.of)
+		}
+		if len(limit.found) > limit.max {
+			t.Errorf("%s: there are %d, and at most %d are allowed", limit.of, len(limit.found), limit.max)
+		}
+	}
+}
+
+// settingsOf returns the settings in the tables of sections, each once. A row of a flag is a setting; other rows have the
+// names of settings in their first cells.
+func settingsOf(t *testing.T, setting *regexp.Regexp, sections ...string) (all []string) {
+	t.Helper()
+	for _, section := range sections {
+		for _, rows := range readDocument(t, "docs/configuration.md").tables(t, section) {
+			for _, row := range rows {
+				text := row[0]
+				if strings.HasPrefix(text, "`--") {
+					text = strings.Join(row, " | ")
+				}
+				all = append(all, setting.FindAllString(text, -1)...)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func requirements(t *testing.T) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{if not (or .Main .Indirect)}}{{.Path}}{{end}}", "all")
+	list.Dir = root
+	out, err := list.Output()
+	must(t, err)
+	return strings.Fields(string(out))
+}
