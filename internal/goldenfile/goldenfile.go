@@ -1,11 +1,12 @@
 // Package goldenfile reads and writes the golden templates of tests/stack.
 //
-// A golden is a file FOLDER/NAME.json. Its member "context" has the context values that the template is made with. The
-// file also has one of these members:
+// A golden is a file FOLDER/NAME.json with one of these members:
 //
 //   - "template": the whole template. Such a golden is a base.
-//   - "difference": a JSON merge patch (RFC 7386) to the merged templates of "bases". A member of the patch is new or has
-//     a new value, null removes a member, and a list is replaced as a whole.
+//   - "difference": a JSON merge patch (RFC 7386) to the merged templates of "bases". A member of the patch is new or
+//     has a new value, null removes a member, and a list is replaced as a whole.
+//
+// The member "context" has the context values that the template is made with.
 package goldenfile
 
 import (
@@ -59,7 +60,8 @@ func merged(folder string, bases []string) (map[string]any, error) {
 	return all, nil
 }
 
-// Content returns what the file of a golden has to hold. It reads the bases from their files.
+// Content returns what the file of a golden has to hold, without context values if context is nil. It reads the bases
+// from their files.
 func Content(folder string, bases []string, context, template map[string]any) ([]byte, error) {
 	base, err := merged(folder, bases)
 	if err != nil {
@@ -69,9 +71,12 @@ func Content(folder string, bases []string, context, template map[string]any) ([
 	if !reflect.DeepEqual(patched(base, patch), template) {
 		return nil, errors.New("the template has a null, which a merge patch cannot express")
 	}
-	file := map[string]any{"context": context, "template": patch}
+	file := map[string]any{"template": patch}
 	if len(bases) > 0 {
-		file = map[string]any{"bases": bases, "context": context, "difference": patch}
+		file = map[string]any{"bases": bases, "difference": patch}
+	}
+	if context != nil {
+		file["context"] = context
 	}
 	return []byte(layout(file, "", lineLength) + "\n"), nil
 }

@@ -70,7 +70,6 @@ func TestContent(t *testing.T) {
 		want              string
 	}{
 		{"base", nil, nil, base, `{
- "context": {},
  "template": {
   "A": "<a>",
   "B": {"Ref": "A"},
