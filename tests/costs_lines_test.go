@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	ledgercost "github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/goldenfile"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -121,16 +122,12 @@ func batchLine(t *testing.T) string {
 
 // accessLine is a line of the access log, as the template of the stack has it.
 func accessLine(t *testing.T) string {
-	var template struct {
-		Resources map[string]struct {
-			Type       string
-			Properties struct{ AccessLogSettings struct{ Format string } }
-		}
-	}
-	must(t, json.Unmarshal([]byte(read(t, "stack/testdata/default.template.json")), &template))
-	for _, r := range template.Resources {
-		if r.Type == "AWS::ApiGatewayV2::Stage" {
-			return regexp.MustCompile(`\$[a-zA-Z.]+`).ReplaceAllStringFunc(r.Properties.AccessLogSettings.Format,
+	template, err := goldenfile.Read("stack/testdata/goldens", "default")
+	must(t, err)
+	for _, r := range template["Resources"].(map[string]any) {
+		if r := r.(map[string]any); r["Type"] == "AWS::ApiGatewayV2::Stage" {
+			log := r["Properties"].(map[string]any)["AccessLogSettings"].(map[string]any)
+			return regexp.MustCompile(`\$[a-zA-Z.]+`).ReplaceAllStringFunc(log["Format"].(string),
 				func(variable string) string {
 					value, ok := accessLogValues[variable]
 					if !ok {

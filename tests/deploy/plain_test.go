@@ -40,11 +40,10 @@ const plainRelease = "1.2.3"
 // newPlain makes the bucket of a stack.
 func newPlain(t *testing.T, name string) *plain {
 	t.Helper()
-	content, err := os.ReadFile("../stack/testdata/plain-" + name + ".template.json")
-	must(t, err)
-	p := &plain{newClients(t), stackName("plain"), string(content), map[string]string{"CodePrefix": "oncebox/"}}
+	template := string(golden(t, "plain-"+name))
+	p := &plain{newClients(t), stackName("plain"), template, map[string]string{"CodePrefix": "oncebox/"}}
 	p.parameters["CodeBucket"] = p.stack + "-code"
-	_, err = p.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(p.parameters["CodeBucket"])})
+	_, err := p.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(p.parameters["CodeBucket"])})
 	must(t, err)
 	return p
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/oncebox/oncebox/internal/goldenfile"
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
@@ -40,12 +41,14 @@ import (
 func TestUpgrade(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	const before, now = "testdata/before-aliases.template.json", "../stack/testdata/default.template.json"
+	before, err := os.ReadFile("testdata/before-aliases.template.json")
+	must(t, err)
+	now := golden(t, "default")
 	c, stack := newClients(t), stackName("upgrade")
 	first := release{"1", nil}
 	second := release{"2", map[string]any{"ONCEBOX_LOG_LEVEL": "debug"}}
 	third := release{"3", map[string]any{"ONCEBOX_METRICS": nil}}
-	_, err := c.cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
+	_, err = c.cloudformation.CreateStack(t.Context(), &cloudformation.CreateStackInput{
 		StackName: &stack, TemplateBody: first.template(t, c, stack, before), Capabilities: mayMakeRoles,
 	})
 	must(t, err)
@@ -95,7 +98,7 @@ func TestAFirstDeploymentThatFails(t *testing.T) {
 	t.Parallel()
 	c, stack := newClients(t), stackName("fails")
 	var template map[string]any
-	text := release{"1", nil}.template(t, c, stack, "../stack/testdata/default.template.json")
+	text := release{"1", nil}.template(t, c, stack, golden(t, "default"))
 	must(t, json.Unmarshal([]byte(*text), &template))
 	resources := template["Resources"].(map[string]any)
 	resources["Impossible"] = map[string]any{"Type": "AWS::Glue::Database", "DependsOn": slices.Sorted(maps.Keys(resources))}
@@ -178,15 +181,23 @@ func (r release) mark(t *testing.T) string { t.Helper(); return digest(r.zip(t))
 
 var versionName = regexp.MustCompile(`(CurrentVersion[0-9A-F]{8})HASH`)
 
+// golden returns a template of tests/stack as JSON.
+func golden(t *testing.T, name string) []byte {
+	t.Helper()
+	template, err := goldenfile.Read("../stack/testdata/goldens", name)
+	must(t, err)
+	content, err := json.Marshal(template)
+	must(t, err)
+	return content
+}
+
 // template returns a template of tests/stack, for a stack with the functions of the release.
-func (r release) template(t *testing.T, c clients, stack, file string) *string {
+func (r release) template(t *testing.T, c clients, stack string, content []byte) *string {
 	t.Helper()
 	bucket, key := aws.String(stack+"-code"), aws.String(r.number+".zip")
 	_, err := c.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: bucket})
 	must(t, err)
 	_, err = c.s3.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(r.zip(t))})
-	must(t, err)
-	content, err := os.ReadFile(file)
 	must(t, err)
 	text := strings.ReplaceAll(string(content), "oncebox-Claims", stack+"-Claims")
 	var template map[string]any
@@ -219,11 +230,11 @@ type state struct {
 }
 
 // update updates a stack to a template of the release.
-func (r release) update(t *testing.T, stack, file string) upgrade {
+func (r release) update(t *testing.T, stack string, content []byte) upgrade {
 	t.Helper()
 	d := describe(t, stack)
 	u := d.watch(t, &cloudformation.UpdateStackInput{
-		StackName: &stack, TemplateBody: r.template(t, d.clients, stack, file), Capabilities: mayMakeRoles,
+		StackName: &stack, TemplateBody: r.template(t, d.clients, stack, content), Capabilities: mayMakeRoles,
 	})
 	if len(u.between) == 0 {
 		t.Error("the update was not watched")

@@ -1,33 +1,34 @@
 package docs
 
 import (
-	"encoding/json"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/goldenfile"
 )
 
 // TestParameters: docs/deploy.md lists the parameters of the plain templates, with their defaults.
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	var template struct {
-		Parameters map[string]struct{ Default *string }
-	}
-	must(t, json.Unmarshal([]byte(read(t, "tests/stack/testdata/plain-both.template.json")), &template))
+	template, err := goldenfile.Read(filepath.Join(root, "tests/stack/testdata/goldens"), "plain-both")
+	must(t, err)
+	parameters := template["Parameters"].(map[string]any)
 	var listed []string
 	for _, row := range readDocument(t, "docs/deploy.md").tables(t, "Parameters")[0] {
 		name := strings.Trim(row[0], "`")
 		listed = append(listed, name)
 		want := "required"
-		if p := template.Parameters[name]; p.Default != nil {
-			want = *p.Default
+		if p, _ := parameters[name].(map[string]any); p["Default"] != nil {
+			want = p["Default"].(string)
 		}
 		if got := strings.Trim(row[1], "`"); got != want {
 			t.Errorf("%s has the default %q, and the page says %q", name, want, got)
 		}
 	}
-	if want := slices.Sorted(maps.Keys(template.Parameters)); !slices.Equal(slices.Sorted(slices.Values(listed)), want) {
+	if want := slices.Sorted(maps.Keys(parameters)); !slices.Equal(slices.Sorted(slices.Values(listed)), want) {
 		t.Errorf("the page lists %v\nwant %v", listed, want)
 	}
 }

@@ -80,8 +80,9 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		function string // all if empty
 	}{
 		"default":       {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
-		"claims":        {sections: []string{always, challenged}, function: "claim"},
-		"records":       {sections: []string{always, withKeys, toStream}, function: "dedupe"}, // acks are off
+		"records":       {sections: []string{always, withKeys, withAcks, toStream}, function: "dedupe"},
+		"challenge":     {sections: []string{always, challenged}, function: "claim"},
+		"derived-ids":   {sections: []string{always, withKeys, toStream}, function: "dedupe"}, // acks are off
 		"every-setting": {sections: []string{always, withKeys, toStream, withTraces}},         // also off
 		"existing":      {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
 		"customer-key": {sections: []string{

@@ -620,6 +620,20 @@ func textOf(function resource, variable string) string {
 	return rendered(at(function, variables+"."+variable))
 }
 
+// keepData are the types of the resources whose logical ids are pinned.
+var keepData = []string{
+	tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType, aliasType, "AWS::KMS::Key",
+}
+
+// idsOfWhatKeepsData returns the logical ids of a template that are pinned, sorted.
+func idsOfWhatKeepsData(tpl template) (ids []string) {
+	for _, kind := range keepData {
+		ids = slices.AppendSeq(ids, maps.Keys(tpl.resources(kind)))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation knows resources. A resource under another id is
 // a new, empty one: bank, claims and entries would be forgotten, though the old tables stay. So no -update changes
 // these names; that needs a migration.
@@ -633,28 +647,38 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 	}
 	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546", "ClaimsSweepLive450B68FF"}
 	records := []string{
-		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",
+		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835",
 		"RecordsFunction821ACDDD", // the consumer row names it
 		"RecordsFunctionLogs7A7CB784", "RecordsLiveAB660755",
 		"RecordsMappingC285398D", // another one starts at the oldest record
 		"RecordsNotifyQueueDDF8436A", "RecordsSource5459A2ED",
 	}
-	kinds := []string{
-		tableType, streamType, bucketType, queueType, apiType, logGroupType, mappingType, functionType, aliasType,
-	}
-	both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(claims, sweep, records))))
-	for name, want := range map[string][]string{
-		"default": both, "every-setting": both, "customer-key": both, "claims": claims, "records": records,
-		"jwt":  slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
-		"link": slices.Sorted(slices.Values(slices.Concat(claims, sweep))),
+	destination := []string{"RecordsDestination579047A1"}
+	all := slices.Concat(claims, sweep, records, destination)
+	pinned := map[string][]string{}
+	for _, p := range []struct {
+		goldens   string
+		ids, less []string
+	}{
+		{"default every-setting customer-key plain-both", all, nil},
+		{"claims jwt link plain-claims", slices.Concat(claims, sweep), nil},
+		{"challenge", claims, nil},
+		{"records derived-ids snowplow log valkey plain-records", slices.Concat(records, destination), nil},
+		{"firehose objects queue table", records, nil},
+		{"former-keys", all, destination},
+		{"existing", all, []string{
+			"ClaimsBankTable521EF770", "DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",
+			"RecordsNotifyQueueDDF8436A", "RecordsSource5459A2ED",
+		}},
 	} {
-		var got []string
-		for _, kind := range kinds {
-			got = slices.AppendSeq(got, maps.Keys(readGolden(t, name).resources(kind)))
+		ids := slices.DeleteFunc(slices.Clone(p.ids), func(id string) bool { return slices.Contains(p.less, id) })
+		for name := range strings.FieldsSeq(p.goldens) {
+			pinned[name] = slices.Compact(slices.Sorted(slices.Values(ids)))
 		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %v\nwant %v", name, got, want)
+	}
+	for _, g := range slices.Concat(goldens, plainGoldens) {
+		if got := idsOfWhatKeepsData(g.read(t)); !slices.Equal(got, pinned[g.name]) {
+			t.Errorf("%s: got %v\nwant %v", g.name, got, pinned[g.name])
 		}
 	}
 }

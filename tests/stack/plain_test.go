@@ -22,9 +22,9 @@ const plainRelease = "1.2.3"
 
 // plainGoldens are the plain templates that a release holds.
 var plainGoldens = []golden{
-	{name: "plain-claims", make: plain("claims", plainRelease)},
-	{name: "plain-records", make: plain("records", plainRelease)},
-	{name: "plain-both", make: plain("both", plainRelease)},
+	{name: "plain-claims", bases: onClaims, make: plain("claims", plainRelease)},
+	{name: "plain-records", bases: onRecords, make: plain("records", plainRelease)},
+	{name: "plain-both", bases: []string{"plain-claims", "plain-records"}, make: plain("both", plainRelease)},
 }
 
 // plain makes a plain template.

@@ -1,7 +1,8 @@
 // Package stack tests the CloudFormation templates that infra makes. It deploys nothing.
 //
-// The templates in testdata are the goldens: golden_test.go compares the stack with them, and every other test that
-// needs a template reads one of them. After an intended change run `go test ./tests/stack -update` and read the diff.
+// The templates in testdata/goldens are the goldens: golden_test.go compares the stack with them, and every other test
+// that needs a template reads one of them. After an intended change run `go test ./tests/stack -update` and read the
+// diff: CONTRIBUTING.md says how.
 package stack
 
 import (
