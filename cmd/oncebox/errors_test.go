@@ -133,7 +133,7 @@ func TestNoCredentials(t *testing.T) {
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrNewer: exitUsage,
+		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrLayout: exitUsage,
 	} {
 		if got := exitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
 			t.Errorf("%v: want exit %d, got %d", err, want, got)
