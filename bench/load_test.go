@@ -135,11 +135,11 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	item, err := conn.PrepareContext(ctx, `INSERT INTO item (campaign, hash, load_id, row, generation) VALUES ('spring', ?, ?, ?, 1) ON CONFLICT DO NOTHING`)
+	item, err := conn.PrepareContext(ctx, `INSERT INTO item (campaign, hash, load_id, row, columns) VALUES ('spring', ?, ?, ?, '') ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return err
 	}
-	bank, err := conn.PrepareContext(ctx, `INSERT INTO bank (campaign, generation, shard, hash, item) VALUES ('spring', 1, ?, ?, ?)`)
+	bank, err := conn.PrepareContext(ctx, `INSERT INTO bank (campaign, shard, hash, item) VALUES ('spring', ?, ?, ?)`)
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,8 @@ func (s *shop) bareLoad(items []string) {
 		for j, value := range items[i : i+perRequest] {
 			h := engine.HashItem(value)
 			actions = append(actions, put(map[string]types.AttributeValue{
-				"pk": text(fmt.Sprintf("item#spring#%02d", h.ShardOf(64))), "sk": text(h.String()), "load_id": text(loadID),
-				"row": &types.AttributeValueMemberN{Value: strconv.Itoa(i + j + 1)}, "generation": &types.AttributeValueMemberN{Value: "1"},
+				"pk": text(fmt.Sprintf("item#spring#%03d", h.ShardOf(256))), "sk": text(h.String()), "load_id": text(loadID),
+				"row": &types.AttributeValueMemberN{Value: strconv.Itoa(i + j + 1)},
 			}), put(map[string]types.AttributeValue{
 				"pk": text(fmt.Sprintf("bank#spring#1#%02d", h.ShardOf(16))), "sk": text(h.String()), "item": text(value),
 			}))

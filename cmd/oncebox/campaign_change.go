@@ -87,7 +87,7 @@ var fixedSettings = []struct {
 		func(c campaignSet) bool { return c.PerClaimant != nil },
 	},
 	{
-		"--choice", "campaigns with it have another layout, which earlier versions refuse",
+		"--choice", "with it codes could be guessed, and without it claims with several items would be counted wrongly",
 		func(c campaignSet) bool { return c.Choice != nil },
 	},
 	{
@@ -95,7 +95,7 @@ var fixedSettings = []struct {
 		func(c campaignSet) bool { return c.PublishItems != nil },
 	},
 	{
-		"--columns", "functions would answer without them for a while, and earlier versions refuse the campaign",
+		"--columns", "functions would answer without them for a while",
 		func(c campaignSet) bool { return c.Columns != nil },
 	},
 }

@@ -10,7 +10,7 @@ import (
 
 type costCommand struct {
 	ClaimsPerDay    float64       `help:"New claims a day." placeholder:"N"`
-	Rate            float64       `name:"records-per-second" aliases:"rate" help:"Records a second, of all shards together." placeholder:"N"`
+	Rate            float64       `name:"records-per-second" help:"Records a second, of all shards together." placeholder:"N"`
 	Window          time.Duration `default:"48h" help:"How long after a record a copy of it is a duplicate. Default: ${default}." placeholder:"D"`
 	Horizon         time.Duration `default:"14d" help:"How long after its arrival a record may still be processed. Default: ${default}." placeholder:"D"`
 	Batch           int           `default:"1000" help:"Records in a batch, as they come: the batch size, or less if the batch window ends before. Default: ${default}." placeholder:"N"`

@@ -12,7 +12,7 @@ import (
 // TestCost: the command compares the ledgers, says which one to use, and refuses what is no load.
 func TestCost(t *testing.T) {
 	s := newShell(t)
-	load := []string{"cost", "--rate", "33000", "--shards", "40", "--batch", "2500", "--window", "1h"}
+	load := []string{"cost", "--records-per-second", "33000", "--shards", "40", "--batch", "2500", "--window", "1h"}
 	s.run(exitDone, load...).saying(t, "USD a day", "write units a record            1.0100    0.0408    0.0100", "the longest window that fits is 1h35m", "Use log: ")
 	var c cost.Comparison
 	s.json(&c, load...)
@@ -20,16 +20,16 @@ func TestCost(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	var usual cost.Comparison // has the defaults of the function
-	s.json(&usual, "cost", "--rate", "1")
+	s.json(&usual, "cost", "--records-per-second", "1")
 	if usual.Window != settings.FormatDuration(kinesishandler.DefaultWindow) || usual.Load.Lanes != logledger.DefaultLanes ||
 		usual.Horizon != settings.FormatDuration(kinesishandler.DefaultHorizon) {
 		t.Errorf("%+v", usual)
 	}
-	s.run(exitDone, "cost", "--rate", "33000", "--shards", "40").saying(t, "log cannot be used: 6058.8 million entries", "Use keys: ")
+	s.run(exitDone, "cost", "--records-per-second", "33000", "--shards", "40").saying(t, "log cannot be used: 6058.8 million entries", "Use keys: ")
 	s.run(exitUsage, "cost").saying(t, "--claims-per-day, --records-per-second, or both")
-	s.run(exitUsage, "cost", "--rate", "many").plainly(t, "oncebox: --records-per-second: \"many\" is not a number\n"+
+	s.run(exitUsage, "cost", "--records-per-second", "many").plainly(t, "oncebox: --records-per-second: \"many\" is not a number\n"+
 		"`oncebox --help` lists the commands, `oncebox help COMMAND` explains one.\n")
-	s.run(exitUsage, "cost", "--rate", "5", "--copies", "5").plainly(t, "oncebox: --copies 5: use a share from 0 to below 1, as in 0.05\n")
+	s.run(exitUsage, "cost", "--records-per-second", "5", "--copies", "5").plainly(t, "oncebox: --copies 5: use a share from 0 to below 1, as in 0.05\n")
 }
 
 // TestCostOfAStack: the command prints the bill of a stack, item by item.

@@ -51,8 +51,6 @@ type dedupeCommand struct {
 	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
 	Publish         string         `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished. With NAME.tsv the output is NAME.RUN.tsv." placeholder:"NAME"`
 	ReplaceRun      string         `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
-
-	Parked renamed `hidden:"" now:"--dead-letters"`
 }
 
 func (dedupeCommand) Help() string {

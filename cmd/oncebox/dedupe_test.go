@@ -267,7 +267,6 @@ func TestDedupeBadInput(t *testing.T) {
 		{"batch size", []string{"in", "--id-path", "id", "--batch-size", "0"}, []string{"--batch-size"}},
 		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{`--natural: "maybe" is neither on nor off`}},
 		{"the function's dead-letter store", []string{"in", "--id-path", "id", "--dead-letters", "s3://bucket/x"}, []string{"--dead-letters s3://bucket/x: this is a dead-letter store of the Lambda function", "ONCEBOX_DEAD_LETTERS"}},
-		{"the old name of dead letters", []string{"in", "--id-path", "id", "--parked", "p"}, []string{"--parked: is now --dead-letters"}},
 		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{`--scope "No!": must be the scope of`}},
 		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
 		{"out is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "./x"}, []string{"x is --dead-letters as well as --out"}},

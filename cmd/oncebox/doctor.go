@@ -36,12 +36,9 @@ invokes the functions as their callers do, through the alias of each function, a
 It works in two scratch campaigns, oncebox-doctor-..., and deletes them at the end. It touches no other campaign. It
 takes seconds. Each step says which permissions of docs/iam.md it proves.
 
-One row stays, campaign#!, if no campaign had columns before. It says that a campaign of these tables has had columns.
-From then on, versions of oncebox without columns create no campaigns in these tables.
-
 Name functions without a stack with --function, once for each: NAME, NAME:ALIAS or an ARN. Doctor invokes the function
 that you name: NAME without an alias is the function itself. In a stack doctor knows the sweep by its description,
-"oncebox sweep ...". In an older stack the sweep has no such description: name all functions.
+"oncebox sweep ...".
 
 With --records it also puts six records into the source stream: a record and its copy, another record with the same id,
 two in a KPL aggregate, and a poison record, which is not JSON. Consumers of the destination get four of them. They have

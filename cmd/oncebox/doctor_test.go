@@ -240,7 +240,7 @@ func TestDoctorOfAnAlias(t *testing.T) {
 }
 
 // TestDoctorInvokesNoOtherFunction: a function of somebody else, in the same stack, may have the variables of the sweep.
-// They are those of the command line, too. The sweep of a stack from before descriptions has to be named.
+// They are those of the command line, too. A sweep without the description has to be named.
 func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")

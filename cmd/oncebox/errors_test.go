@@ -133,7 +133,7 @@ func TestNoCredentials(t *testing.T) {
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
-		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrNewer: exitUsage,
+		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrLayout: exitUsage,
 	} {
 		if got := exitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
 			t.Errorf("%v: want exit %d, got %d", err, want, got)
@@ -249,7 +249,6 @@ func TestDidYouMean(t *testing.T) {
 		`unexpected argument laod, did you mean "load"?`:                          {"laod"},
 		`unknown flag --dryrun, did you mean "--dry-run"?`:                        {"load", "spring", "codes.txt", "--dryrun"},
 		`--on-end must be one of "burn","return" but got "burnt"`:                 {"campaign", "create", "x", "--on-end", "burnt"},
-		"--mend: is now --repair":                                                 {"reconcile", "spring", "--mend"},
 		"no command was given":                                                    nil,
 		`--rate: "0" is not a number of rows a second; use a whole number from 1`: {"sweep", "x", "--rate", "0"},
 		`--shards: "many" is not a whole number`:                                  {"campaign", "create", "x", "--shards", "many"},

@@ -95,30 +95,6 @@ func argumentsOf(t *testing.T, line string) (args []string, ok bool) {
 	return nil, false
 }
 
-// formerWords are words of former texts, with the words that have replaced them.
-var formerWords = map[string]string{
-	"parked": "dead letters", "kept apart": "stored", "mend": "repair", "difference": "inconsistency", "whoever": "a named subject",
-	"for ever": "forever", "not there yet": "not implemented yet", "bell": "notifier", "failure store": "dead-letter store",
-}
-
-// TestPlainWords: no help text has a former word.
-func TestPlainWords(t *testing.T) {
-	t.Parallel()
-	for path, command := range commands(newTestParser(t)) {
-		text := strings.ToLower(command.Help + "\n" + command.Detail)
-		for _, flag := range command.Flags {
-			if !flag.Hidden {
-				text += "\n" + strings.ToLower(flag.Help)
-			}
-		}
-		for word, now := range formerWords {
-			if regexp.MustCompile(`\b` + word + `s?\b`).MatchString(text) {
-				t.Errorf("the help of %s says %q, want %q", path, word, now)
-			}
-		}
-	}
-}
-
 func TestVersion(t *testing.T) {
 	s := newShell(t)
 	command := s.run(exitDone, "version").stdout
@@ -146,7 +122,7 @@ func TestCompletion(t *testing.T) {
 		"oncebox load --dr":                   {"--dry-run"},
 		"oncebox campaign create x --on-end ": {"burn", "return"},
 		"oncebox --output ":                   {"json", "text"},
-		"oncebox dedupe --par":                nil, // a former name
+		"oncebox campaign set x --sco":        nil, // a hidden flag
 	} {
 		s.env = []string{"COMP_LINE=" + line}
 		got := strings.Fields(s.run(exitDone).stdout)

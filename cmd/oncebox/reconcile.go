@@ -18,8 +18,6 @@ type reconcileCommand struct {
 	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. A customer may have seen such an item; then two customers have it."`
 	itemFlags
 	rateFlag
-
-	Mend renamed `hidden:"" now:"--repair"`
 }
 
 func (reconcileCommand) Help() string {

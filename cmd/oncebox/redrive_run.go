@@ -30,7 +30,7 @@ type redriveRun struct {
 	Name        []string `help:"Only the letter with this name. Repeatable." sep:"none" placeholder:"NAME"`
 	Set         []string `help:"A setting of the function for this run, without ONCEBOX_ and as a flag is written. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
 	Jq          string   `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
-	Scope       string   `help:"The scope of this run, and of documents that name none." placeholder:"NAME"`
+	Scope       string   `help:"The scope of this run." placeholder:"NAME"`
 	Function    string   `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
 	Reason      string   `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
 	PastHorizon bool     `help:"Also run letters past the horizon, whose copies may have been forgotten."`
@@ -203,8 +203,8 @@ func variableOfSetting(setting string) (string, error) {
 func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 	job := &redrive.Job{
 		Retention: o.Retention, PastHorizon: c.PastHorizon, Records: streamReader(), Keep: c.keep,
-		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, o.Unaggregated) },
-		Scope:  c.Scope, Function: c.Function, DryRun: c.DryRun,
+		Decode:   func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, o.Unaggregated) },
+		Function: c.Function, DryRun: c.DryRun,
 		Marker:      deadletter.Marker{Patch: c.Jq, Settings: c.Set, Reason: c.Reason},
 		Concurrency: c.Parallel, Now: time.Now,
 	}

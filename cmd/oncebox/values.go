@@ -136,14 +136,3 @@ func (o *onOff) Decode(ctx *kong.DecodeContext) error {
 	}
 	return nil
 }
-
-// renamed is a flag that has another name now, which its tag "now" says.
-type renamed bool
-
-// IsBool lets the flag stand without a value.
-func (*renamed) IsBool() bool { return true }
-
-// Decode refuses the flag.
-func (*renamed) Decode(ctx *kong.DecodeContext) error {
-	return fmt.Errorf("is now %s", ctx.Value.Tag.Get("now"))
-}

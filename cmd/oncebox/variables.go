@@ -10,7 +10,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -31,7 +30,7 @@ const commandWithVariables = "dedupe"
 // variable of ledger is another setting, of the dedupe function.
 var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger"}
 
-// varLedger is the setting of the function. It was the variable of --ledger before.
+// varLedger is a setting of the dedupe function. It looks like the variable of --ledger.
 const varLedger = "ONCEBOX_LEDGER"
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
@@ -70,8 +69,8 @@ func (v variables) describe(value *kong.Value) string {
 // explaining are the commands that work in any environment. The doctor reports what is wrong with it.
 var explaining = []string{"help", "version", "completion", "doctor"}
 
-// checkEnvironment refuses variables that look like settings and have no effect: former names, names close to that of a
-// setting, and flags of the command that are not variables. Settings of the Lambda functions pass, since the environment
+// checkEnvironment refuses variables that look like settings and have no effect: names close to that of a setting, and
+// flags of the command that are not variables. Settings of the Lambda functions pass, since the environment
 // may be shared with them. Other names pass too: they may belong to another program.
 func (p *parser) checkEnvironment(environ []string, command *kong.Context) error {
 	if slices.Contains(explaining, command.Selected().Name) {
@@ -92,9 +91,6 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 		}
 		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
 			continue
-		}
-		if now := settings.NewName(name); now != "" {
-			return &usageError{fmt.Errorf("%s is now %s", name, now), "Set the new name and unset the old one."}
 		}
 		for _, flag := range flags {
 			if variableOf(flag) == name {

@@ -140,14 +140,11 @@ func TestLedgerOfTheFunction(t *testing.T) {
 	s.run(exitUsage, "redrive", "run").saying(t, "the log ledger is in DynamoDB, and --store is sqlite:oncebox.db", "Use --store dynamodb:")
 }
 
-// TestOldAndMisspeltVariables: a variable that nobody reads, and that looks like a setting, is refused.
-func TestOldAndMisspeltVariables(t *testing.T) {
+// TestMisspeltVariables: a variable that nobody reads, and that looks like a setting, is refused.
+func TestMisspeltVariables(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
 	for variable, says := range map[string]string{
-		"ONCEBOX_PARKED=x":            "ONCEBOX_PARKED is now ONCEBOX_DEAD_LETTERS",
-		"ONCEBOX_FAILURE_STORE=dir:x": "ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS",
-		"ONCEBOX_FAILURE_QUEUE_URL=x": "ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL",
 		"ONCEBOX_STROE=sqlite:x.db":   "ONCEBOX_STROE is not a setting; did you mean ONCEBOX_STORE?",
 		"ONCEBOX_BANKTABLE=x":         "ONCEBOX_BANKTABLE is not a setting; did you mean ONCEBOX_BANK_TABLE?",
 		"ONCEBOX_CLAIMAINT_FROM=body": "ONCEBOX_CLAIMAINT_FROM is not a setting; did you mean ONCEBOX_CLAIMANT_FROM?",
@@ -157,7 +154,7 @@ func TestOldAndMisspeltVariables(t *testing.T) {
 		s.run(exitDone, "help", "campaign")
 		s.run(exitDone, "version")
 	}
-	s.env = []string{"ONCEBOX_REQUIRE=all", "ONCEBOX_DEPLOY_HOOK_OF_OURS=1", "ONCEBOX_PARKED="} // not close to a setting, or not set
+	s.env = []string{"ONCEBOX_REQUIRE=all", "ONCEBOX_DEPLOY_HOOK_OF_OURS=1", "ONCEBOX_STROE="} // not close to a setting, or not set
 	if r := s.run(exitDone, "campaign", "list"); r.stderr != "" {
 		t.Errorf("unexpected %s", r.stderr)
 	}

@@ -95,7 +95,7 @@ func FindInStack(
 }
 
 // InStack returns the functions of a stack, each as the ARN of its alias where the stack has one: that is what API
-// Gateway, the schedule and the event source mapping call. A stack from before aliases has only functions.
+// Gateway, the schedule and the event source mapping call.
 func InStack(ctx context.Context, client CloudFormation, stack string) (functions []string, err error) {
 	var aliases []string
 	in := &cloudformation.ListStackResourcesInput{StackName: &stack}

@@ -22,8 +22,7 @@ func CheckAlias(f Function, report *Report) {
 	case f.Alias == "":
 		report.Add(Check{
 			Area: a.name, Name: name, Status: Info, Detail: "none: doctor invokes version " + f.Version,
-			Do: "A stack from before aliases has none: docs/deploy.md, \"Upgrades\". If there is one, use --function " +
-				f.Name + ":ALIAS.",
+			Do: "If the function has an alias, use --function " + f.Name + ":ALIAS.",
 		})
 	case len(f.Canary) > 0:
 		a.Warn(name, fmt.Sprintf("%s is version %s, and also version %s: each step meets one of them",
@@ -39,8 +38,7 @@ func TellOther(f Function, report *Report) {
 		Area: "settings", Name: f.Name, Status: Info,
 		Detail: "has the variables of a sweep function, and not its description, \"" + sweephandler.Description +
 			" ...\": doctor does not invoke it",
-		Do: "If it is the sweep of a stack from before these descriptions, name all functions with --function, or deploy " +
-			"the stack again.",
+		Do: "If it is the sweep, name all functions with --function.",
 	})
 }
 

@@ -160,13 +160,13 @@ func onOff(on bool) string {
 // largestSkew is how far a clock may be off: claims end 10 seconds after their time.
 const largestSkew = 10 * time.Second
 
-// checkRows reads the campaigns, whose rows have the version of the layout, and compares the clocks.
+// checkRows reads the campaigns, whose rows have the number of the layout, and compares the clocks.
 func (t Tables) checkRows(ctx context.Context, a Area) {
 	store := dynamostore.New(t.Client, t.Bank, t.Dedupe)
 	campaigns, err := store.Campaigns(ctx)
 	switch {
 	case errors.Is(err, dynamostore.ErrLayout):
-		a.Fail("layout", t.Explain(err), "Use the version of oncebox that wrote these rows, or a later one.")
+		a.Fail("layout", t.Explain(err), "Use the version of oncebox that wrote these rows, or load the items into new tables.")
 	case err != nil:
 		a.Fail("campaigns", t.Explain(err), "")
 	default:

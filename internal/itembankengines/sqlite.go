@@ -58,8 +58,8 @@ func (r SQLRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash)
 
 // PutClaim puts or replaces a claim row.
 func (r SQLRaw) PutClaim(ctx context.Context, c engine.Claim) error {
-	return r(ctx, `INSERT OR REPLACE INTO claim (scope, claimant, slot, id, campaign, item, item_hash, more, claimed_at, ends_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return r(ctx, `INSERT OR REPLACE INTO claim (scope, claimant, slot, id, campaign, shard, item, item_hash, more, claimed_at, ends_at)
+		VALUES (?, ?, ?, ?, ?, -1, ?, ?, ?, ?, ?)`,
 		c.Scope, c.Claimant, c.Slot, c.ID, c.Campaign, c.Item, c.ItemHash[:], string(c.More), sqlite.Millis(c.ClaimedAt), sqlite.Millis(c.EndsAt))
 }
 

@@ -213,13 +213,6 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.C
 	}})
 }
 
-// Scope implements engine.Store.
-func (s *Store) Scope(ctx context.Context, name string) (*engine.Scope, error) {
-	return through(ctx, s, call[*engine.Scope]{method: "Scope", do: func() (*engine.Scope, error) {
-		return s.Store.Scope(ctx, name)
-	}})
-}
-
 // Campaign implements engine.Store.
 func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	return through(ctx, s, call[*engine.Campaign]{method: "Campaign", do: func() (*engine.Campaign, error) {

@@ -76,15 +76,6 @@ func (s *Items) CreateCampaign(ctx context.Context, c engine.Campaign) (result e
 	return result, nil
 }
 
-// Scope implements engine.Store.
-func (s *Items) Scope(ctx context.Context, name string) (*engine.Scope, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	return lookUp(s.scopes, name), nil
-}
-
 // Campaign implements engine.Store.
 func (s *Items) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	if err := s.begin(ctx); err != nil {

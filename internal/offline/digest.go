@@ -33,8 +33,8 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runVersion is part of the digest. It changes with the meaning of a saved run, so that a run of an earlier version,
-// whose row may lack something, is never continued: it is another run.
+// runVersion is part of the digest. It changes with the meaning of a saved run: a run of another version is another run,
+// and is never continued.
 const runVersion = 3
 
 func (r *run) digestOptions(h hash.Hash) {

@@ -27,7 +27,7 @@ type About struct {
 	Published string   `json:"published,omitempty"` // Job.Publish
 }
 
-// AboutRun reads what a run says of itself. A run of an earlier version says nothing.
+// AboutRun reads what a run says of itself. An import says nothing.
 func AboutRun(r dedupe.Run) (a About) {
 	_ = json.Unmarshal([]byte(r.About), &a) // only save writes it
 	return a

@@ -77,7 +77,7 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 	}
 	for _, p := range runs[at:] {
 		if p.About == "" && p.ReplacedBy == "" {
-			return 0, refuse("%s is an import, or a run of an earlier version of oncebox: such runs cannot be undone", p.ID)
+			return 0, refuse("%s is an import: imports cannot be undone", p.ID)
 		}
 	}
 	return first.Number, r.checkStaysPublished(runs[at:])

@@ -88,7 +88,7 @@ func TestReplaceIsRefused(t *testing.T) {
 	}
 	j = replacing(silent.ID)
 	j.Scope = "third"
-	p.refuses(j, silent.ID+" is an import, or a run of an earlier version")
+	p.refuses(j, silent.ID+" is an import: imports cannot be undone")
 
 	p.finish(replacing(unfinished))
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)

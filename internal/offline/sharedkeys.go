@@ -15,7 +15,7 @@ import (
 type sharedKeys struct{ db *sqlite.DB }
 
 var sharedKeysPart = sqlite.Part{
-	Name: "shared keys", Version: 1, Purpose: "shared keys", TryAgain: dedupe.ErrTryAgain,
+	Name: "shared keys", Layout: 1, Purpose: "shared keys", TryAgain: dedupe.ErrTryAgain,
 	Tables: `
 		PRAGMA cache_size = -32768; -- 32 MiB
 		-- The key and the digest of the fingerprint of each record.

@@ -19,7 +19,7 @@ func TestFromReader(t *testing.T) {
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
 	batch := []dedupe.Record{record(1, "a", "x", false), record(2, "b", "x", false)}
 	_, message := w.giveUp(batch...)
-	document, err := deadletter.Encode(letter(3, "c", scope))
+	document, err := deadletter.Encode(letter(3, "c"))
 	must(t, err)
 	received, err := json.Marshal(map[string]any{"Messages": []any{map[string]any{"Body": string(message)}}})
 	must(t, err)
@@ -54,10 +54,10 @@ func TestFromReader(t *testing.T) {
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	w.put(letter(1, "a", scope))
-	w.put(letter(2, "b", scope))
+	w.put(letter(1, "a"))
+	w.put(letter(2, "b"))
 	archive := deadletter.NewArchive(w)
-	l := letter(2, "b", scope)
+	l := letter(2, "b")
 	name := "poison/" + scope + "/" + deadletter.Name(l.Scope, l.Owner, l.Data)
 	for range 2 {
 		j := w.job()

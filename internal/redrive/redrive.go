@@ -51,8 +51,6 @@ type Job struct {
 	Mark func(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
 	// Patch changes the payload of a poison record before it is read. nil: nothing is changed.
 	Patch func(ctx context.Context, payload []byte) ([]byte, error)
-	// Scope is that of documents that do not name one. "": they are refused.
-	Scope string
 	// Function is the name of the function whose batches run. "": no batch runs.
 	Function string
 	DryRun   bool
@@ -285,17 +283,10 @@ func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scop
 		}
 		return nil, "", refuse("a batch of another function: %s", b.Function)
 	}
-	of := l.Poison.Scope
-	if of == "" {
-		of = j.Scope
+	if of := l.Poison.Scope; of != scope {
+		return nil, "", refuse("it is of the scope %s, and this run has %s", of, scope)
 	}
-	switch of {
-	case scope:
-		return p, scope, nil
-	case "":
-		return nil, "", refuse("its document names no scope; --scope says it")
-	}
-	return nil, "", refuse("it is of the scope %s, and this run has %s", of, scope)
+	return p, scope, nil
 }
 
 func (j *Job) process(ctx context.Context, p Processor, l deadletter.Letter) (dedupe.Result, error) {

@@ -137,9 +137,8 @@ func TestNotRedriven(t *testing.T) {
 				return p, "other", err
 			}
 		}, redrive.Refused, "of the scope orders, and this run has other"},
-		"no scope": {func(w *world) { w.put(letter(1, "a", "")) }, nil, redrive.Refused, "--scope"},
 		"its own source": {func(w *world) {
-			l := letter(1, "a", scope)
+			l := letter(1, "a")
 			l.Position.Stream.Name = "sink"
 			w.put(l)
 		}, nil, redrive.Refused, "the sink is the stream that it comes from"},
@@ -194,9 +193,8 @@ func TestRunsWhenToldTo(t *testing.T) {
 		change  func(*redrive.Job)
 	}{
 		"past the horizon": {nil, func(j *redrive.Job) { j.Retention.Horizon, j.PastHorizon = time.Minute, true }},
-		"no scope":         {func(w *world) { w.put(letter(1, "a", "")) }, func(j *redrive.Job) { j.Scope = scope }},
 		"a patch": {func(w *world) {
-			l := letter(1, "a", scope)
+			l := letter(1, "a")
 			l.Data = []byte(`{"wrong":"a","fp":"x"}`)
 			w.put(l)
 		}, func(j *redrive.Job) { j.Patch = patch(".order.id = .wrong") }},
@@ -217,7 +215,7 @@ func TestRunsWhenToldTo(t *testing.T) {
 	}
 }
 
-func letter(n int, id, scope string) dedupe.DeadLetter {
+func letter(n int, id string) dedupe.DeadLetter {
 	p := dedupe.Position{Stream: stream, Shard: shard, Sequence: fmt.Sprint(n), Sub: dedupe.Plain}
 	r := record(n, id, "x", true)
 	return dedupe.DeadLetter{
@@ -268,7 +266,7 @@ func TestList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
 	w.friday()
-	old := letter(20, "z", scope)
+	old := letter(20, "z")
 	old.Arrival = epoch.AddDate(0, -1, 0)
 	w.put(old)
 	_, message := w.giveUp(record(30, "y", "x", false))
@@ -299,7 +297,7 @@ func TestDown(t *testing.T) {
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
 	const letters = 60
 	for i := range letters {
-		w.put(letter(100+i, fmt.Sprint("id", i), scope))
+		w.put(letter(100+i, fmt.Sprint("id", i)))
 	}
 	sends, down := 0, true
 	w.step = func(what string, do func() error) error {
@@ -327,8 +325,8 @@ func TestDown(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	w.put(letter(1, "a", scope))
-	w.put(letter(2, "b", scope))
+	w.put(letter(1, "a"))
+	w.put(letter(2, "b"))
 	w.step = func(what string, do func() error) error {
 		if what == "send" && len(w.delivered) == 0 {
 			w.step = func(_ string, do func() error) error { return do() }
@@ -348,7 +346,7 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
 	for i := range 50 {
-		w.put(letter(100+i, fmt.Sprint("id", i), scope))
+		w.put(letter(100+i, fmt.Sprint("id", i)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	j := w.job()
@@ -376,7 +374,7 @@ func TestBoundedLetters(t *testing.T) {
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
 	const letters, atOnce = 300, 8
 	for i := range letters {
-		w.put(letter(1000+i, fmt.Sprint("id", i), scope))
+		w.put(letter(1000+i, fmt.Sprint("id", i)))
 	}
 	j := w.job()
 	j.Concurrency = atOnce

@@ -73,27 +73,16 @@ func (p *Parser) Err() error {
 	return errors.New("settings: " + strings.Join(p.problems, "; "))
 }
 
-// RefuseOthers notes every setting that is not among the known ones, with its new name if it was renamed, or with the
-// closest known name.
+// RefuseOthers notes every setting that is not among the known ones, with the closest known name.
 func (p *Parser) RefuseOthers(known []string) {
-	p.RefuseRenamed()
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
-		if slices.Contains(known, name) || NewName(name) != "" {
+		if slices.Contains(known, name) {
 			continue
 		}
 		if closest := suggest.Closest(name, known); closest != "" {
 			p.note("%s is not a known setting, did you mean %s?", name, closest)
 		} else {
 			p.Wrong(name, "is not a known setting", strings.Join(known, ", "))
-		}
-	}
-}
-
-// RefuseRenamed notes every setting that has its old name.
-func (p *Parser) RefuseRenamed() {
-	for _, name := range slices.Sorted(maps.Keys(p.values)) {
-		if newName := NewName(name); newName != "" {
-			p.note("%s is now %s", name, newName)
 		}
 	}
 }

@@ -100,13 +100,10 @@ func TestRefuseOthers(t *testing.T) {
 	t.Parallel()
 	known := []string{"ONCEBOX_DEAD_LETTERS", "ONCEBOX_SCOPE"}
 	for name, want := range map[string]string{
-		"PATH":                      "", // another program's
-		"ONCEBOX_SCOPE":             "",
-		"ONCEBOX_SCPOE":             "settings: ONCEBOX_SCPOE is not a known setting, did you mean ONCEBOX_SCOPE?",
-		"ONCEBOX_TABLE":             "settings: ONCEBOX_TABLE is not a known setting (allowed: ONCEBOX_DEAD_LETTERS, ONCEBOX_SCOPE)",
-		"ONCEBOX_FAILURE_STORE":     "settings: ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS",
-		"ONCEBOX_FAILURE_QUEUE_URL": "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL",
-		"ONCEBOX_PARKED":            "settings: ONCEBOX_PARKED is now ONCEBOX_DEAD_LETTERS",
+		"PATH":          "", // another program's
+		"ONCEBOX_SCOPE": "",
+		"ONCEBOX_SCPOE": "settings: ONCEBOX_SCPOE is not a known setting, did you mean ONCEBOX_SCOPE?",
+		"ONCEBOX_TABLE": "settings: ONCEBOX_TABLE is not a known setting (allowed: ONCEBOX_DEAD_LETTERS, ONCEBOX_SCOPE)",
 	} {
 		p := settings.NewParser([]string{name + "=hunter2"})
 		p.RefuseOthers(known)
@@ -115,23 +112,9 @@ func TestRefuseOthers(t *testing.T) {
 		p.RefuseOthers(known)
 		wantProblem(t, p, "")
 	}
-	for name, want := range map[string]string{
-		"oncebox:failure-bucket": "settings: oncebox:failure-bucket is now oncebox:dead-letter-bucket",
-		"oncebox:bell-queue-arn": "settings: oncebox:bell-queue-arn is now oncebox:notify-queue-arn",
-		"oncebox:scop":           "settings: oncebox:scop is not a known setting, did you mean oncebox:scope?",
-	} {
-		p := settings.NewParserOf(map[string]string{name: "x"})
-		p.RefuseOthers([]string{"oncebox:scope", "oncebox:window"})
-		wantProblem(t, p, want)
-	}
-}
-
-func TestRefuseRenamed(t *testing.T) {
-	t.Parallel()
-	p := settings.NewParser([]string{"ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_OTHER=1", "ONCEBOX_FAILURE_QUEUE_URL=q"})
-	p.RefuseRenamed()
-	wantProblem(t, p, "settings: ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; "+
-		"ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS")
+	p := settings.NewParserOf(map[string]string{"oncebox:scop": "x"})
+	p.RefuseOthers([]string{"oncebox:scope", "oncebox:window"})
+	wantProblem(t, p, "settings: oncebox:scop is not a known setting, did you mean oncebox:scope?")
 }
 
 func TestTable(t *testing.T) {

@@ -45,7 +45,7 @@ func WithBusyTimeout(d time.Duration) Option { return func(db *DB) { db.busyTime
 // Errors, none of which changes the file:
 //   - fs.ErrNotExist: the file is missing
 //   - ErrNotStore: the file is not a store, or has no tables of the part
-//   - ErrNewer: a later version of oncebox made the store
+//   - ErrLayout: another version of oncebox made the store, with other tables
 //   - ErrNoAccess, ErrDamaged
 //   - the part's TryAgain: other programs keep the file busy
 func Open(ctx context.Context, path string, part Part, options []Option) (*DB, error) {

@@ -17,11 +17,9 @@ var (
 	// part yet. Nothing was changed. The error says which.
 	ErrNotStore = errors.New("not a oncebox store")
 
-	// ErrNewer says that a later version of oncebox made the store. Use that version.
-	ErrNewer = errors.New("made by a newer oncebox")
-
-	// ErrOlder says that an early version of oncebox made the store, whose rows this one cannot read. Use another file.
-	ErrOlder = errors.New("made by an early version of oncebox")
+	// ErrLayout says that another version of oncebox made the store, with other tables. Use that version, or another
+	// file. Nothing was changed.
+	ErrLayout = errors.New("made by another version of oncebox")
 
 	// ErrNoAccess says that the user of this process may not open the file, or may not write to it or its folder.
 	ErrNoAccess = errors.New("no access")

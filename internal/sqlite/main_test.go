@@ -15,7 +15,7 @@ var errTryAgain = errors.New("test: try again")
 
 // testPart holds things to be taken, each once.
 var testPart = Part{
-	Name: "things", Version: 1, Purpose: "things", TryAgain: errTryAgain,
+	Name: "things", Layout: 1, Purpose: "things", TryAgain: errTryAgain,
 	Tables: `
 		CREATE TABLE thing (name TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;
 		CREATE TABLE taken (name TEXT NOT NULL PRIMARY KEY, by TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -25,7 +25,7 @@ var testPart = Part{
 
 // otherPart is another engine's part of the same file.
 var otherPart = Part{
-	Name: "others", Version: 1, Purpose: "others", TryAgain: errTryAgain,
+	Name: "others", Layout: 1, Purpose: "others", TryAgain: errTryAgain,
 	Tables: `CREATE TABLE other (name TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;`,
 }
 

@@ -67,15 +67,15 @@ func locateNew(abs string) (string, error) {
 	return filepath.Join(dir, filepath.Base(abs)), nil
 }
 
-// connect opens the connections. It upgrades the part, and makes it if create is set.
+// connect opens the connections. It makes the part if create is set.
 func (db *DB) connect(ctx context.Context, create bool) error {
-	version, err := db.connectWriter(ctx, create)
+	present, err := db.connectWriter(ctx, create)
 	switch {
 	case err != nil:
 		return err
-	case version == absent && !create:
+	case !present && !create:
 		return fmt.Errorf("%w: it has no tables for %s; run `oncebox init` to make them", ErrNotStore, db.part.Purpose)
-	case version != db.part.Version:
+	case !present:
 		if err := db.makePart(ctx); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (db *DB) connectAlone(ctx context.Context, name string) error {
 
 // connectWriter opens the connection for writes and finds out what the file is. The connection has no busy timeout of
 // its own: pollFree waits for it, within the same time as for the turn.
-func (db *DB) connectWriter(ctx context.Context, create bool) (version int, err error) {
+func (db *DB) connectWriter(ctx context.Context, create bool) (present bool, err error) {
 	mode := "mode=rw"
 	if create {
 		mode = "mode=rwc"
@@ -104,15 +104,15 @@ func (db *DB) connectWriter(ctx context.Context, create bool) (version int, err 
 	waiting, cancel := db.patience(ctx)
 	defer cancel()
 	if err := db.openWriter(waiting, dsn(db.path, mode, 0)); err != nil {
-		return absent, err
+		return false, err
 	}
-	if version, err = db.inspect(waiting); err != nil || version == absent && !create {
-		return version, err
+	if present, err = db.inspect(waiting); err != nil || !present && !create {
+		return present, err
 	}
 	if err := db.useWAL(waiting); err != nil {
-		return version, err
+		return present, err
 	}
-	return version, db.makeTurns()
+	return present, db.makeTurns()
 }
 
 func (db *DB) openWriter(waiting context.Context, dsn string) (err error) {

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -108,18 +107,22 @@ func makeForeign(t *testing.T, path, query string) {
 	check(t, db.Close())
 }
 
-func TestOpenNewerStore(t *testing.T) {
-	for name, query := range map[string]string{
-		"file": fmt.Sprintf(`PRAGMA user_version = %d`, fileVersion+1),
-		"part": fmt.Sprintf(`UPDATE part SET version = %d`, testPart.Version+1),
+// TestOpenOtherLayout: what another version of oncebox made is refused, and stays as it is.
+func TestOpenOtherLayout(t *testing.T) {
+	for _, c := range []struct{ name, query, says string }{
+		{"older file", `PRAGMA user_version = 0`, "the file has layout 0"},
+		{"newer file", `PRAGMA user_version = 2`, "the file has layout 2"},
+		{"older part", `UPDATE part SET version = 0`, "the tables for things have layout 0"},
+		{"newer part", `UPDATE part SET version = 2`, "the tables for things have layout 2"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			db := newDB(t, 0)
 			check(t, db.Close())
 			removeLock(t, db.path)
-			makeForeign(t, db.path, query)
+			makeForeign(t, db.path, c.query)
 			both(t, func(t *testing.T, open openFunc) {
-				checkRefused(t, open, db.path, ErrNewer, "version 2", "up to 1")
+				checkRefused(t, open, db.path, ErrLayout, c.says+", and this version reads layout 1; use the version that made "+
+					"it, or another file")
 			})
 		})
 	}

@@ -8,21 +8,16 @@ import (
 // applicationID marks a SQLite file as ours; it spells "once".
 const applicationID = 0x6f6e6365
 
-// fileVersion is the version of the file, its user_version: the table "part" names what the file holds. Each part has a
-// version of its own; each engine makes, reads and changes its own part only.
-const fileVersion = 1
+// fileLayout is the layout of the file, its user_version: the table "part" names what the file holds. Each part has a
+// layout of its own; each engine makes, reads and changes its own part only.
+const fileLayout = 1
 
 // Part is what one engine keeps in a file: its tables, and its words for them in errors.
 type Part struct {
 	Name    string // in the table part
-	Version int    // of the tables, from 1; a later version is refused with ErrNewer
+	Layout  int    // of the tables, from 1; another one is refused with ErrLayout
 	Tables  string // the statements that make them
-	// Oldest is the oldest version that can be used, 1 if it is not set; an older one is refused with ErrOlder.
-	Oldest int
-	// Upgrades are the statements from version Oldest to the next and so on, up to Version. An older file gets them when
-	// it is opened.
-	Upgrades []string
-	Purpose  string // what the tables are for, in errors: "claims"
+	Purpose string // what the tables are for, in errors: "claims"
 	// TryAgain is the engine's family of errors that pass when other writers finish.
 	TryAgain error
 }
@@ -34,53 +29,48 @@ var makeFile = fmt.Sprintf(`
 	CREATE TABLE part (
 		name    TEXT NOT NULL PRIMARY KEY,
 		version INTEGER NOT NULL
-	) STRICT, WITHOUT ROWID;`, applicationID, fileVersion)
+	) STRICT, WITHOUT ROWID;`, applicationID, fileLayout)
 
 const selectIdentity = `SELECT a.application_id, u.user_version, (SELECT count(*) FROM sqlite_schema)
 	FROM pragma_application_id a, pragma_user_version u`
 
-// absent is the version of a part that a file does not hold.
-const absent = 0
-
-// inspect finds out what the file is and which version of the part it holds. It waits for a program that has the file
-// locked.
-func (db *DB) inspect(waiting context.Context) (version int, err error) {
+// inspect finds out what the file is and whether it holds the part. It waits for a program that has the file locked.
+func (db *DB) inspect(waiting context.Context) (present bool, err error) {
 	err = pollFree(waiting, func() error {
-		version, err = db.identify(context.WithoutCancel(waiting), db.writer)
+		present, err = db.identify(context.WithoutCancel(waiting), db.writer)
 		return err
 	})
-	return version, err
+	return present, err
 }
 
-func (db *DB) identify(ctx context.Context, w *Statements) (version int, err error) {
+func (db *DB) identify(ctx context.Context, w *Statements) (present bool, err error) {
 	var id, file, tables int
 	if _, err := w.One(ctx, selectIdentity, nil, &id, &file, &tables); err != nil {
-		return absent, err
+		return false, err
 	}
 	switch {
 	case id == 0 && file == 0 && tables == 0:
-		return absent, nil
+		return false, nil
 	case id != applicationID:
-		return absent, fmt.Errorf("%w: it is the SQLite database of another program", ErrNotStore)
-	case file > fileVersion:
-		return absent, fmt.Errorf("%w: the file has version %d, this oncebox knows versions up to %d", ErrNewer, file, fileVersion)
+		return false, fmt.Errorf("%w: it is the SQLite database of another program", ErrNotStore)
+	case file != fileLayout:
+		return false, otherLayout("file has", file, fileLayout)
 	}
 	return db.identifyPart(ctx, w)
 }
 
-func (db *DB) identifyPart(ctx context.Context, w *Statements) (version int, err error) {
-	version = absent
-	_, err = w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &version)
-	switch {
-	case err != nil:
-	case version != absent && version < db.part.Oldest:
-		err = fmt.Errorf("%w: the tables for %s have version %d, this oncebox knows versions from %d on; use another file",
-			ErrOlder, db.part.Purpose, version, db.part.Oldest)
-	case version > db.part.Version:
-		err = fmt.Errorf("%w: the tables for %s have version %d, this oncebox knows versions up to %d",
-			ErrNewer, db.part.Purpose, version, db.part.Version)
+func (db *DB) identifyPart(ctx context.Context, w *Statements) (present bool, err error) {
+	var layout int
+	present, err = w.One(ctx, `SELECT version FROM part WHERE name = ?`, Args{db.part.Name}, &layout)
+	if err == nil && present && layout != db.part.Layout {
+		err = otherLayout("tables for "+db.part.Purpose+" have", layout, db.part.Layout)
 	}
-	return version, err
+	return present, err
+}
+
+func otherLayout(what string, layout, ours int) error {
+	return fmt.Errorf("%w: the %s layout %d, and this version reads layout %d; use the version that made it, or another "+
+		"file", ErrLayout, what, layout, ours)
 }
 
 // useWAL sets the journal mode, which stays with the file. In this mode readers and a writer do not block each other.
@@ -96,15 +86,12 @@ func (db *DB) useWAL(waiting context.Context) error {
 	return err
 }
 
-// makePart makes or upgrades the part, unless another process was faster.
+// makePart makes the part, unless another process was faster.
 func (db *DB) makePart(ctx context.Context) error {
 	return db.inTurn(ctx, func(ctx context.Context, w *Statements) error {
-		version, err := db.identify(ctx, w)
-		switch {
-		case err != nil || version == db.part.Version:
+		present, err := db.identify(ctx, w)
+		if err != nil || present {
 			return err
-		case version != absent:
-			return db.upgrade(ctx, w, version)
 		}
 		if err := makeFileOnce(ctx, w); err != nil {
 			return err
@@ -112,19 +99,9 @@ func (db *DB) makePart(ctx context.Context) error {
 		if err := w.Run(ctx, db.part.Tables); err != nil {
 			return err
 		}
-		_, err = w.Exec(ctx, `INSERT INTO part (name, version) VALUES (?, ?)`, db.part.Name, db.part.Version)
+		_, err = w.Exec(ctx, `INSERT INTO part (name, version) VALUES (?, ?)`, db.part.Name, db.part.Layout)
 		return err
 	})
-}
-
-func (db *DB) upgrade(ctx context.Context, w *Statements, from int) error {
-	for _, statements := range db.part.Upgrades[from-max(db.part.Oldest, 1):] {
-		if err := w.Run(ctx, statements); err != nil {
-			return err
-		}
-	}
-	_, err := w.Exec(ctx, `UPDATE part SET version = ? WHERE name = ?`, db.part.Version, db.part.Name)
-	return err
 }
 
 // makeFileOnce marks the file as a oncebox store, unless another part has done that.

@@ -105,11 +105,9 @@ func ParseSettings(environ []string) (Settings, error) {
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox local`. The caller chooses
 // the store. The claimant comes from the body by default, and the claim page is on. ONCEBOX_CORS_ORIGINS are the origins
-// for AllowOrigins. Other ONCEBOX_ variables are ignored, except for the old
-// names of settings. The error is like that of ParseSettings.
+// for AllowOrigins. Other ONCEBOX_ variables are ignored. The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
-	p.RefuseRenamed()
 	o := p.options(fromBody, true)
 	o.CORSOrigins = p.List(varCORSOrigins)
 	for _, origin := range o.CORSOrigins {

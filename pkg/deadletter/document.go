@@ -17,7 +17,7 @@ const DocumentFormat = 1
 type Document struct {
 	Format       int      `json:"format"`
 	Owner        string   `json:"owner"`
-	Scope        string   `json:"scope,omitempty"` // documents of older programs have none
+	Scope        string   `json:"scope"`
 	Position     Position `json:"position"`
 	Reason       string   `json:"reason"`
 	PartitionKey string   `json:"partition_key"`
@@ -70,10 +70,10 @@ func Decode(content []byte) (dedupe.DeadLetter, error) {
 	}
 	switch {
 	case d.Format != DocumentFormat:
-		return dedupe.DeadLetter{}, fmt.Errorf("dead-letter store: the document has format %d; this program reads format %d",
-			d.Format, DocumentFormat)
-	case d.Owner == "" || d.Data == nil:
-		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner or no data")
+		return dedupe.DeadLetter{}, fmt.Errorf("dead-letter store: the document has format %d, and this version reads "+
+			"format %d; use the version that wrote it", d.Format, DocumentFormat)
+	case d.Owner == "" || d.Scope == "" || d.Data == nil:
+		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner, no scope or no data")
 	}
 	return dedupe.DeadLetter{
 		Owner: d.Owner, Scope: d.Scope, Position: d.Position.position(), Reason: d.Reason,

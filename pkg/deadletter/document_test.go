@@ -43,7 +43,7 @@ func TestDocumentsAreReadBack(t *testing.T) {
 	text := rapid.String()
 	rapid.Check(t, func(t *rapid.T) {
 		want := dedupe.DeadLetter{
-			Owner: "o" + text.Draw(t, "owner"), Reason: text.Draw(t, "reason"),
+			Owner: "o" + text.Draw(t, "owner"), Scope: "s" + text.Draw(t, "scope"), Reason: text.Draw(t, "reason"),
 			PartitionKey:    string(rapid.SliceOf(rapid.Byte()).Draw(t, "key")),
 			ExplicitHashKey: string(rapid.SliceOf(rapid.Byte()).Draw(t, "hash key")),
 			Arrival:         time.Unix(rapid.Int64Range(0, 1<<34).Draw(t, "s"), rapid.Int64Range(0, 1e9-1).Draw(t, "ns")),
@@ -81,12 +81,13 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"nothing":       {"", "not a document"},
 		"half":          {string(whole[:len(whole)-10]), "not a document"},
 		"two":           {string(whole) + string(whole), "not a document"},
-		"other format":  {strings.Replace(string(whole), `"format":1`, `"format":2`, 1), "format 2"},
+		"other format":  {strings.Replace(string(whole), `"format":1`, `"format":2`, 1), "has format 2, and this version reads format 1; use the version that wrote it"},
 		"no format":     {strings.Replace(string(whole), `"format":1,`, ``, 1), "format 0"},
 		"no owner":      {strings.Replace(string(whole), `"owner"`, `"Eigner"`, 1), "no owner"},
-		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "no owner or no data"},
+		"no scope":      {strings.Replace(string(whole), `"scope"`, `"Bereich"`, 1), "no scope"},
+		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "no owner, no scope or no data"},
 		"data not text": {strings.Replace(string(whole), `"data":"`, `"data":"?`, 1), "not a document"},
-		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "no owner or no data"},
+		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "no scope or no data"},
 	} {
 		if _, err := deadletter.Decode([]byte(test.content)); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)

@@ -30,7 +30,7 @@ func Example() {
 		Shard:  "shard-1", Sequence: "17", Sub: dedupe.Plain,
 	}
 	letter := dedupe.DeadLetter{
-		Owner: position.Owner().String(), Position: position, Reason: "not valid JSON", PartitionKey: "ann",
+		Owner: position.Owner().String(), Scope: "orders", Position: position, Reason: "not valid JSON", PartitionKey: "ann",
 		Arrival: time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC), Data: []byte(`{"id":`),
 	}
 	for range 2 { // the second time, as after a lost answer, the object exists

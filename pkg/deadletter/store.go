@@ -192,8 +192,8 @@ const maxReadable = 150
 // S3 take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of scope, owner and data make it
 // unique, also in a file system that ignores case. The scope is part of it because a stream may be read in two scopes:
 // what is done in one is not done in the other. The data is part of it because two records can share an owner: Lambda
-// gives all records of a KPL aggregate one sequence number where it opens the aggregate itself. Without a scope the name
-// is that of earlier programs.
+// gives all records of a KPL aggregate one sequence number where it opens the aggregate itself. A
+// batch that Lambda gave up has no scope.
 func Name(scope, owner string, data []byte) string {
 	h := sha256.New()
 	if scope != "" {

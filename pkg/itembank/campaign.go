@@ -175,9 +175,6 @@ func (b *Bank) CreateCampaign(ctx context.Context, name string, s Settings) (c C
 	if err != nil {
 		return c, false, err
 	}
-	if err := b.checkScope(ctx, c); err != nil {
-		return c, false, err
-	}
 	result, err := b.putCampaign(ctx, c)
 	switch {
 	case err != nil || result.Created():

@@ -17,7 +17,6 @@ var claimantCases = []testCase{
 	{"every-spelling-is-one-claimant", everySpelling},
 	{"exact-claimants-are-not-changed", exactClaimants},
 	{"scope-decides-for-later-campaigns", scopeDecides},
-	{"scope-without-a-row-is-exact", scopeWithoutRow},
 	{"forget-releases-all-claims", forgetReleasesAll},
 	{"forget-keeps-what-contradicts-itself", forgetKeeps},
 }
@@ -116,20 +115,6 @@ func scopeDecides(f *fixture) {
 	if _, _, err := f.bank().CreateCampaign(f.ctx, f.name+"-4", itembank.Settings{ClaimantAs: "phone"}); !errors.Is(err, itembank.ErrInvalid) {
 		f.Errorf("want %v, got %v", itembank.ErrInvalid, err)
 	}
-}
-
-// scopeWithoutRow: a scope of an earlier version has claims of exact claimants.
-func scopeWithoutRow(f *fixture) {
-	scope := f.name + "-scope"
-	f.createNamed(f.name+"-old", itembank.Settings{Scope: scope})
-	f.Must(f.raw.DropScope(f.ctx, scope))
-	for range 2 {
-		f.wantRefusedScope(f.name+"-new", itembank.Settings{Scope: scope, ClaimantAs: itembank.Email})
-	}
-	f.createNamed(f.name+"-new", itembank.Settings{Scope: scope})
-	// The scope has a row now, which decides by itself.
-	c := itembank.Settings{Scope: scope, ClaimantAs: itembank.Email}
-	f.wantRefusedScope(f.name+"-newer", c)
 }
 
 func forgetReleasesAll(f *fixture) {

@@ -166,8 +166,7 @@ func (b *Bank) closeWithoutWaiting(
 // reads only these: it finds them through an index. Run it every few minutes where claims end
 // and items return.
 //
-// It does not find claims that were made before the store had the index, and it does not end
-// free items; Sweep does both. progress may be nil; it counts the claims that were looked at.
+// It does not end free items; Sweep does. progress may be nil; it counts the claims that were looked at.
 // SweepDue is safe to repeat, to interrupt, and to run several times at once.
 //
 // A claim whose rows contradict each other stays as it is, as in Sweep.

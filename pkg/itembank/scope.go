@@ -1,7 +1,6 @@
 package itembank
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -12,35 +11,6 @@ import (
 // two campaigns that are created at once, one decides.
 //
 // The row stays when the campaigns of the scope are deleted: a campaign may be created in it at any moment.
-//
-// Scopes of earlier versions have no row. They are Exact, and get a row with their next campaign.
-
-// checkScope refuses a campaign that does not agree with the campaigns of its scope. It is for scopes
-// without a row; the transaction compares the row. All campaigns of a scope are alike, so that any of them
-// will do. Earlier versions of oncebox, which write no row, take no part in a race: they refuse to
-// create campaigns beside those that need one (dynamostore), or to open the store (sqlitestore).
-func (b *Bank) checkScope(ctx context.Context, c Campaign) error {
-	own := c.row().ScopeRow()
-	if own == (engine.Scope{Name: c.Scope}) {
-		return nil // as a scope without a row
-	}
-	if row, err := b.store.Scope(ctx, c.Scope); err != nil || row != nil {
-		return err // the transaction compares the row, which is never deleted
-	}
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return err
-	}
-	for _, row := range all {
-		if row.Mode == engine.Deleted || row.Name == c.Name || row.Scope != c.Scope {
-			continue
-		}
-		if other := row.ScopeRow(); other != own {
-			return c.scopeDiffers(other)
-		}
-	}
-	return nil
-}
 
 // scopeDiffers says in what the campaign does not agree with the row of its scope.
 func (c Campaign) scopeDiffers(s engine.Scope) error {

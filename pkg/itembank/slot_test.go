@@ -109,8 +109,6 @@ func scopeForItself(f *fixture) {
 	refused("scope", f.name+"-other", itembank.Settings{Scope: scope, PerClaimant: 2})
 	f.createNamed(f.name+"-shared", itembank.Settings{Scope: scope + "-2"})
 	refused("per-claimant", f.name+"-third", itembank.Settings{Scope: scope + "-2", PerClaimant: 2})
-	f.Must(f.raw.DropScope(f.ctx, scope+"-2")) // as an earlier version left it
-	refused("per-claimant", f.name+"-third", itembank.Settings{Scope: scope + "-2", PerClaimant: 2})
 	refused("per-claimant", f.name+"-fourth", itembank.Settings{PerClaimant: 101})
 	refused("per-claimant", f.name+"-fourth", itembank.Settings{PerClaimant: -1})
 }

@@ -275,11 +275,9 @@ func ParseSettings(environ []string) (Settings, error) {
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
-// chooses the store. Other ONCEBOX_ variables are ignored, except for the old names of settings. The error is like that
-// of ParseSettings.
+// chooses the store. Other ONCEBOX_ variables are ignored. The error is like that of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
-	p.RefuseRenamed()
 	o := p.options(environ)
 	return o, p.Err()
 }

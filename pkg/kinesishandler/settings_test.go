@@ -429,7 +429,7 @@ func faultyVariables(t *testing.T, err error) string {
 	return strings.Join(names, " ")
 }
 
-// TestOptions: outside of Lambda the caller chooses the store. An old name is refused there, too.
+// TestOptions: outside of Lambda the caller chooses the store.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db"))
@@ -437,13 +437,6 @@ func TestOptions(t *testing.T) {
 	equal(t, "consumer", o.Consumer, "")
 	equal(t, "sink", o.Sink.Stream, "unique")
 	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
-	_, err = kinesishandler.ParseOptions(
-		append(required, "ONCEBOX_FAILURE_STORE=dir:x", "ONCEBOX_FAILURE_QUEUE_URL=x", "ONCEBOX_CHECKPOINT=on"))
-	const newNames = "settings: ONCEBOX_CHECKPOINT is now ONCEBOX_ACKS; ONCEBOX_FAILURE_QUEUE_URL is now ONCEBOX_NOTIFY_QUEUE_URL; " +
-		"ONCEBOX_FAILURE_STORE is now ONCEBOX_DEAD_LETTERS"
-	if err == nil || err.Error() != newNames {
-		t.Errorf("old names: %v", err)
-	}
 	_, err = kinesishandler.ParseOptions([]string{"ONCEBOX_SINK=nowhere", "ONCEBOX_LOG_LEVEL=loud"})
 	if err == nil {
 		t.Fatal("accepted")

@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,27 +25,6 @@ func TestLineWidth(t *testing.T) {
 			isTable := strings.HasPrefix(strings.TrimSpace(line), "|")
 			if utf8.RuneCountInString(line) > most && !isTable && strings.Contains(strings.TrimSpace(line), " ") {
 				t.Errorf("%s:%d has %d columns", d.path, i+1, utf8.RuneCountInString(line))
-			}
-		}
-	}
-}
-
-// oldWords were used before docs/adr/0011-words.md.
-var oldWords = regexp.MustCompile(`(?i)\b(bells?|parked|mend(s|ed|ing)?|failure (store|bucket|queue)s?|kept apart)\b`)
-
-// aboutWords are the documents that name old words to explain them.
-var aboutWords = []string{"docs/adr/0011-words.md", "CHANGELOG.md"}
-
-// TestWords: documents use the words of docs/adr/0011-words.md.
-func TestWords(t *testing.T) {
-	t.Parallel()
-	for _, d := range documents(t) {
-		if slices.Contains(aboutWords, d.path) {
-			continue
-		}
-		for i, line := range strings.Split(d.text, "\n") {
-			if word := oldWords.FindString(line); word != "" {
-				t.Errorf("%s:%d says %q; docs/adr/0011-words.md has the word to use", d.path, i+1, word)
 			}
 		}
 	}

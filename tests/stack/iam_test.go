@@ -111,18 +111,6 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeTakesNoPermission: all versions of a function have one role, whose permissions change before the alias
-// leaves the version before. The template is the one that TestUpgrade in tests/deploy begins with.
-func TestAnUpgradeTakesNoPermission(t *testing.T) {
-	t.Parallel()
-	now := permissionsOf(readGolden(t, "default"))
-	for _, p := range permissionsOf(readTemplate(t, "../deploy/testdata/before-aliases.template.json")) {
-		if !slices.Contains(now, p) {
-			t.Errorf("the release before has it, and this one has not: %+v", p)
-		}
-	}
-}
-
 func permissionDifferences(docs, stack []permission) (all []string) {
 	for _, p := range docs {
 		if !slices.Contains(stack, p) {

@@ -34,8 +34,6 @@ var refusals = []struct{ context, says string }{
 	// Unknown names and values.
 	{"id-pth=id", "oncebox:id-pth ... did you mean oncebox:id-path?"},
 	{"ID-PATH=id", "oncebox:ID-PATH ... did you mean oncebox:id-path?"},
-	{"failure-bucket=letters", "oncebox:failure-bucket is now oncebox:dead-letter-bucket"},
-	{"bell-queue-arn=" + theirQueue, "oncebox:bell-queue-arn is now oncebox:notify-queue-arn"},
 	{"jobs=", "oncebox:jobs is not set; choose claims ... records ... about 58 USD a month ... or claims,records for both"},
 	{"jobs=claim", `oncebox:jobs is "claim"; choose claims, records, or claims,records`},
 	{"architecture=amd64", `oncebox:architecture is "amd64"; choose arm64 or x86_64`},
@@ -45,7 +43,6 @@ var refusals = []struct{ context, says string }{
 	{"synthetic=no", "oncebox:synthetic is neither on nor off"},
 	{"acks=no", "oncebox:acks is neither on nor off"},
 	{"source-aggregation=no", "oncebox:source-aggregation is neither on nor off"},
-	{"checkpoint=on", "oncebox:checkpoint is now oncebox:acks"},
 	{"claimants-confirm=yes", "oncebox:claimants-confirm is neither on nor off"},
 	{"sweep=never", "oncebox:sweep is neither on nor off"},
 	{"metrics=yes", "oncebox:metrics is neither on nor off"},

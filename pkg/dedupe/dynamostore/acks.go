@@ -1,7 +1,6 @@
 package dynamostore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -88,11 +87,11 @@ func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.S
 		return "", err
 	}
 	if row.Layout != layout {
-		return "", fmt.Errorf("dynamodb: the scope %s has rows of layout %d, and this version of oncebox writes layout %d; "+
-			"choose another scope, or use the version that wrote them", scope, row.Layout, layout)
+		return "", fmt.Errorf("dynamodb: the scope %s has layout %d, and this version of oncebox reads layout %d; "+
+			"use the version that wrote it, or another scope", scope, row.Layout, layout)
 	}
-	if was := cmp.Or(row.Ledger, OwnLedger); was != s.ledger {
-		return "", fmt.Errorf("%w (scope %s; the ledger was %s, and is %s)", dedupe.ErrOtherLedger, scope, was, s.ledger)
+	if row.Ledger != s.ledger {
+		return "", fmt.Errorf("%w (scope %s; the ledger was %s, and is %s)", dedupe.ErrOtherLedger, scope, row.Ledger, s.ledger)
 	}
 	return row.Function, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,7 +138,7 @@ func TestRowsOfOthers(t *testing.T) {
 	entry, digest := entries(1)[0], binary(make([]byte, len(dedupe.Digest{})))
 	for name, old := range map[string]row{
 		"no old row":              nil,
-		"layout 1":                {"owner": text("a/b/c/d/1"), "fingerprint": text(""), "arrival": number(1), "purge_at": number(9)},
+		"other attributes":        {"owner": text("a/b/c/d/1"), "fingerprint": text(""), "arrival": number(1), "purge_at": number(9)},
 		"no owner":                {"c": digest, "purge_at": number(9)},
 		"no content":              {"o": digest, "purge_at": number(9)},
 		"a short owner":           {"o": binary([]byte("short")), "c": digest},
@@ -156,16 +157,20 @@ func TestRowsOfOthers(t *testing.T) {
 			t.Errorf("%s: a raise made up an answer: %+v, %v", name, got, err)
 		}
 	}
-	for name, old := range map[string]row{
-		"no old row":      nil,
-		"no layout":       {"function": text("me")},
-		"an older layout": {"function": text("me"), "layout": number(layout - 1)},
-		"a later layout":  {"function": text("me"), "layout": number(layout + 1)},
-		"layout of a map": {"function": text("me"), "layout": &types.AttributeValueMemberM{}},
+	const says = "has layout %d, and this version of oncebox reads layout 2; use the version that wrote it, or another scope"
+	for name, c := range map[string]struct {
+		old  row
+		says string
+	}{
+		"no old row":      {nil, "claim consumer"},
+		"no layout":       {row{"function": text("me")}, fmt.Sprintf(says, 0)},
+		"an older layout": {row{"function": text("me"), "layout": number(1)}, fmt.Sprintf(says, 1)},
+		"a later layout":  {row{"function": text("me"), "layout": number(3)}, fmt.Sprintf(says, 3)},
+		"layout of a map": {row{"function": text("me"), "layout": &types.AttributeValueMemberM{}}, ""},
 	} {
-		s := New(failing(&types.ConditionalCheckFailedException{Item: old}), table)
+		s := New(failing(&types.ConditionalCheckFailedException{Item: c.old}), table)
 		consumer, err := s.ClaimConsumer(t.Context(), "s", dedupe.Stream{}, "me")
-		if consumer != "" || err == nil || errors.Is(err, dedupe.ErrTryAgain) {
+		if consumer != "" || err == nil || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got consumer %q, %v", name, consumer, err)
 		}
 	}

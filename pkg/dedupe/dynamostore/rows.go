@@ -106,14 +106,14 @@ func (r ackRow) ack() dedupe.Ack {
 	}
 }
 
-// layout is the version of the rows. A function that knows another one is refused.
+// layout is the version of the rows. Another one is refused.
 const layout = 2
 
 type consumerRow struct {
 	key
 	Function string `dynamodbav:"function"`
 	Layout   int    `dynamodbav:"layout"`
-	Ledger   string `dynamodbav:"ledger"` // absent in the rows of earlier versions, which had only one row a key
+	Ledger   string `dynamodbav:"ledger"`
 }
 
 type runRow struct {

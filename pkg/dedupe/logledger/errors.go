@@ -19,8 +19,8 @@ var (
 	// record is older than the horizon that the scope had when they were written.
 	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon")
 
-	errLayout = errors.New("logledger: the log has a layout that this version does not know: another version of oncebox " +
-		"wrote it")
+	errLayout = errors.New("logledger: another version of oncebox wrote this log, with another layout: use that version, " +
+		"or another scope")
 )
 
 // MemoryError says that the entries that count do not fit into the memory. Nothing was changed.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -105,6 +106,22 @@ func TestColdStart(t *testing.T) {
 	}
 	if got := enter(t, reader, candidate("100", "again", "x", 120*time.Minute))[0]; got.Found != dedupe.Same {
 		t.Errorf("late: got %+v", got)
+	}
+}
+
+// TestAnotherLayout: what another version of oncebox wrote decides nothing, and is not appended to.
+func TestAnotherLayout(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []int{0, 2} {
+		log := memlog.New()
+		there := logledger.Epoch{Window: retention.Window, Horizon: retention.Horizon, Lanes: 1, Layout: layout}
+		if _, err := log.PutEpoch(t.Context(), logledger.LaneID{Scope: "orders"}, there); err != nil {
+			t.Fatal(err)
+		}
+		err := enter(t, newLedger(t, log, logledger.Options{Lanes: 1}), candidate("1", "1", "x", 0))[0].Err
+		if err == nil || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), "use that version, or another scope") {
+			t.Errorf("layout %d: %v", layout, err)
+		}
 	}
 }
 

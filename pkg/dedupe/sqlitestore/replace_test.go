@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -166,24 +165,6 @@ func TestHoldRuns(t *testing.T) {
 	if !slices.Equal(ids, []string{"a"}) {
 		t.Errorf("held %v", ids)
 	}
-}
-
-// TestUpgradeOfRuns: the runs of the last version get numbers. Each counts as ended after all of them had begun.
-func TestUpgradeOfRuns(t *testing.T) {
-	path := inTemp(t)
-	s := newStore(t, path)
-	s.closeAsVersion3(t, `INSERT INTO run VALUES ('s', 'd2', 'b', 0, 1, 2, 3, 4, '{"In":5}'),
-		('s', 'd1', 'c', 1, 1, 2, 3, 4, '{}'), ('s', 'd3', 'a', 1, 1, 2, 3, 4, '{}'), ('other', 'd', 'x', 1, 1, 2, 3, 4, '{}')`)
-	s = newStore(t, path)
-	if got, want := s.history(t), "1 a 3, 2 b 0, 3 c 3"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	want := dedupe.Run{Digest: "d2", ID: "b", Input: 1, Lines: 2, Output: 3, DeadLetters: 4, Tally: dedupe.Tally{In: 5}}
-	if got, err := s.ReadRun(t.Context(), "s", "d2"); err != nil || *got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
-	s.begun(t, "d")
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectRun: 2})
 }
 
 // BenchmarkReplaceRuns says how long other writers wait.

@@ -7,10 +7,8 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Version:  4,
-	Oldest:   3, // keys are hashes with a tag since then
+	Layout:   4,
 	Tables:   makeTables,
-	Upgrades: []string{upgradeRuns + `; ALTER TABLE entry ADD COLUMN done INTEGER`},
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
 }
@@ -63,9 +61,7 @@ const makeTables = `
 	-- highest number of the scope when the run finished, 0 before. replaced_by is the
 	-- id of the run by which this one was undone. output and dead_letters are sizes of
 	-- files. tally is JSON: it is read as a whole and may gain members.
-	` + makeRuns
-
-const makeRuns = `CREATE TABLE run (
+	CREATE TABLE run (
 		scope        TEXT NOT NULL,
 		number       INTEGER NOT NULL,
 		id           TEXT NOT NULL,
@@ -83,12 +79,3 @@ const makeRuns = `CREATE TABLE run (
 		UNIQUE (scope, id)
 	) STRICT, WITHOUT ROWID;
 	CREATE INDEX run_digest ON run (scope, digest, number);`
-
-// upgradeRuns keeps every run. Which of them were at work at the same time is not known: each has ended after all began.
-const upgradeRuns = `ALTER TABLE run RENAME TO run_3;
-	` + makeRuns + `
-	INSERT INTO run (scope, number, id, digest, finished, ended, input, lines, output, dead_letters, tally, about)
-		SELECT scope, row_number() OVER (PARTITION BY scope ORDER BY id), id, digest, finished,
-			finished * count(*) OVER (PARTITION BY scope), input, lines, output, dead_letters, tally, ''
-		FROM run_3;
-	DROP TABLE run_3;`

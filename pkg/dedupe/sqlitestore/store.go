@@ -13,12 +13,9 @@ var (
 	// yet. The error says which. Nothing was changed.
 	ErrNotStore = sqlite.ErrNotStore
 
-	// ErrNewer says that a later version of oncebox made the store. Use that version.
-	ErrNewer = sqlite.ErrNewer
-
-	// ErrOlder says that a version of oncebox before the first release made the store. Its keys cannot be compared with
-	// those of today: use another file.
-	ErrOlder = sqlite.ErrOlder
+	// ErrLayout says that another version of oncebox made the store, with other tables. Use that version, or another
+	// file.
+	ErrLayout = sqlite.ErrLayout
 )
 
 // DefaultBusyTimeout is how long a call waits for other processes and programs, in total, before it returns
@@ -44,8 +41,8 @@ func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) 
 
 // Open opens an existing store. Close it after use.
 //
-// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrNewer and ErrOlder for a
-// store of another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error
+// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrLayout for a store
+// of another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error
 // the file is unchanged.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))

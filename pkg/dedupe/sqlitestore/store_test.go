@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,7 +143,7 @@ func TestOpenErrors(t *testing.T) {
 	text := inTemp(t)
 	check(t, os.WriteFile(text, []byte("no database"), 0o600))
 	newer, older, busy := inTemp(t), inTemp(t), inTemp(t)
-	for path, by := range map[string]string{newer: "+ 1", older: "- 2"} {
+	for path, by := range map[string]string{newer: "+ 1", older: "- 1"} {
 		s := newStore(t, path)
 		check(t, s.exec(t.Context(), `UPDATE part SET version = version `+by))
 		check(t, s.Close())
@@ -158,8 +157,8 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
-		{newer, ErrNewer, "tables for deduplication have version 5"},
-		{older, ErrOlder, "tables for deduplication have version 2, this oncebox knows versions from 3 on; use another file"},
+		{newer, ErrLayout, "tables for deduplication have layout 5, and this version reads layout 4; use the version that made it"},
+		{older, ErrLayout, "tables for deduplication have layout 3, and this version reads layout 4; use the version that made it"},
 		{busy, dedupe.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -167,33 +166,6 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("%v, want %v with %q", err, c.want, c.text)
 		}
 	}
-}
-
-// TestEntriesOfVersion3: a file from before transactional sinks is upgraded. Its entries are not done.
-func TestEntriesOfVersion3(t *testing.T) {
-	path := inTemp(t)
-	s := newStore(t, path)
-	one := entry("a", "one")
-	s.put(t, one)
-	s.closeAsVersion3(t)
-	s = newStore(t, path)
-	if existing := s.put(t, one); !holds(existing, one) || existing.Done {
-		t.Errorf("found %+v, want %+v", existing, one.Existing())
-	}
-}
-
-// closeAsVersion3 closes the store, and makes its file one of version 3, without runs.
-func (s *Store) closeAsVersion3(t *testing.T, runs ...string) {
-	t.Helper()
-	for _, statement := range slices.Concat([]string{
-		`ALTER TABLE entry DROP COLUMN done`, `DROP TABLE run`, `CREATE TABLE run (scope TEXT NOT NULL, digest TEXT NOT NULL,
-		id TEXT NOT NULL, finished INTEGER NOT NULL, input INTEGER NOT NULL, lines INTEGER NOT NULL, output INTEGER NOT NULL,
-		dead_letters INTEGER NOT NULL, tally TEXT NOT NULL, PRIMARY KEY (scope, digest)) STRICT, WITHOUT ROWID`,
-		`UPDATE part SET version = 3`,
-	}, runs) {
-		check(t, s.exec(t.Context(), statement))
-	}
-	check(t, s.Close())
 }
 
 func TestQueriesUseKeys(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// layout is the version of keys and rows. A function that knows another one is refused.
+// layout is the version of keys and rows. Another one is refused.
 const layout = 1
 
 // place is where a server is in a list of servers. The keys of a server follow from it.
@@ -60,8 +60,8 @@ func (s *server) settle(ctx context.Context, scope string, r dedupe.Retention) (
 		}
 		var row scopeRow
 		if err := json.Unmarshal([]byte(text), &row); err != nil || row.Layout != layout {
-			return scopeRow{}, fmt.Errorf("valkey: the row of scope %s on %s has another layout than %d, that of this version: %s",
-				scope, s.address, layout, text)
+			return scopeRow{}, fmt.Errorf("valkey: scope %s on %s has layout %d, and this version of oncebox reads layout %d; use "+
+				"the version that wrote it, or another scope", scope, s.address, row.Layout, layout)
 		}
 		want.Slice = row.Slice
 		if row == want {

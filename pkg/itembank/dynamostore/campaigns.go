@@ -14,20 +14,16 @@ import (
 )
 
 // CreateCampaign is one transaction: {put campaign row IF absent or deleted with the version before, put
-// scope row IF absent or the same, put the campaign's name into the list of all}, and the fence where the
-// layout needs one.
+// scope row IF absent or the same, put the campaign's name into the list of all}.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result engine.CreateResult, err error) {
 	const doing = "create campaign"
 	const campaign, fixed, listed = 0, 1, 2 // positions of the actions and of their cancellation reasons
 	if err := s.checkLayout(ctx); err != nil {
 		return result, err
 	}
-	scope, layout := c.ScopeRow(), layoutOfCampaign(c)
+	scope := c.ScopeRow()
 	actions := []types.TransactWriteItem{
-		campaign: s.putCampaign(c, layout), fixed: s.putScope(scope), listed: s.putName(c.Name),
-	}
-	if layout > firstLayout {
-		actions = append(actions, s.putName(fence), s.putFence(layout))
+		campaign: s.putCampaign(c), fixed: s.putScope(scope), listed: s.putName(c.Name),
 	}
 	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
@@ -61,8 +57,8 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result e
 
 // putCampaign puts a campaign row IF absent, or deleted with the version before. Otherwise the old row
 // comes back.
-func (s *Store) putCampaign(c engine.Campaign, layout int) types.TransactWriteItem {
-	put := putIfAbsent(s.bankTable, newCampaignRow(c, layout))
+func (s *Store) putCampaign(c engine.Campaign) types.TransactWriteItem {
+	put := putIfAbsent(s.bankTable, newCampaignRow(c))
 	same, values := ifVersions(c.Version-1, c.EmptyVersion)
 	values[":deleted"] = deleted
 	put.Put.ConditionExpression = aws.String(ifAbsent + " OR (#state = :deleted AND " + same + ")")
@@ -106,18 +102,8 @@ func (s *Store) putName(name string) types.TransactWriteItem {
 	}}
 }
 
-// putFence puts the fence, unless a later version of oncebox has put a higher one.
-func (s *Store) putFence(layout int) types.TransactWriteItem {
-	row := fenceRow{campaignKey(fence), fence, layout}
-	return types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(s.bankTable), Item: dynamo.Encode(row),
-		ConditionExpression:       aws.String(ifAbsent + " OR layout <= :layout"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":layout": number(int64(layout))},
-	}}
-}
-
-// checkLayout reads the first of the campaigns, if there is any, or the fence. Campaigns of a layout
-// that this version does not read can share a scope with the new one, and it would not find their claims.
+// checkLayout reads the first of the campaigns, if there is any. All have one layout: no campaign is created beside one
+// of another layout, since a list of campaigns fails at it.
 func (s *Store) checkLayout(ctx context.Context) error {
 	names := s.partition(s.bankTable, campaignsKey)
 	names.Limit = aws.Int32(1)
@@ -135,16 +121,6 @@ func (s *Store) checkLayout(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Scope reads the row of a scope.
-func (s *Store) Scope(ctx context.Context, name string) (*engine.Scope, error) {
-	var row scopeRow
-	found, err := s.get(ctx, "read scope", s.bankTable, scopeKey(name), &row)
-	if err != nil || !found {
-		return nil, err
-	}
-	return row.scope(name)
 }
 
 // Campaign reads a campaign row.
@@ -165,9 +141,6 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 			var listed key
 			if err := dynamo.Decode(attributes, &listed); err != nil {
 				return err
-			}
-			if listed.SK == fence {
-				continue
 			}
 			c, err := s.Campaign(ctx, listed.SK)
 			if err != nil {
@@ -204,7 +177,7 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
 	condition, values := ifVersions(old.Version, old.EmptyVersion)
 	put := &types.Put{
-		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newCampaignRow(now, layoutOfCampaign(now))),
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newCampaignRow(now)),
 		ConditionExpression: &condition, ExpressionAttributeValues: values,
 	}
 	if now.Mode == engine.Deleted {

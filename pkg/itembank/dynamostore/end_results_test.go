@@ -166,35 +166,6 @@ func TestEndFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// layout1 is a client whose tables have a campaign of the first layout.
-type layout1 struct{ dynamostore.Client }
-
-func (layout1) Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	return &dynamodb.QueryOutput{Items: []row{{"pk": text("campaigns"), "sk": text("spring")}}}, nil
-}
-
-func (layout1) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return &dynamodb.GetItemOutput{Item: row{
-		"pk": text("campaign#spring"), "sk": text("meta"), "name": text("spring"), "state": text("open"), "scope": text("spring"),
-		"shards": number(16), "page_size": number(30), "generation": number(1), "created_at": number(1000),
-	}}, nil
-}
-
-// TestAnotherLayoutIsRefused: claims of another layout would not be found. A campaign of this
-// layout beside them could share their scope.
-func TestAnotherLayoutIsRefused(t *testing.T) {
-	t.Parallel()
-	store := dynamostore.New(layout1{}, bankTable, dedupeTable)
-	_, read := store.Campaign(t.Context(), "spring")
-	_, listed := store.Campaigns(t.Context())
-	_, created := store.CreateCampaign(t.Context(), engine.Campaign{Name: "summer"})
-	for doing, err := range map[string]error{"read": read, "list": listed, "create another": created} {
-		if !errors.Is(err, dynamostore.ErrLayout) {
-			t.Errorf("%s: want %v, got %v", doing, dynamostore.ErrLayout, err)
-		}
-	}
-}
-
 // TestHeldClaimOfARunningTransaction: the read says that it met a transaction. Everything else is
 // an error.
 func TestHeldClaimOfARunningTransaction(t *testing.T) {

@@ -20,41 +20,9 @@ import (
 // partition has 7 to 10, so 64 keys would limit a scope to about 4,000 claims a second.
 const rowShards = 256
 
-// The layout is the version of the rows and their keys. It is in every campaign row. Layout 1 had
-// 64 partition keys for claims and items, and no attribute. Layout 3 has rules that an earlier version
-// of oncebox would not keep. Campaigns that do not use them have layout 2, which that version reads.
-const (
-	firstLayout = 2
-	layout      = 3
-)
-
-// layoutOf returns the layout of a scope.
-func layoutOf(s engine.Scope) int {
-	if s.Claimants != "" || s.Sole != "" {
-		return layout
-	}
-	return firstLayout
-}
-
-// layoutOfCampaign returns the layout of a campaign. An earlier version would close one item of a claim
-// with several, and a repair of it would give the others away. It would also answer without columns.
-func layoutOfCampaign(c engine.Campaign) int {
-	if c.Choice || c.Columns {
-		return layout
-	}
-	return layoutOf(c.ScopeRow())
-}
-
-// fence is the name of a row like that of a campaign. It comes before all names, and has the highest
-// layout of all campaigns. A version of oncebox that does not read this layout looks at the first
-// campaign before it creates one, and refuses: it would not keep the rules of a scope.
-const fence = "!"
-
-type fenceRow struct {
-	key
-	Name   string `dynamodbav:"name"`
-	Layout int    `dynamodbav:"layout"`
-}
+// layout is the version of the rows and their keys. It is in every campaign row and every scope row. Another one is
+// refused with ErrLayout.
+const layout = 3
 
 // bankGeneration is a part of the keys of bank rows. There is one generation.
 const bankGeneration = 1
@@ -191,18 +159,17 @@ type loadRow struct {
 }
 
 func newScopeRow(s engine.Scope) scopeRow {
-	return scopeRow{key: scopeKey(s.Name), Claimants: s.Claimants, Sole: s.Sole, Layout: layoutOf(s)}
+	return scopeRow{key: scopeKey(s.Name), Claimants: s.Claimants, Sole: s.Sole, Layout: layout}
 }
 
 func (r scopeRow) scope(name string) (*engine.Scope, error) {
-	if r.Layout < firstLayout || r.Layout > layout {
-		return nil, fmt.Errorf("dynamodb: %w: scope %q has layout %d, and this version of oncebox reads layouts %d to %d; "+
-			"use the version that made it", ErrLayout, name, r.Layout, firstLayout, layout)
+	if r.Layout != layout {
+		return nil, otherLayout("scope", name, r.Layout)
 	}
 	return &engine.Scope{Name: name, Claimants: r.Claimants, Sole: r.Sole}, nil
 }
 
-func newCampaignRow(c engine.Campaign, layout int) campaignRow {
+func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope,
@@ -214,15 +181,17 @@ func newCampaignRow(c engine.Campaign, layout int) campaignRow {
 	}
 }
 
-// ErrLayout says that the tables hold campaigns that another version of oncebox made, with
-// other keys. The engine changed nothing.
+// ErrLayout says that another version of oncebox made the tables, with other rows. Nothing was changed.
 var ErrLayout = errors.New("the tables have another layout")
 
+func otherLayout(what, name string, theirs int) error {
+	return fmt.Errorf("dynamodb: %w: %s %q has layout %d, and this version of oncebox reads layout %d; "+
+		"use the version that made it, or load the items into new tables", ErrLayout, what, name, theirs, layout)
+}
+
 func (r campaignRow) campaign() (*engine.Campaign, error) {
-	if r.Layout < firstLayout || r.Layout > layout {
-		return nil, fmt.Errorf("dynamodb: %w: campaign %q has layout %d, and this version of oncebox reads layouts %d to %d; "+
-			"use the version that made it, or load the items into new tables",
-			ErrLayout, r.Name, max(r.Layout, 1), firstLayout, layout)
+	if r.Layout != layout {
+		return nil, otherLayout("campaign", r.Name, r.Layout)
 	}
 	return &engine.Campaign{
 		Name: r.Name, Mode: engine.Mode(r.State),

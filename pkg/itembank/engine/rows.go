@@ -36,7 +36,7 @@ type Campaign struct {
 }
 
 // Scope is the row of a scope: what is fixed with it. Every campaign of the scope agrees with it, and
-// has a copy. Scopes from before there were such rows have none.
+// has a copy.
 type Scope struct {
 	Name      string
 	Claimants string // which claimants are the same one; the text is the Bank's

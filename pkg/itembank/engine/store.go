@@ -49,8 +49,6 @@ type Store interface {
 	// EmptyVersion of c; and only if a scope row that is there is the same. Otherwise it changes nothing,
 	// and the result has the rows that were there.
 	CreateCampaign(ctx context.Context, c Campaign) (CreateResult, error)
-	// Scope reads the row of a scope. nil: there is none.
-	Scope(ctx context.Context, name string) (*Scope, error)
 	// Campaign reads a campaign row.
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
@@ -111,8 +109,7 @@ type Store interface {
 
 	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the
 	// order of their ends. The limit is 1 to 1,000. The list is a hint: it is eventually
-	// consistent, so that it may have claims that were closed or confirmed, and it lacks claims
-	// that an earlier version of the engine put. The zero time is before all ends.
+	// consistent, so that it may have claims that were closed or confirmed. The zero time is before all ends.
 	DueClaims(ctx context.Context, s Shard, after, before time.Time, limit int) (DuePage, error)
 
 	// Items.

@@ -27,7 +27,7 @@ type Raw interface {
 	DropClaim(ctx context.Context, key engine.ClaimKey) error
 	// DropCampaign deletes a campaign's row, and its name from the list.
 	DropCampaign(ctx context.Context, name string) error
-	// DropScope makes a scope as an earlier version left it.
+	// DropScope deletes the row of a scope, if it is there.
 	DropScope(ctx context.Context, name string) error
 }
 

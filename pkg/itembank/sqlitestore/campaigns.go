@@ -86,15 +86,6 @@ func putCampaign(ctx context.Context, w *sqlite.Statements, c engine.Campaign) e
 	return err
 }
 
-// Scope reads the row of a scope.
-func (s *Store) Scope(ctx context.Context, name string) (scope *engine.Scope, err error) {
-	err = s.db.Read(ctx, "read scope", func(ctx context.Context, r *sqlite.Statements) error {
-		scope, err = readScope(ctx, r, name)
-		return err
-	})
-	return scope, err
-}
-
 // Campaign reads a campaign row.
 func (s *Store) Campaign(ctx context.Context, name string) (c *engine.Campaign, err error) {
 	err = s.db.Read(ctx, "read campaign", func(ctx context.Context, r *sqlite.Statements) error {

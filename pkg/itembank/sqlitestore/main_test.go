@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{"claim everything": claimEverything, "open at once": openAtOnce})
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"claim everything": claimEverything})
 }
 
 func check(t *testing.T, err error) {

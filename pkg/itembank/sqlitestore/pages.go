@@ -7,13 +7,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// tablePage makes the table of the pages of campaigns.
-const tablePage = `
-	CREATE TABLE page (
-		campaign TEXT NOT NULL PRIMARY KEY,
-		document BLOB NOT NULL
-	) STRICT, WITHOUT ROWID;`
-
 // PutPage puts the page row of a campaign that exists and is not deleted.
 func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error) {
 	err = s.db.Write(ctx, "write page", func(ctx context.Context, w *sqlite.Statements) error {

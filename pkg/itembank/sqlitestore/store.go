@@ -13,9 +13,9 @@ var (
 	// has no tables for claims. The text says which. Nothing was changed.
 	ErrNotStore = sqlite.ErrNotStore
 
-	// ErrNewer says that a later version of oncebox made the store. Use that version. Nothing
-	// was changed.
-	ErrNewer = sqlite.ErrNewer
+	// ErrLayout says that another version of oncebox made the store, with other tables. Use that
+	// version, or another file. Nothing was changed.
+	ErrLayout = sqlite.ErrLayout
 )
 
 // DefaultBusyTimeout is how long a call waits for other processes and programs, all waits
@@ -38,7 +38,7 @@ func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) 
 
 // Open opens an existing store. Close it after use.
 //
-// Errors: fs.ErrNotExist if the file is missing; ErrNotStore; ErrNewer; engine.ErrTryAgain if
+// Errors: fs.ErrNotExist if the file is missing; ErrNotStore; ErrLayout; engine.ErrTryAgain if
 // other processes keep the file busy. None of them changes the file.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))

@@ -101,14 +101,16 @@ func TestContextEndsReads(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	text := inTemp(t)
 	check(t, os.WriteFile(text, []byte("no database"), 0o600))
-	other, newer, busy := inTemp(t), inTemp(t), inTemp(t)
-	db, err := sqlite.Create(t.Context(), other, sqlite.Part{Name: "other", Version: 1}, nil)
+	other, older, newer, busy := inTemp(t), inTemp(t), inTemp(t), inTemp(t)
+	db, err := sqlite.Create(t.Context(), other, sqlite.Part{Name: "other", Layout: 1}, nil)
 	check(t, err)
 	check(t, db.Close())
-	s, _ := newStore(t, newer, 0)
-	check(t, s.Exec(t.Context(), `UPDATE part SET version = version + 1`))
-	check(t, s.Close())
-	s, _ = newStore(t, busy, 0)
+	for path, by := range map[string]string{newer: "+ 1", older: "- 1"} {
+		s, _ := newStore(t, path, 0)
+		check(t, s.Exec(t.Context(), `UPDATE part SET version = version `+by))
+		check(t, s.Close())
+	}
+	s, _ := newStore(t, busy, 0)
 	check(t, s.Close())
 	sqlitetest.Run(t, sqlitetest.Foreign(t, busy), `PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`)
 	for _, c := range []struct {
@@ -119,7 +121,8 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrNewer, "tables for claims have version 5"},
+		{newer, ErrLayout, "the tables for claims have layout 5, and this version reads layout 4; use the version that made it"},
+		{older, ErrLayout, "the tables for claims have layout 3, and this version reads layout 4; use the version that made it"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))

@@ -133,7 +133,8 @@ type layout struct {
 
 const layoutFormat = 1
 
-// ErrLayout says that the objects of a stream have another encoding than the settings ask for.
+// ErrLayout says that the objects of a stream have another encoding than the settings ask for, or are of another version
+// of oncebox.
 var ErrLayout = errors.New("object sink: the objects of this stream have another format or compression")
 
 // checkLayout finds out, once, whether the objects of a stream have this Sink's encoding. The first Sink decides it.
@@ -158,8 +159,8 @@ func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
 		return err
 	}
 	if there != mine {
-		return fmt.Errorf("%w: they end in %q (format %d), and the settings ask for %q; keep the settings that made them, or "+
-			"choose another prefix or scope", ErrLayout, there.Extension, there.Format, mine.Extension)
+		return fmt.Errorf("%w: they are %q of format %d, and this version writes %q of format %d; use the version and the "+
+			"settings that made them, or another prefix or scope", ErrLayout, there.Extension, there.Format, mine.Extension, mine.Format)
 	}
 	s.mu.Lock()
 	s.layouts[folder] = true

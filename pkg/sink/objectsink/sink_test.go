@@ -199,9 +199,17 @@ func TestLayout(t *testing.T) {
 	if _, err := other.CommitLetter(t.Context(), key, "x", records(1)[0].Outputs); !errors.Is(err, objectsink.ErrLayout) {
 		t.Errorf("a letter with another compression: %v", err)
 	}
+	names, _, err := storage.List(t.Context(), "", "")
+	must(t, err)
+	name := names[slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, "_layout") })]
+	must(t, storage.Put(t.Context(), name, objectsink.Content{Body: []byte(`{"format":2,"extension":".ndjson.gz"}`)}))
+	_, err = newSink(t, storage, objectsink.Options{}).Open(t.Context(), key, "2", "2")
+	if !errors.Is(err, objectsink.ErrLayout) || !strings.Contains(err.Error(), "of format 2, and this version writes") {
+		t.Errorf("of another version: %v", err)
+	}
 	another := key
 	another.Scope = "new"
-	_, err := other.Open(t.Context(), another, "2", "2")
+	_, err = other.Open(t.Context(), another, "2", "2")
 	must(t, err)
 }
 
