@@ -41,10 +41,12 @@ func Record(fields ...string) string {
 	return string(binary.AppendUvarint([]byte{0x1A}, uint64(len(record)))) + record
 }
 
+// Largest is the varint of 2^64-1.
+var Largest = strings.Repeat("\xFF", 9) + "\x01"
+
 var (
 	endless   = strings.Repeat("\xFF", 9) + "\x80\x00" // would be more than 10 bytes
 	over64    = strings.Repeat("\xFF", 9) + "\x02"     // bit 64
-	Largest   = strings.Repeat("\xFF", 9) + "\x01"     // 2^64-1
 	padded0   = strings.Repeat("\x80", 9) + "\x00"     // 0, in ten bytes
 	groupOf4  = "\x23\x24"                             // start and end of group 4
 	wrapsTo0  = "\x80\x80\x80\x80\x10"                 // 2^32, 0 as a 32-bit int

@@ -20,7 +20,6 @@ const eventID = readertest.EventID
 var (
 	enriched  = readertest.Enriched
 	unprinted = readertest.Unprinted
-	columns   = readertest.Columns
 	with      = readertest.With
 )
 

@@ -259,15 +259,3 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(min(m.HeapAlloc, math.MaxInt64))
 }
-
-// aggregateOf makes an aggregate with payloads of one size, and with keys of the length of a UUID.
-func aggregateOf(records, size, keys int) []byte {
-	var e kpl.Encoder
-	for i := range records {
-		e.Add(kpl.UserRecord{
-			Data:         make([]byte, size),
-			PartitionKey: fmt.Appendf(nil, "%036d", i%keys),
-		})
-	}
-	return e.Bytes()
-}
