@@ -47,7 +47,9 @@ func requirements(t *testing.T, folder string) map[string]string {
 	edit.Dir = folder
 	out, err := edit.Output()
 	must(t, err)
-	var file struct{ Require []struct{ Path, Version string } }
+	var file struct {
+		Require []struct{ Path, Version string }
+	}
 	must(t, json.Unmarshal(out, &file))
 	versions := map[string]string{}
 	for _, r := range file.Require {
