@@ -5,6 +5,12 @@
 ENGINE ?= sqlite
 ARCH   ?= arm64
 
+# The folders with a go.mod. CONTRIBUTING.md says when there is one more.
+MODULES = . bench tests/deploy tests/reference tools
+
+# each runs a command in each of them.
+each = @for module in $(MODULES); do (cd $$module && set -x && $(1)) || exit; done
+
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
@@ -31,8 +37,8 @@ TESTFLAGS = -shuffle=on -count=1 -parallel=8
 
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
-	@scripts/install-tools dynoxide
-	go test -short $(TESTFLAGS) -timeout=30m ./...
+	@scripts/install-tools dynoxide s3
+	$(call each,go test -short $(TESTFLAGS) -timeout=30m ./...)
 
 # The race detector makes SQLite in Go 30 times slower. So it checks the quick tests of the
 # libraries, which run in memory or over HTTP, and not the packages named here.
@@ -41,7 +47,7 @@ RACED  = $(shell go list ./pkg/... ./internal/... | grep -vE '$(SQLITE)')
 
 .PHONY: check
 check: tools lint ## Run lint and all tests, with all engines; the quick ones with the race detector, too
-	go test $(TESTFLAGS) -timeout=60m ./...
+	$(call each,go test $(TESTFLAGS) -timeout=60m ./...)
 	go test -race -short $(TESTFLAGS) -timeout=60m $(RACED)
 
 .PHONY: repeat
@@ -69,10 +75,15 @@ storm: ## Play the dedupe function on the log ledger with faults and kills: STOR
 	ONCEBOX_REQUIRE=all go test -count=1 -v -timeout=6h -run '^TestStorm$$' ./tests -storm=$(STORM)
 
 .PHONY: lint
-lint: ## Check the format and the code, and the workflows of CI
+lint: ## Check the format and the code, the requirements, and the workflows of CI
 	@scripts/install-tools golangci-lint actionlint
-	.tools/bin/golangci-lint run
+	$(call each,$(CURDIR)/.tools/bin/golangci-lint run)
+	$(call each,go mod tidy -diff)
 	.tools/bin/actionlint -shellcheck= -pyflakes=
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and go.sum of all modules
+	$(call each,go mod tidy)
 
 .PHONY: tools
 tools: ## Install the pinned tools into .tools/
@@ -84,7 +95,7 @@ build: ## Build bin/oncebox
 
 .PHONY: release
 release: ## Build what a tag publishes into dist/release; VERSION=v1.2.3, by default from git
-	go run ./tools/release '$(VERSION)' dist/release
+	go run -C tools ./release '$(VERSION)' dist/release
 
 .PHONY: templates
 templates: ## Make the CloudFormation templates of a release into dist/templates; VERSION=v1.2.3
@@ -100,7 +111,7 @@ zip: dist/claim.zip dist/sweep.zip dist/dedupe.zip ## Build the functions for La
 .PHONY: dist/claim.zip dist/sweep.zip dist/dedupe.zip
 dist/claim.zip dist/sweep.zip dist/dedupe.zip: dist/%.zip:
 	scripts/build-function ./functions/$* $(ARCH) dist/$*/bootstrap
-	go run ./tools/zip $@ dist/$*/bootstrap
+	go run -C tools ./zip ../$@ ../dist/$*/bootstrap
 
 ROUNDS  ?= 51
 SUBJECT ?= .
@@ -108,13 +119,13 @@ SUBJECT ?= .
 .PHONY: bench
 bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
 	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie redis duckdb
-	ONCEBOX_REQUIRE=all go test -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
-		-timeout=60m ./bench
+	ONCEBOX_REQUIRE=all go test -C bench -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
+		-timeout=60m
 
 .PHONY: chart
 chart: ## Draw docs/claims-chart.svg, what claims cost while banks are handed out, and docs/log-ledger-day.svg
-	go test -run='^TestDraw$$' ./bench/chart -target=../../docs/claims-chart
-	go test -run='^TestDrawDay$$' ./bench/chart -day=../../docs/log-ledger-day
+	go test -C bench -run='^TestDraw$$' ./chart -target=../../docs/claims-chart
+	go test -C bench -run='^TestDrawDay$$' ./chart -day=../../docs/log-ledger-day
 
 .PHONY: picture
 picture: ## Draw docs/picture/jobs.svg from jobs.d2
@@ -123,7 +134,7 @@ picture: ## Draw docs/picture/jobs.svg from jobs.d2
 
 .PHONY: recording
 recording: build ## Record the demo: docs/picture/demo.cast, which asciinema plays, and demo.svg
-	go run ./tools/recording docs/picture/demo bin/oncebox demo
+	go run -C tools ./recording ../docs/picture/demo ../bin/oncebox demo
 
 .PHONY: invoke
 invoke: ## Give an event to its function in the Lambda emulator: EVENT=events/claim/claim-body.json

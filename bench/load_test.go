@@ -245,7 +245,7 @@ func longLoads(b *testing.B) {
 func largeLoads(b *testing.B) {
 	b.Helper()
 	oncebox := filepath.Join(b.TempDir(), "oncebox")
-	if out, err := exec.Command("go", "build", "-o", oncebox, "../cmd/oncebox").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "..", "-o", oncebox, "./cmd/oncebox").CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
 	var peaks []float64

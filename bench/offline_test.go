@@ -65,7 +65,7 @@ type offlineRun struct {
 func BenchmarkOffline(b *testing.B) {
 	folder := b.TempDir()
 	program := filepath.Join(folder, "oncebox")
-	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, "../cmd/oncebox").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "..", "-trimpath", "-o", program, "./cmd/oncebox").CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
 	input := writeRecords(b, offlineRecords)

@@ -57,7 +57,8 @@ const module = "github.com/oncebox/oncebox"
 
 var (
 	testPackages = []string{
-		"testing", "pgregory.net/rapid", "github.com/santhosh-tekuri", module + "/internal/openapitest", module + "/internal/testengine", module + "/internal/faultproxy",
+		"testing", "pgregory.net/rapid", "github.com/santhosh-tekuri", module + "/internal/openapitest",
+		module + "/internal/readertest", module + "/internal/testengine", module + "/internal/faultproxy",
 		module + "/internal/itembankfault", module + "/internal/dedupefault", module + "/internal/memstore", module + "/tests",
 	}
 	neverShipped = append([]string{

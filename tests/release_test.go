@@ -97,7 +97,7 @@ func TestRelease(t *testing.T) {
 func makeRelease(t *testing.T, root string) (folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "release")
-	release := exec.CommandContext(t.Context(), "go", "run", "./tools/release", releaseVersion, folder)
+	release := exec.CommandContext(t.Context(), "go", "run", "-C", "tools", "./release", releaseVersion, folder)
 	release.Dir = root
 	if out, err := release.CombinedOutput(); err != nil {
 		t.Fatalf("tools/release: %v\n%s", err, out)

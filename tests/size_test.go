@@ -53,7 +53,7 @@ func TestFunctionsAreSmall(t *testing.T) {
 func zipOf(t *testing.T, root, bootstrap string) string {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "function.zip")
-	pack := exec.CommandContext(t.Context(), "go", "run", "./tools/zip", archive, bootstrap)
+	pack := exec.CommandContext(t.Context(), "go", "run", "-C", "tools", "./zip", archive, bootstrap)
 	pack.Dir = root
 	if out, err := pack.CombinedOutput(); err != nil {
 		t.Fatalf("tools/zip: %v\n%s", err, out)

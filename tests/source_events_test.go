@@ -1,13 +1,12 @@
 package tests
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -101,7 +100,9 @@ func TestSourceEvents(t *testing.T) {
 				}
 				var ids []string
 				for _, line := range b.lines(t)[sent:] {
-					ids = append(ids, gjson.Get(line, "id").String()+gjson.Get(line, "eventID").String())
+					var sent struct{ ID, EventID string }
+					must(t, json.Unmarshal([]byte(line), &sent))
+					ids = append(ids, sent.ID+sent.EventID)
 				}
 				if tally.Out = int64(len(ids)); want.fault == nil {
 					equal(t, name+": tally", b.lastTally(t), tally)

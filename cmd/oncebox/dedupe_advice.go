@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -106,7 +104,7 @@ func (a *app) remarkDifferences(r offline.Report) {
 		return len(d.Members) > 1 && d.Records < sureOfTwo
 	})
 	for _, d := range shown[:min(len(shown), shownDifferences)] {
-		records := humanize.Comma(d.Records) + " records share an id with another and differ"
+		records := withCommas(d.Records) + " records share an id with another and differ"
 		advice := "If these are not part of the record, leave them out:"
 		if d.Records == 1 {
 			records = "1 record shares an id with another and differs"
@@ -120,7 +118,7 @@ func (a *app) remarkDifferences(r offline.Report) {
 		a.remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
 	}
 	if len(shown) > 0 && r.ComparedIDs > 0 {
-		a.remark("only the records of the first %s ids were compared", humanize.Comma(int64(r.ComparedIDs)))
+		a.remark("only the records of the first %s ids were compared", withCommas(int64(r.ComparedIDs)))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/oncebox/oncebox/internal/offline"
@@ -35,7 +34,7 @@ func (a *app) runProgress(now func() time.Time) (progress func(offline.Progress)
 			bar = a.bar(total, p.Doing, progressbar.OptionShowBytes(true))
 		}
 		if perSecond := linesPerSecond(p.Lines-first.Lines, now().Sub(begun)); perSecond > 0 {
-			bar.Describe(fmt.Sprintf("%s, %s lines/s", p.Doing, humanize.Comma(perSecond)))
+			bar.Describe(fmt.Sprintf("%s, %s lines/s", p.Doing, withCommas(perSecond)))
 		}
 		_ = bar.Set64(p.Bytes - first.Bytes) // the work goes on if the bar cannot be drawn
 	}, finish

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
 )
@@ -87,12 +85,12 @@ func (c *dedupeCommand) writeReport(r offline.Report) error {
 		return nil
 	}
 	data := reportData{
-		Title: strings.Join(c.Files, ", "), Run: r.Run, In: humanize.Comma(r.In), Out: humanize.Comma(r.Out),
+		Title: strings.Join(c.Files, ", "), Run: r.Run, In: withCommas(r.In), Out: withCommas(r.Out),
 		DryRun: c.DryRun, Outcomes: outcomeShares(r), Differences: differenceShares(r.Differences),
 		Listing: reportListing, Settings: c.reportSettings(), Version: "oncebox " + currentVersion(),
 	}
 	if r.ComparedIDs > 0 {
-		data.ComparedIDs = humanize.Comma(int64(r.ComparedIDs))
+		data.ComparedIDs = withCommas(int64(r.ComparedIDs))
 	}
 	var err error
 	if data.Columns, data.Rows, data.More, err = firstRows(c.listing()); err != nil {
@@ -124,7 +122,7 @@ func outcomeShares(r offline.Report) (shares []share) {
 	} {
 		width := percent(s.records, r.In)
 		shares = append(shares, share{
-			Name: s.name, Class: s.name, Means: s.means, Records: humanize.Comma(s.records), Begin: begin, Width: width,
+			Name: s.name, Class: s.name, Means: s.means, Records: withCommas(s.records), Begin: begin, Width: width,
 		})
 		begin += width
 	}
@@ -134,7 +132,7 @@ func outcomeShares(r offline.Report) (shares []share) {
 func differenceShares(differences []offline.Difference) (shares []share) {
 	for _, d := range differences {
 		shares = append(shares, share{
-			Name: strings.Join(d.Members, ", "), Records: humanize.Comma(d.Records),
+			Name: strings.Join(d.Members, ", "), Records: withCommas(d.Records),
 			Width: percent(d.Records, differences[0].Records), // the most frequent one is the first
 		})
 	}

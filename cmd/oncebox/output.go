@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -83,3 +85,6 @@ func optional(t time.Time) *time.Time {
 	}
 	return &t
 }
+
+// withCommas writes a number for people, such as 1,234,567.
+func withCommas(number int64) string { return message.NewPrinter(language.English).Sprint(number) }

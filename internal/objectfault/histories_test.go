@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sinktest"
 )
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 var (
 	oneSeed = flag.Int("seed", -1, "TestHistories plays the history of this seed alone")

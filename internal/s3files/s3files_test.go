@@ -23,6 +23,8 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
 const bucket = "lake"
 
 func open(t *testing.T, endpoint string) *s3files.Store {

@@ -1,25 +1,38 @@
 package testengine
 
 import (
-	"net/http/httptest"
+	"net/http"
+	"strconv"
+	"sync/atomic"
 	"testing"
-
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// S3 returns the endpoint of an S3 API in memory that has the buckets. It runs in this process
-// and serves this test only. It honours If-None-Match on PutObject, accepts any credentials
-// and expects the bucket in the path.
+var s3 = &engine{
+	name: "s3",
+	args: func(port string) []string { return []string{"-port", port} },
+}
+
+// accounts counts the calls of [S3].
+var accounts atomic.Int64
+
+// S3 returns the endpoint of an S3 API in memory that has the buckets, and that no other call returns. The first call
+// starts the server. It honours If-None-Match on PutObject, accepts any credentials and expects the bucket in the path.
 func S3(t testing.TB, buckets ...string) string {
 	t.Helper()
-	backend := s3mem.New()
+	account := s3.endpoint(t) + "/" + strconv.FormatInt(accounts.Add(1), 10)
 	for _, bucket := range buckets {
-		if err := backend.CreateBucket(bucket); err != nil {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, account+"/"+bucket, nil)
+		if err != nil {
 			t.Fatalf("testengine: %v", err)
 		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("testengine: %v", err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("testengine: make the bucket %s: %s", bucket, response.Status)
+		}
 	}
-	server := httptest.NewServer(gofakes3.New(backend).Server())
-	t.Cleanup(server.Close)
-	return server.URL
+	return account
 }

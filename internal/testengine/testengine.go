@@ -1,5 +1,5 @@
 // Package testengine starts engines for tests, on free loopback ports. `make tools` installs
-// the engines under <module root>/.tools.
+// the engines in the folder .tools of the repository.
 //
 // A test is skipped if its engine is not installed. With ONCEBOX_REQUIRE=all in the
 // environment it fails instead, so that CI cannot pass by skipping.
@@ -25,8 +25,8 @@ import (
 var managed atomic.Bool
 
 // Main runs the tests of m, stops the engines that they shared, and returns the exit code. A
-// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [CloudFormation], [SQS], [Firehose] or
-// [Valkey] calls it from its TestMain:
+// package that uses [Dynoxide], [DynamoDBLocal], [Kinesis], [S3], [CloudFormation], [SQS], [Firehose]
+// or [Valkey] calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 //
@@ -39,7 +39,7 @@ func Main(m *testing.M) int {
 	}
 	managed.Store(true)
 	defer func() {
-		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, cloudFormation, valkey} {
+		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, s3, cloudFormation, valkey} {
 			e.stop()
 		}
 	}()
@@ -258,20 +258,16 @@ func (e *engine) stop() {
 }
 
 // Tool returns the path of a tool that `make tools` installs. If the tool is missing, the test
-// is skipped or fails, as for an engine. Under -short only dynoxide is used: `make test` installs
-// no other tool.
+// is skipped or fails, as for an engine. Under -short only dynoxide and s3 are used: `make test`
+// installs no other tool.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	if name != dynoxide.name {
+	if name != dynoxide.name && name != s3.name {
 		CheckOnly(t)
 	}
 	missing := missing(t)
-	root, err := moduleRoot()
+	path, err := installed(name)
 	if err != nil {
-		t.Fatalf("testengine: %v", err)
-	}
-	path := filepath.Join(root, ".tools", "bin", name)
-	if _, err := os.Stat(path); err != nil {
 		missing("testengine: %s is not installed: run `make tools` (%v)", name, err)
 	}
 	return path
@@ -303,21 +299,20 @@ func missing(t testing.TB) func(format string, args ...any) {
 	}
 }
 
-// moduleRoot returns the nearest directory above the working directory that holds a go.mod.
-// The go command runs a test in the directory of its package.
-func moduleRoot() (string, error) {
+// installed returns the path of a tool in the nearest .tools above the working directory. The go
+// command runs a test in the folder of its package, which may be in a module below the root.
+func installed(name string) (path string, err error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for dir := start; ; {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
+	for dir := start; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, ".tools", "bin", name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", &os.PathError{Op: "find go.mod above", Path: start, Err: os.ErrNotExist}
+		if dir == filepath.Dir(dir) {
+			return "", &os.PathError{Op: "find .tools/bin/" + name + " above", Path: start, Err: os.ErrNotExist}
 		}
-		dir = parent
 	}
 }

@@ -3,6 +3,7 @@ package testengine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -46,6 +47,41 @@ func TestDynamoDBEnginesAnswer(t *testing.T) {
 				t.Errorf("ListTables: %d %s", status, body)
 			}
 		})
+	}
+}
+
+// TestS3HasAccounts: each call has buckets of its own on one server, which keeps what a test puts.
+func TestS3HasAccounts(t *testing.T) {
+	ask := func(method, url, body string) (status int, answer string) {
+		t.Helper()
+		request, err := http.NewRequest(method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(content)
+	}
+	one, other, none := S3(t, "bucket"), S3(t, "bucket"), S3(t)
+	if filepath.Dir(one) != filepath.Dir(other) {
+		t.Errorf("there are two servers: %s and %s", one, other)
+	}
+	if status, answer := ask(http.MethodPut, one+"/bucket/a/b", "content"); status != http.StatusOK {
+		t.Errorf("put: %d %s", status, answer)
+	}
+	if status, answer := ask(http.MethodGet, one+"/bucket/a/b", ""); status != http.StatusOK || answer != "content" {
+		t.Errorf("get: %d %s", status, answer)
+	}
+	for account, code := range map[string]string{other: "NoSuchKey", none: "NoSuchBucket"} {
+		if status, answer := ask(http.MethodGet, account+"/bucket/a/b", ""); !strings.Contains(answer, code) {
+			t.Errorf("get from another account: want %s, got %d %s", code, status, answer)
+		}
 	}
 }
 
@@ -170,14 +206,12 @@ type victim struct {
 
 func TestAMissingToolSkipsOrFails(t *testing.T) {
 	empty := t.TempDir()
-	if err := os.WriteFile(filepath.Join(empty, "go.mod"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	t.Chdir(empty)
 	engines := map[string]func(testing.TB){
 		"dynoxide":            func(t testing.TB) { Dynoxide(t) },
 		"dynamodb-local":      func(t testing.TB) { DynamoDBLocal(t) },
 		"kinesis-mock":        func(t testing.TB) { Kinesis(t) },
+		"s3":                  func(t testing.TB) { S3(t) },
 		"moto-cloudformation": func(t testing.TB) { CloudFormation(t) },
 		"redis-server":        func(t testing.TB) { Valkey(t) },
 		"aws-lambda-rie":      func(t testing.TB) { Lambda(t, "bootstrap") },
@@ -195,7 +229,7 @@ func TestAMissingToolSkipsOrFails(t *testing.T) {
 			t.Run(name+" with "+tc.require, func(t *testing.T) {
 				got, outcome, message := record(use), tc.outcome, tc.message
 				switch {
-				case testing.Short() && name != "dynoxide" && name != "node":
+				case testing.Short() && name != "dynoxide" && name != "s3" && name != "node":
 					outcome, message = "skip", "part of `make check`"
 				case tc.require != "some" && name != "node":
 					message += ": run `make tools`"

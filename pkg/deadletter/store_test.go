@@ -22,6 +22,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+
 // places returns an Objects of each kind.
 func places(t *testing.T) map[string]deadletter.Objects {
 	t.Helper()

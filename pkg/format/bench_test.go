@@ -1,22 +1,15 @@
 package format_test
 
 import (
-	"bytes"
 	"context"
-	"os"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/readertest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
 // page is a realistic record of 1 KB: a page view with two contexts.
-var page = func() []byte {
-	content, err := os.ReadFile("../../bench/testdata/page-view.json")
-	if err != nil {
-		panic(err)
-	}
-	return bytes.TrimSpace(content)
-}()
+var page = []byte(readertest.PageView)
 
 func benchmarkRead(b *testing.B, o format.Options) {
 	f, err := format.NewJSON(o)

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
+	"github.com/oncebox/oncebox/internal/readertest"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -38,8 +37,8 @@ func TestVector(t *testing.T) {
 	if err != nil || !aggregated {
 		t.Fatal(aggregated, err)
 	}
-	checkRecords(t, want, got)
-	if got := base64.StdEncoding.EncodeToString(encode(want)); got != vector {
+	readertest.CheckRecords(t, want, got)
+	if got := base64.StdEncoding.EncodeToString(readertest.Encode(want)); got != vector {
 		t.Errorf("encoded: want %s, got %s", vector, got)
 	}
 }
@@ -51,14 +50,14 @@ func TestPlainRecord(t *testing.T) {
 		"nil":                nil,
 		"empty":              {},
 		"JSON":               []byte(`{"id":"order-1"}`),
-		"magic alone":        []byte(magic),
-		"a part of it":       []byte(magic[:3]),
-		"the empty message":  sign(),
-		"the message alone":  good[len(magic):],
+		"magic alone":        []byte(readertest.Magic),
+		"a part of it":       []byte(readertest.Magic[:3]),
+		"the empty message":  readertest.Sign(),
+		"the message alone":  good[len(readertest.Magic):],
 		"no MD5":             good[:len(good)-16],
 		"a byte too few":     good[:len(good)-1],
 		"a byte too many":    append(bytes.Clone(good), 0),
-		"twenty other bytes": append([]byte(magic), make([]byte, 16)...),
+		"twenty other bytes": append([]byte(readertest.Magic), make([]byte, 16)...),
 	}
 	for i := range good {
 		cases[fmt.Sprintf("byte %d is another", i)] = flip(good, i)
@@ -77,180 +76,36 @@ func flip(data []byte, i int) []byte {
 	return data
 }
 
-// The parts of hand-made messages: field 1 of a message, and a valid user record with key 0 and payload "x".
-var (
-	keyTable = []byte("\x0A\x01k")
-	good     = "\x1A\x05\x08\x00\x1A\x01x"
-)
-
-func message(parts ...string) []byte {
-	return append(bytes.Clone(keyTable), strings.Join(parts, "")...)
-}
-
-// record makes a user record of hand-made fields.
-func record(fields ...string) string {
-	return string(protowire.AppendBytes([]byte{0x1A}, []byte(strings.Join(fields, ""))))
-}
-
-var (
-	endless   = strings.Repeat("\xFF", 9) + "\x80\x00" // would be more than 10 bytes
-	over64    = strings.Repeat("\xFF", 9) + "\x02"     // bit 64
-	largest   = strings.Repeat("\xFF", 9) + "\x01"     // 2^64-1
-	padded0   = strings.Repeat("\x80", 9) + "\x00"     // 0, in ten bytes
-	groupOf4  = "\x23\x24"                             // start and end of group 4
-	wrapsTo0  = "\x80\x80\x80\x80\x10"                 // 2^32, 0 as a 32-bit int
-	wrapsTo1n = "\xFF\xFF\xFF\xFF\x0F"                 // 2^32-1, -1 as a 32-bit int
-)
-
-// poisonCases are broken messages, each with the fault and its byte in the record. What follows the key table begins at
-// byte 7.
-var poisonCases = []struct {
-	name    string
-	message []byte
-	says    string
-}{
-	{"tag without end", message("\x80"), "at byte 7: a varint has no end"},
-	{"tag of 10 bytes and on", message(endless), "at byte 7: a varint has more than 64 bits"},
-	{"tag of 65 bits", message(over64), "at byte 7: a varint has more than 64 bits"},
-	{"field number 0", message("\x02\x00"), "at byte 7: there is no field number 0"},
-	{"field number 2^29", message("\x82\x80\x80\x80\x10\x00"), "at byte 7: there is no field number 536870912"},
-	{"field number 2^61-1", message(largest), "at byte 7: there is no field number 2305843009213693951"},
-	{"zeros", message("\x00\x00\x00\x00"), "at byte 7: there is no field number 0"},
-
-	{"no size", message("\x0A"), "at byte 8: a varint has no end"},
-	{"size without end", message("\x0A\xFF"), "at byte 8: a varint has no end"},
-	{"size of 65 bits", message("\x0A" + over64), "at byte 8: a varint has more than 64 bits"},
-	{"size of 2^64-1", message("\x0A" + largest), "at byte 18: 18446744073709551615 bytes are announced, but 0 are left"},
-	{"size of 2^63", message("\x0A" + strings.Repeat("\x80", 9) + "\x01"), "9223372036854775808 bytes are announced"},
-	{"key after the end", message("\x0A\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
-	{"hash key after the end", message("\x12\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
-	{"record after the end", message(good[:len(good)-1]), "at byte 9: 5 bytes are announced, but 4 are left"},
-	{"unknown bytes after the end", message("\x3A\x02k"), "at byte 9: 2 bytes are announced, but 1 are left"},
-	{"unknown varint without end", message("\x38\x80"), "at byte 8: a varint has no end"},
-	{"unknown varint of 65 bits", message("\x38" + over64), "at byte 8: a varint has more than 64 bits"},
-	{"unknown fixed64 after the end", message("\x39\x00\x00\x00\x00\x00\x00\x00"), "at byte 8: 8 bytes are announced, but 7 are left"},
-	{"unknown fixed32 after the end", message("\x3D\x00\x00\x00"), "at byte 8: 4 bytes are announced, but 3 are left"},
-
-	{"group", message(groupOf4), "at byte 7: field 4 has wire type 3"},
-	{"end of a group", message("\x24"), "at byte 7: field 4 has wire type 4"},
-	{"records as a group", message("\x1B\x08\x00\x1A\x01x\x1C"), "at byte 7: field 3 has wire type 3"},
-	{"wire type 6", message("\x26\x00"), "at byte 7: field 4 has wire type 6"},
-	{"wire type 7", message("\x27\x00"), "at byte 7: field 4 has wire type 7"},
-	{"key table as a number", message("\x08\x00"), "at byte 7: field 1 has the wrong wire type 0"},
-	{"hash key table as fixed64", message("\x11\x00\x00\x00\x00\x00\x00\x00\x00"), "at byte 7: field 2 has the wrong wire type 1"},
-	{"record as fixed32", message("\x1D\x00\x00\x00\x00"), "at byte 7: field 3 has the wrong wire type 5"},
-
-	{"empty record", message("\x1A\x00"), "at byte 9: user record 0 has no partition key index"},
-	{"no partition key", message(record("\x1A\x01x")), "at byte 9: user record 0 has no partition key index"},
-	{"hash key only", message("\x12\x010", record("\x10\x00", "\x1A\x01x")), "at byte 12: user record 0 has no partition key index"},
-	{"no data", message(record("\x08\x00")), "at byte 9: user record 0 has no data"},
-	{"no data in the second", message(good, record("\x08\x00")), "at byte 16: user record 1 has no data"},
-
-	{"key index out of range", message(record("\x08\x01", "\x1A\x01x")), "at byte 9: user record 0 has partition key 1 of a table of 1"},
-	{"key index out of range in the third", message(good, good, record("\x08\x01", "\x1A\x01x")), "at byte 23: user record 2 has partition key 1 of a table of 1"},
-	{"key index of 2^32", message(record("\x08"+wrapsTo0, "\x1A\x01x")), "has partition key 4294967296 of a table of 1"},
-	{"key index of 2^32-1", message(record("\x08"+wrapsTo1n, "\x1A\x01x")), "has partition key 4294967295 of a table of 1"},
-	{"key index of 2^64-1", message(record("\x08"+largest, "\x1A\x01x")), "has partition key 18446744073709551615 of a table of 1"},
-	{"last of two key indices", message(record("\x08\x00", "\x08\x01", "\x1A\x01x")), "has partition key 1 of a table of 1"},
-	{"no key table", []byte(good), "at byte 6: user record 0 has partition key 0 of a table of 0"},
-	{"no hash key table", message(record("\x08\x00", "\x10\x00", "\x1A\x01x")), "has explicit hash key 0 of a table of 0"},
-	{"hash key index out of range", message("\x12\x010", record("\x08\x00", "\x10\x01", "\x1A\x01x")), "has explicit hash key 1 of a table of 1"},
-	{"hash key index of 2^64-1", message("\x12\x010", record("\x08\x00", "\x10"+largest, "\x1A\x01x")), "has explicit hash key 18446744073709551615 of a table of 1"},
-
-	{"key index without end", message(record("\x08\x80")), "at byte 10: a varint has no end"},
-	{"key index that ends after the record", message(record("\x08\x80"), good), "at byte 10: a varint has no end"},
-	{"no key index", message(record("\x08")), "at byte 10: a varint has no end"},
-	{"key index of 65 bits", message(record("\x08"+over64, "\x1A\x01x")), "at byte 10: a varint has more than 64 bits"},
-	{"data that ends after the record", message(record("\x08\x00", "\x1A\x01"), good), "at byte 13: 1 bytes are announced, but 0 are left"},
-	{"size of data without end, behind numbers of two bytes", message("\x12\x010", "\x1A\x88\x00\x08\x80\x00\x10\x80\x00\x1A\x80"), "at byte 20: a varint has no end"},
-	{"tag in a record without end", message(record("\x08\x00", "\x1A\x01x", "\x80"), good), "at byte 14: a varint has no end"},
-	{"field number 0 in a record", message(record("\x08\x00", "\x1A\x01x", "\x00\x00")), "at byte 14: there is no field number 0"},
-	{"key index as bytes", message(record("\x0A\x01\x00", "\x1A\x01x")), "at byte 9: field 1 has the wrong wire type 2"},
-	{"hash key index as fixed32", message(record("\x08\x00", "\x15\x00\x00\x00\x00", "\x1A\x01x")), "at byte 11: field 2 has the wrong wire type 5"},
-	{"data as a number", message(record("\x08\x00", "\x18\x01")), "at byte 11: field 3 has the wrong wire type 0"},
-	{"data as a group", message(record("\x08\x00", "\x1B\x1C")), "at byte 11: field 3 has wire type 3"},
-	{"group in a record", message(record("\x08\x00", "\x1A\x01x", groupOf4)), "at byte 14: field 4 has wire type 3"},
-	{"wire type 6 in a record", message(record("\x08\x00", "\x1A\x01x", "\x3E")), "at byte 14: field 7 has wire type 6"},
-	{"tags after the end", message(record("\x08\x00", "\x1A\x01x", "\x22\x02t")), "at byte 16: 2 bytes are announced, but 1 are left"},
-
-	{"good records, then garbage", message(good, good, "\xFF"), "at byte 21: a varint has no end"},
-	{"bad record, then good ones", message("\x1A\x00", good, good), "at byte 9: user record 0 has no partition key index"},
-}
-
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	d := new(kpl.Decoder)
-	for _, c := range poisonCases {
-		data := sign(c.message...)
-		records, aggregated, err := d.Decode(data)
-		if !errors.Is(err, kpl.ErrPoison) || !strings.Contains(err.Error(), c.says) || !aggregated || records != nil {
-			t.Errorf("%s: want %q, got %d records, %v, %v", c.name, c.says, len(records), aggregated, err)
+	for _, c := range readertest.Poison {
+		data := readertest.Sign(c.Message...)
+		records, aggregated, err := readertest.Decode(t, d, data)
+		if !errors.Is(err, kpl.ErrPoison) || !strings.Contains(err.Error(), c.Says) || !aggregated || records != nil {
+			t.Errorf("%s: want %q, got %d records, %v, %v", c.Name, c.Says, len(records), aggregated, err)
 		}
-		checkDecode(t, d, data)
 	}
-}
-
-// legalCases are legal messages that the KPL does not write.
-var legalCases = []struct {
-	name    string
-	message []byte
-	want    []kpl.UserRecord
-}{
-	{"empty data", message(record("\x08\x00", "\x1A\x00")), []kpl.UserRecord{{PartitionKey: []byte("k")}}},
-	{"empty keys", []byte("\x0A\x00\x12\x00" + record("\x08\x00", "\x10\x00", "\x1A\x01x")), []kpl.UserRecord{{Data: []byte("x"), ExplicitHashKey: []byte{}}}},
-	{"key that is not UTF-8", []byte("\x0A\x02\xFF\xC0" + good), []kpl.UserRecord{{Data: []byte("x"), PartitionKey: []byte("\xFF\xC0")}}},
-	{"hash key that is no number", message("\x12\x02\x80z", record("\x08\x00", "\x10\x00", "\x1A\x01x")), []kpl.UserRecord{x("k", "\x80z")}},
-	{"no user records", message(), nil},
-	{"unknown fields only", []byte("\x38\x00"), nil},
-	{"unused keys", message("\x0A\x01u", "\x12\x01u", good), []kpl.UserRecord{x("k")}},
-	{"the same key twice", message("\x0A\x01k", good, record("\x08\x01", "\x1A\x01x")), []kpl.UserRecord{x("k"), x("k")}},
-	{"some with a hash key", message("\x12\x010", good, record("\x08\x00", "\x10\x00", "\x1A\x01x"), good), []kpl.UserRecord{x("k"), x("k", "0"), x("k")}},
-	{"tables behind", []byte(record("\x08\x01", "\x10\x01", "\x1A\x01x") + good + "\x12\x010\x0A\x01k\x0A\x01l\x12\x011"), []kpl.UserRecord{x("l", "1"), x("k")}},
-	{"tables between", message(record("\x08\x01", "\x1A\x01x"), "\x0A\x01l", good), []kpl.UserRecord{x("l"), x("k")}},
-	{"fields of a record in another order", message("\x12\x010", record("\x1A\x01x", "\x10\x00", "\x08\x00")), []kpl.UserRecord{x("k", "0")}},
-
-	{"last of a repeated data", message(record("\x1A\x01y", "\x08\x00", "\x1A\x01x")), []kpl.UserRecord{x("k")}},
-	{"last of a repeated data is empty", message(record("\x1A\x01y", "\x08\x00", "\x1A\x00")), []kpl.UserRecord{{PartitionKey: []byte("k")}}},
-	{"last of a repeated key index", message("\x0A\x01l", record("\x08\x00", "\x08\x01", "\x1A\x01x")), []kpl.UserRecord{x("l")}},
-	{"an index that does not count", message(record("\x08\x07", "\x10\x07", "\x08\x00", "\x10\x00", "\x1A\x01x"), "\x12\x010"), []kpl.UserRecord{x("k", "0")}},
-
-	{"long varints", message("\x8A\x80\x00\x81\x00l", "\x9A\x00\x88\x80\x00\x88\x00\x81\x80\x00\x1A\x01x"), []kpl.UserRecord{x("l")}},
-	{"a zero of ten bytes", message(record("\x08"+padded0, "\x1A\x01x")), []kpl.UserRecord{x("k")}},
-	{"tags", message(record("\x08\x00", "\x1A\x01x", "\x22\x06\x0A\x01t\x12\x01v", "\x22\x03\x0A\x01u")), []kpl.UserRecord{x("k")}},
-	{"tags that are none", message(record("\x22\x01\xFF", "\x08\x00", "\x20\x07", "\x1A\x01x")), []kpl.UserRecord{x("k")}},
-	{"unknown fields", message("\x38\xFF\x01", "\x39\x0112345\x1A\x08", "\x3A\x03\x1A\x01x", good, "\x3D\x1A\x00\x00\x0A"), []kpl.UserRecord{x("k")}},
-	{"unknown fields of a record", message(record("\x38"+largest, "\x08\x00", "\x39\x0112345\x1A\x08", "\x3A\x02\x08\x07", "\x1A\x01x", "\x3D\x1A\x00\x00\x0A")), []kpl.UserRecord{x("k")}},
-	{"largest field number", message("\xFA\xFF\xFF\xFF\x0F\x01u", good), []kpl.UserRecord{x("k")}},
-}
-
-// x is the user record with the payload "x".
-func x(key string, hashKey ...string) kpl.UserRecord {
-	r := kpl.UserRecord{Data: []byte("x"), PartitionKey: []byte(key)}
-	if len(hashKey) > 0 {
-		r.ExplicitHashKey = []byte(hashKey[0])
-	}
-	return r
 }
 
 func TestLegal(t *testing.T) {
 	t.Parallel()
 	d := new(kpl.Decoder)
-	for _, c := range legalCases {
-		data := sign(c.message...)
-		records, aggregated, err := d.Decode(data)
+	for _, c := range readertest.Legal {
+		data := readertest.Sign(c.Message...)
+		records, aggregated, err := readertest.Decode(t, d, data)
 		if err != nil || !aggregated {
-			t.Errorf("%s: %v, %v", c.name, aggregated, err)
+			t.Errorf("%s: %v, %v", c.Name, aggregated, err)
 			continue
 		}
-		checkRecords(t, c.want, records)
-		checkDecode(t, d, data)
+		readertest.CheckRecords(t, c.Want, records)
 	}
 }
 
 // Data, which is required, and existing keys are never nil.
 func TestEmptyIsNotNil(t *testing.T) {
 	t.Parallel()
-	data := encode([]kpl.UserRecord{{ExplicitHashKey: []byte{}}, {}})
+	data := readertest.Encode([]kpl.UserRecord{{ExplicitHashKey: []byte{}}, {}})
 	records, _, err := new(kpl.Decoder).Decode(data)
 	if err != nil || len(records) != 2 {
 		t.Fatal(records, err)
@@ -265,34 +120,9 @@ func TestEmptyIsNotNil(t *testing.T) {
 	}
 }
 
-func TestTruncatedMessages(t *testing.T) {
-	t.Parallel()
-	var d kpl.Decoder
-	whole := message("\x12\x010", good,
-		record("\x08\x00", "\x10\x00", "\x1A\x80\x01"+strings.Repeat("x", 128), "\x22\x01t"), "\x3D1234")
-	for n := range whole {
-		checkDecode(t, &d, sign(whole[:n]...))
-	}
-}
-
-// Each byte of a message takes each value.
-func TestEveryChangedByte(t *testing.T) {
-	t.Parallel()
-	var d kpl.Decoder
-	whole := message("\x12\x010", good, record("\x08\x00", "\x10\x00", "\x1A\x02xy", "\x22\x01t"), "\x3D1234",
-		"\x39\x00\x00\x00\x00\x00\x00\x00\x00")
-	for i := range whole {
-		changed := bytes.Clone(whole)
-		for value := range 256 {
-			changed[i] = byte(value)
-			checkDecode(t, &d, sign(changed...))
-		}
-	}
-}
-
 func TestRecordsAreTheInput(t *testing.T) {
 	t.Parallel()
-	data := encode([]kpl.UserRecord{x("k", "h"), x("l")})
+	data := readertest.Encode([]kpl.UserRecord{readertest.User("k", "h"), readertest.User("l")})
 	before := bytes.Clone(data)
 	records, _, err := new(kpl.Decoder).Decode(data)
 	if err != nil {
@@ -308,7 +138,7 @@ func TestRecordsAreTheInput(t *testing.T) {
 	for i := range data {
 		data[i] = '!'
 	}
-	checkRecords(t, []kpl.UserRecord{
+	readertest.CheckRecords(t, []kpl.UserRecord{
 		{Data: []byte("!"), PartitionKey: []byte("!"), ExplicitHashKey: []byte("!")},
 		{Data: []byte("!"), PartitionKey: []byte("!")},
 	}, mine)
@@ -319,12 +149,12 @@ func TestNextDecodeForgets(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string][]byte{
 		"plain":   []byte("plain"),
-		"poison":  sign(message(good, "\xFF")...),
-		"smaller": encode([]kpl.UserRecord{x("k")}),
-		"none":    sign(message()...),
+		"poison":  readertest.Sign(readertest.Message(readertest.Good, "\xFF")...),
+		"smaller": readertest.Encode([]kpl.UserRecord{readertest.User("k")}),
+		"none":    readertest.Sign(readertest.Message()...),
 	} {
 		var d kpl.Decoder
-		old, _, err := d.Decode(encode([]kpl.UserRecord{x("k", "0"), x("l", "1")}))
+		old, _, err := d.Decode(readertest.Encode([]kpl.UserRecord{readertest.User("k", "0"), readertest.User("l", "1")}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +179,7 @@ func TestWarmDecoderAllocatesNothing(t *testing.T) {
 			}
 			records = append(records, r)
 		}
-		data := encode(records)
+		data := readertest.Encode(records)
 		var d kpl.Decoder
 		decode := func() {
 			if got, _, err := d.Decode(data); err != nil || len(got) != n {
@@ -371,16 +201,18 @@ func TestWarmDecoderAllocatesNothing(t *testing.T) {
 // close to that.
 func TestMemoryIsBounded(t *testing.T) {
 	const size = 1 << 18
-	fill := func(part string) []byte { return sign(message(strings.Repeat(part, size/len(part)))...) }
+	fill := func(part string) []byte {
+		return readertest.Sign(readertest.Message(strings.Repeat(part, size/len(part)))...)
+	}
 	for name, data := range map[string][]byte{
-		"smallest records":      fill(record("\x08\x00", "\x1A\x00")),
+		"smallest records":      fill(readertest.Record("\x08\x00", "\x1A\x00")),
 		"empty keys":            fill("\x0A\x00"),
 		"empty hash keys":       fill("\x12\x00"),
 		"records of nothing":    fill("\x1A\x00"),
-		"good until the last":   sign(append(message(strings.Repeat(record("\x08\x00", "\x1A\x00"), size/6)), "\x1A\x00"...)...),
+		"good until the last":   readertest.Sign(append(readertest.Message(strings.Repeat(readertest.Record("\x08\x00", "\x1A\x00"), size/6)), "\x1A\x00"...)...),
 		"unknown fields":        fill("\x38\x00"),
-		"fields in one record":  sign(message(record("\x08\x00", strings.Repeat("\x1A\x00", size/2)))...),
-		"announces the largest": sign(message("\x0A"+largest, strings.Repeat("\x00", size))...),
+		"fields in one record":  readertest.Sign(readertest.Message(readertest.Record("\x08\x00", strings.Repeat("\x1A\x00", size/2)))...),
+		"announces the largest": readertest.Sign(readertest.Message("\x0A"+readertest.Largest, strings.Repeat("\x00", size))...),
 	} {
 		var d kpl.Decoder
 		allocated := allocatedBy(func() { _, _, _ = d.Decode(data) })
@@ -391,8 +223,8 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestExtremeRoomIsGivenBack(t *testing.T) {
-	small := encode([]kpl.UserRecord{x("k", "0")})
-	huge := sign([]byte("\x0A\x00\x12\x00" + strings.Repeat("\x0A\x00\x12\x00"+record("\x08\x00", "\x1A\x00"), 100_000))...)
+	small := readertest.Encode([]kpl.UserRecord{readertest.User("k", "0")})
+	huge := readertest.Sign([]byte("\x0A\x00\x12\x00" + strings.Repeat("\x0A\x00\x12\x00"+readertest.Record("\x08\x00", "\x1A\x00"), 100_000))...)
 	var d kpl.Decoder
 	before := heap()
 	records, _, err := d.Decode(huge)

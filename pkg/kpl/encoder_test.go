@@ -8,20 +8,21 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/readertest"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
 func TestEncoderBytes(t *testing.T) {
 	t.Parallel()
 	var e kpl.Encoder
-	for _, r := range []kpl.UserRecord{x("k", "1"), x("l"), x("k", "0"), x("m", "1")} {
+	for _, r := range []kpl.UserRecord{readertest.User("k", "1"), readertest.User("l"), readertest.User("k", "0"), readertest.User("m", "1")} {
 		e.Add(r)
 	}
-	want := sign([]byte("\x0A\x01k\x0A\x01l\x0A\x01m" + "\x12\x011\x12\x010" +
-		record("\x08\x00", "\x10\x00", "\x1A\x01x") +
-		record("\x08\x01", "\x1A\x01x") +
-		record("\x08\x00", "\x10\x01", "\x1A\x01x") +
-		record("\x08\x02", "\x10\x00", "\x1A\x01x"))...)
+	want := readertest.Sign([]byte("\x0A\x01k\x0A\x01l\x0A\x01m" + "\x12\x011\x12\x010" +
+		readertest.Record("\x08\x00", "\x10\x00", "\x1A\x01x") +
+		readertest.Record("\x08\x01", "\x1A\x01x") +
+		readertest.Record("\x08\x00", "\x10\x01", "\x1A\x01x") +
+		readertest.Record("\x08\x02", "\x10\x00", "\x1A\x01x"))...)
 	if got := e.Bytes(); !bytes.Equal(got, want) || e.Len() != 4 {
 		t.Errorf("want %x\n got %x (%d)", want, got, e.Len())
 	}
@@ -34,18 +35,18 @@ func TestEncoderReset(t *testing.T) {
 	t.Parallel()
 	var e kpl.Encoder
 	e.Add(kpl.UserRecord{Data: make([]byte, 1000), PartitionKey: []byte("old"), ExplicitHashKey: []byte("0")})
-	e.Add(x("older"))
+	e.Add(readertest.User("older"))
 	e.Reset()
-	if e.Len() != 0 || !bytes.Equal(e.Bytes(), sign()) {
+	if e.Len() != 0 || !bytes.Equal(e.Bytes(), readertest.Sign()) {
 		t.Errorf("not empty: %d, %x", e.Len(), e.Bytes())
 	}
-	e.Add(x("k", "1"))
+	e.Add(readertest.User("k", "1"))
 	handedOut := e.Bytes()
-	want := encode([]kpl.UserRecord{x("k", "1")})
+	want := readertest.Encode([]kpl.UserRecord{readertest.User("k", "1")})
 	if !bytes.Equal(handedOut, want) {
 		t.Errorf("want %x, got %x", want, handedOut)
 	}
-	e.Add(x("l"))
+	e.Add(readertest.User("l"))
 	if !bytes.Equal(handedOut, want) {
 		t.Error("an aggregate was changed after it was handed out")
 	}
@@ -54,11 +55,11 @@ func TestEncoderReset(t *testing.T) {
 func TestEncoderCopies(t *testing.T) {
 	t.Parallel()
 	var e kpl.Encoder
-	r := x("k", "0")
+	r := readertest.User("k", "0")
 	e.Add(r)
 	r.Data[0], r.PartitionKey[0], r.ExplicitHashKey[0] = '!', '!', '!'
-	e.Add(x("k", "0"))
-	if got, want := e.Bytes(), encode([]kpl.UserRecord{x("k", "0"), x("k", "0")}); !bytes.Equal(got, want) {
+	e.Add(readertest.User("k", "0"))
+	if got, want := e.Bytes(), readertest.Encode([]kpl.UserRecord{readertest.User("k", "0"), readertest.User("k", "0")}); !bytes.Equal(got, want) {
 		t.Errorf("want %x, got %x", want, got)
 	}
 }
@@ -76,7 +77,7 @@ func TestSizesAtTheEdgesOfVarints(t *testing.T) {
 		if err != nil {
 			t.Fatal(n, err)
 		}
-		checkRecords(t, []kpl.UserRecord{r}, got)
+		readertest.CheckRecords(t, []kpl.UserRecord{r}, got)
 	}
 }
 
@@ -86,7 +87,7 @@ func TestIndicesAtTheEdgesOfVarints(t *testing.T) {
 	var e kpl.Encoder
 	var records []kpl.UserRecord
 	for i := range 16_400 {
-		r := x(fmt.Sprint("k", i), fmt.Sprint(i))
+		r := readertest.User(fmt.Sprint("k", i), fmt.Sprint(i))
 		announced := e.SizeWith(r)
 		e.Add(r)
 		if e.Size() != announced {
@@ -99,7 +100,7 @@ func TestIndicesAtTheEdgesOfVarints(t *testing.T) {
 	if err != nil || len(data) != e.Size() {
 		t.Fatal(len(data), e.Size(), err)
 	}
-	checkRecords(t, records, got)
+	readertest.CheckRecords(t, records, got)
 }
 
 // checkAdd adds a record and checks all sizes.
@@ -119,7 +120,7 @@ func TestRoundTrip(t *testing.T) {
 		var d kpl.Decoder
 		for range rapid.IntRange(1, 3).Draw(t, "aggregates") {
 			e.Reset()
-			records := rapid.SliceOfN(userRecords(), 1, 300).Draw(t, "records")
+			records := rapid.SliceOfN(readertest.UserRecords(), 1, 300).Draw(t, "records")
 			for _, r := range records {
 				checkAdd(t, &e, r)
 				again.Add(r)
@@ -129,57 +130,11 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatal("the same records, other bytes")
 			}
 			again.Reset()
-			got, aggregated, err := d.Decode(data)
+			got, aggregated, err := readertest.Decode(t, &d, data)
 			if err != nil || !aggregated {
 				t.Fatal(aggregated, err)
 			}
-			checkRecords(t, records, got)
-			checkDecode(t, &d, data)
+			readertest.CheckRecords(t, records, got)
 		}
-	})
-}
-
-// userRecords draws user records, with keys from a small set, so that some repeat, and from a large one.
-func userRecords() *rapid.Generator[kpl.UserRecord] {
-	key := rapid.OneOf(
-		rapid.SampledFrom([]string{"", "a", "b", "\xFF"}),
-		rapid.StringN(-1, 40, 300),
-	)
-	return rapid.Custom(func(t *rapid.T) kpl.UserRecord {
-		r := kpl.UserRecord{
-			Data:         rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "data"),
-			PartitionKey: []byte(key.Draw(t, "key")),
-		}
-		if rapid.Bool().Draw(t, "with hash key") {
-			r.ExplicitHashKey = []byte(key.Draw(t, "hash key"))
-		}
-		return r
-	})
-}
-
-// No checksum detects a changed message with a new MD5.
-func TestChangedMessages(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		data := encode(rapid.SliceOfN(userRecords(), 1, 8).Draw(t, "records"))
-		changed := data[len(magic) : len(data)-16]
-		for range rapid.IntRange(1, 4).Draw(t, "changes") {
-			if len(changed) == 0 {
-				break
-			}
-			at := rapid.IntRange(0, len(changed)-1).Draw(t, "at")
-			switch rapid.IntRange(0, 3).Draw(t, "change") {
-			case 0:
-				changed[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-			case 1:
-				changed[at] = rapid.Byte().Draw(t, "byte")
-			case 2:
-				changed = changed[:at]
-			case 3:
-				changed = append(bytes.Clone(changed[at:]), changed[:at]...)
-			}
-		}
-		var d kpl.Decoder
-		checkDecode(t, &d, sign(changed...))
 	})
 }

@@ -50,7 +50,7 @@ func TestLicencesOfDependencies(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Chdir("../..")
 	var out strings.Builder
-	out.WriteString("# Licences of dependencies\n\n`go test ./tools/release -run TestLicencesOfDependencies -update` writes this page. The " +
+	out.WriteString("# Licences of dependencies\n\n`go test -C tools ./release -run TestLicencesOfDependencies -update` writes this page. The " +
 		"test fails for a dependency\nthat is not listed, and for a licence that is not allowed. Releases hold the texts in " +
 		"THIRD_PARTY_NOTICES.txt.\n")
 	shipped, err := contentsOf(t.Context(), programs)
@@ -59,7 +59,7 @@ func TestLicencesOfDependencies(t *testing.T) {
 	for _, m := range shipped.modules {
 		inside[m.path] = strings.Join(m.ids(), " AND ")
 	}
-	for _, m := range testModules(t) {
+	for _, m := range testedModules(t) {
 		if _, ok := inside[m.path]; !ok {
 			outside[m.path] = cmp.Or(declared[m.path], strings.Join(m.ids(), " AND "))
 		}
@@ -113,23 +113,15 @@ func TestMayUse(t *testing.T) {
 	}
 }
 
-// testModules returns the modules of all packages of this module and of their tests, with their licences.
-func testModules(t *testing.T) []*module {
+// testedModules returns the modules of all packages of this repository and of their tests, with their licences.
+func testedModules(t *testing.T) []*module {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", "-json=Dir,Standard,Root,Module", "./...")
-	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
-	raw, err := list.Output()
-	must(t, err)
 	known := map[string]*module{}
-	for decoder := json.NewDecoder(bytes.NewReader(raw)); ; {
-		var d dependency
-		if err := decoder.Decode(&d); errors.Is(err, io.EOF) {
-			break
-		} else {
-			must(t, err)
-		}
-		if d.Dir != "" {
-			d.module(known)
+	for _, file := range slices.Concat(glob(t, "go.mod"), glob(t, "*/go.mod"), glob(t, "*/*/go.mod")) {
+		for _, d := range dependenciesOfTests(t, filepath.Dir(file)) {
+			if own := d.Module != nil && strings.HasPrefix(d.Module.Path, "github.com/oncebox/oncebox"); !own && d.Dir != "" {
+				d.module(known)
+			}
 		}
 	}
 	all := sorted(known)
@@ -140,6 +132,25 @@ func testModules(t *testing.T) []*module {
 		}
 	}
 	return all
+}
+
+// dependenciesOfTests lists the packages that those of a module and their tests import, directly and through others.
+func dependenciesOfTests(t *testing.T, folder string) (all []dependency) {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", "-json=Dir,Standard,Root,Module", "./...")
+	list.Dir = folder
+	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	raw, err := list.Output()
+	must(t, err)
+	for decoder := json.NewDecoder(bytes.NewReader(raw)); ; {
+		var d dependency
+		if err := decoder.Decode(&d); errors.Is(err, io.EOF) {
+			return all
+		} else {
+			must(t, err)
+		}
+		all = append(all, d)
+	}
 }
 
 // npmLicences returns the licences of the packages in the locks of tools.

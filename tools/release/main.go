@@ -12,8 +12,8 @@
 //     is in each archive too;
 //   - SHA256SUMS.
 //
-// The same commit and the same Go give the same bytes. The working directory is the root of
-// the repository. The templates need Node 22.
+// The same commit and the same Go give the same bytes. The command starts in tools/, and FOLDER is
+// relative to the root of the repository. The templates need Node 22.
 package main
 
 import (
@@ -50,6 +50,9 @@ type release struct {
 
 // make builds everything. The folder holds nothing else afterwards.
 func (r *release) make(ctx context.Context) error {
+	if err := os.Chdir(".."); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(r.folder); err != nil {
 		return err
 	}
