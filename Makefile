@@ -91,7 +91,7 @@ tools: ## Install the pinned tools into .tools/
 
 .PHONY: build
 build: ## Build bin/oncebox
-	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/oncebox ./cmd/oncebox
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/oncebox ./cmd/oncebox
 
 .PHONY: release
 release: ## Build what a tag publishes into dist/release; VERSION=v1.2.3, by default from git

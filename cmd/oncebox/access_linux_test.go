@@ -35,6 +35,9 @@ func copyFile(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = source.Close() }()
+	// A process that another test starts now would have the file open for writing, and so nobody could execute it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	target, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
 	if err == nil {
 		_, err = io.Copy(target, source)

@@ -4,7 +4,6 @@ import (
 	"io"
 
 	"github.com/alecthomas/kong"
-	kongcompletion "github.com/jotaen/kong-completion"
 )
 
 // cli is the command line.
@@ -41,7 +40,7 @@ type cli struct {
 	Version   versionCommand   `cmd:"" help:"Print the version."`
 	Help      helpCommand      `cmd:"" help:"Explain a command."`
 
-	Completion kongcompletion.Completion `cmd:"" help:"Print how to turn on completion in bash, zsh or fish."`
+	Completion completionCommand `cmd:"" help:"Print how to turn on completion in bash, zsh or fish."`
 }
 
 // globals are the flags of every command. They are variables too: see variables.go.
@@ -91,6 +90,3 @@ func newParser(c *cli) (*parser, error) {
 	)
 	return p, err
 }
-
-// complete answers a request of a shell for completions, and ends the process if there is one.
-func (p *parser) complete() { kongcompletion.Register(p.Kong) }

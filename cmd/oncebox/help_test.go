@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +21,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		words := strings.Fields(path)
 		help := s.run(exitDone, append(words, "--help")...).stdout
 		hasExample := strings.Contains(help, "\n    oncebox "+path) || strings.Contains(help, "| oncebox "+path)
-		if !hasExample && path != "completion" { // its help is that of the library
+		if !hasExample {
 			t.Errorf("%s has no example:\n%s", path, help)
 		}
 		const globals = "\nGlobal flags: --help, --store, --bank-table, --dedupe-table, --output, --quiet, --log-level, --version\n`oncebox --help` explains them.\n"
@@ -105,39 +102,5 @@ func TestVersion(t *testing.T) {
 	s.json(&v, "version")
 	if "oncebox "+v.Version+"\n" != command {
 		t.Errorf("%q is not %q", v.Version, command)
-	}
-}
-
-// TestCompletion: bash, zsh and fish can be told how to complete, and what they ask for then is answered.
-func TestCompletion(t *testing.T) {
-	s := newShell(t)
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		s.run(exitDone, "completion", shell).saying(t, "oncebox completion -c "+shell)
-		s.run(exitDone, "completion", "-c", shell).saying(t, "oncebox")
-	}
-	s.run(exitUsage, "completion", "csh").saying(t, "bash", "csh")
-	for line, want := range map[string][]string{
-		"oncebox cam":                         {"campaign"},
-		"oncebox campaign ":                   {"close", "create", "delete", "list", "open", "page", "set", "show"},
-		"oncebox load --dr":                   {"--dry-run"},
-		"oncebox campaign create x --on-end ": {"burn", "return"},
-		"oncebox --output ":                   {"json", "text"},
-		"oncebox campaign set x --sco":        nil, // a hidden flag
-	} {
-		s.env = []string{"COMP_LINE=" + line}
-		got := strings.Fields(s.run(exitDone).stdout)
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("%q: want %q, got %q", line, want, got)
-		}
-	}
-	if bash, err := exec.LookPath("bash"); err == nil {
-		s.env = nil
-		script := s.run(exitDone, "completion", "-c", "bash").stdout
-		c := exec.Command(bash, "-c", script+"\ncomplete -p oncebox")
-		var out bytes.Buffer
-		c.Stdout, c.Stderr, c.Env = &out, &out, os.Environ()
-		if err := c.Run(); err != nil || !strings.Contains(out.String(), "complete ") {
-			t.Errorf("bash: %v\n%s", err, out.String())
-		}
 	}
 }

@@ -25,7 +25,6 @@ func run(ctx context.Context, args []string) int {
 	if err != nil {
 		panic(err) // the grammar is constant, and the tests parse all of it
 	}
-	parser.complete()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	a.Output = requestedOutput(args, os.Getenv("ONCEBOX_OUTPUT"))
 	command, err := parser.Parse(args)

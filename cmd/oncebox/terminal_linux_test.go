@@ -30,8 +30,14 @@ type terminal struct {
 	done     chan struct{}
 }
 
-// at starts a command on a terminal.
+// at starts a command of oncebox on a terminal.
 func (s *shell) at(args ...string) *terminal {
+	s.Helper()
+	return s.onTerminal(s.command(context.Background(), nil, args...))
+}
+
+// onTerminal starts a command on a terminal.
+func (s *shell) onTerminal(c *exec.Cmd) *terminal {
 	s.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -52,8 +58,7 @@ func (s *shell) at(args ...string) *terminal {
 	if err != nil {
 		s.Fatal(err)
 	}
-	c := s.command(context.Background(), slave, args...)
-	c.Stdout, c.Stderr = slave, slave
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := errors.Join(c.Start(), slave.Close()); err != nil {
 		s.Fatal(err)
