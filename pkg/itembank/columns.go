@@ -66,7 +66,7 @@ func ValidateColumns(columns []Column) error {
 		case textProblem(c.Name) != "":
 			return &InvalidError{field, "its name " + textProblem(c.Name)}
 		case slices.ContainsFunc(columns[:i], isSame):
-			return &InvalidError{field, "is there twice"}
+			return &InvalidError{field, "occurs twice"}
 		case textProblem(c.Value) != "":
 			return &InvalidError{field, textProblem(c.Value)}
 		}
@@ -112,7 +112,7 @@ func (k lineCheck) line(l Line) error {
 	case !known:
 		k.first[item] = firstLine{l.Number, columns}
 	case first.columns != columns:
-		return &InvalidError{"columns", fmt.Sprintf("are others than on line %d, which has the same item", first.number)}
+		return &InvalidError{"columns", fmt.Sprintf("differ from those of line %d, which has the same item", first.number)}
 	}
 	return nil
 }
