@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// ofRun is an entry that is kept for ever, of a record of a run.
+// ofRun returns an entry of a run's record that is kept for ever.
 func ofRun(id, run string) dedupe.Entry {
 	e := entry(id, "1")
 	e.Owner.Source, e.PurgeAt = "run/"+run+"/1", dedupe.Never
@@ -39,7 +39,7 @@ func (s *Store) finish(t *testing.T, r dedupe.Run) {
 	check(t, s.SaveRun(t.Context(), "s", r))
 }
 
-// history is the runs as text: number, id, highest number at the end, and what has replaced them.
+// history returns the runs as text: number, id, highest number at the end, and the run that replaced it.
 func (s *Store) history(t *testing.T) string {
 	t.Helper()
 	runs, err := s.Runs(t.Context(), "s")
@@ -107,7 +107,7 @@ func TestReplaceRuns(t *testing.T) {
 	}
 }
 
-// TestReplaceRunsRefuses: with an error, nothing is changed.
+// TestReplaceRunsRefuses: after an error, nothing is changed.
 func TestReplaceRunsRefuses(t *testing.T) {
 	errNo := errors.New("no")
 	stays := entry("9", "elsewhere")
@@ -168,7 +168,7 @@ func TestHoldRuns(t *testing.T) {
 	}
 }
 
-// TestUpgradeOfRuns: the runs of the last version get numbers. Each counts as ended after all of them had begun.
+// TestUpgradeOfRuns: the runs of the last version get numbers. Each run counts as ended after all runs had begun.
 func TestUpgradeOfRuns(t *testing.T) {
 	path := inTemp(t)
 	s := newStore(t, path)
@@ -186,7 +186,7 @@ func TestUpgradeOfRuns(t *testing.T) {
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectRun: 2})
 }
 
-// BenchmarkReplaceRuns says how long other writers wait.
+// BenchmarkReplaceRuns measures how long other writers wait.
 func BenchmarkReplaceRuns(b *testing.B) {
 	const entries, batch = 200_000, 1000
 	for b.Loop() {
